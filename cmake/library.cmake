@@ -1,0 +1,43 @@
+# The library, and the SQL that is built into it.
+
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
+if(NOT TWINBOX_SQLITE)
+  list(FILTER sources EXCLUDE REGEX "/src/driver/sqlite/")
+endif()
+if(NOT TWINBOX_POSTGRES)
+  list(FILTER sources EXCLUDE REGEX "/src/driver/postgres/")
+endif()
+
+file(GLOB_RECURSE sql_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/sql/*.sql")
+set(embedded_sql "${PROJECT_BINARY_DIR}/generated/embedded_sql.cpp")
+# The list is a dependency of its own, so that a file that goes away is noticed too.
+set(sql_list "${PROJECT_BINARY_DIR}/generated/sql_files.txt")
+string(REPLACE ";" "\n" sql_lines "${sql_files}")
+file(GENERATE OUTPUT "${sql_list}" CONTENT "${sql_lines}\n")
+add_custom_command(
+  OUTPUT "${embedded_sql}"
+  COMMAND "${CMAKE_COMMAND}" "-DSQL_DIR=${PROJECT_SOURCE_DIR}/sql" "-DSQL_LIST=${sql_list}"
+          "-DOUTPUT=${embedded_sql}" -P "${PROJECT_SOURCE_DIR}/tool/embed_sql.cmake"
+  DEPENDS ${sql_files} "${sql_list}" "${PROJECT_SOURCE_DIR}/tool/embed_sql.cmake"
+  COMMENT "Embedding sql/"
+  VERBATIM)
+
+add_library(twinbox ${sources} "${embedded_sql}")
+add_library(twinbox::twinbox ALIAS twinbox)
+target_compile_features(twinbox PUBLIC cxx_std_20)
+target_include_directories(
+  twinbox
+  PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+         "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+  PRIVATE "${PROJECT_SOURCE_DIR}/src")
+target_compile_definitions(
+  twinbox PRIVATE "TWINBOX_SQLITE=$<BOOL:${TWINBOX_SQLITE}>"
+                  "TWINBOX_POSTGRES=$<BOOL:${TWINBOX_POSTGRES}>")
+target_link_libraries(
+  twinbox
+  PUBLIC Threads::Threads
+  PRIVATE $<$<BOOL:${TWINBOX_SQLITE}>:PkgConfig::sqlite3>
+          $<$<BOOL:${TWINBOX_POSTGRES}>:PkgConfig::libpq>)
+set_target_properties(twinbox PROPERTIES VERSION "${PROJECT_VERSION}"
+                                         SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}"
+                                         POSITION_INDEPENDENT_CODE ON)

@@ -1,0 +1,25 @@
+# Examples (one program per file) and the benchmark.
+
+if(TWINBOX_BUILD_EXAMPLES)
+  add_custom_target(examples)
+  file(GLOB example_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/example/*.cpp")
+  foreach(source IN LISTS example_sources)
+    cmake_path(GET source STEM name)
+    add_executable(${name} "${source}")
+    target_link_libraries(${name} PRIVATE twinbox::twinbox)
+    # An example may show a caller's own connection.
+    target_link_libraries(${name} PRIVATE $<$<BOOL:${TWINBOX_SQLITE}>:PkgConfig::sqlite3>
+                                          $<$<BOOL:${TWINBOX_POSTGRES}>:PkgConfig::libpq>)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TWINBOX_PROGRAM_DIR}")
+    add_dependencies(examples ${name})
+  endforeach()
+endif()
+
+file(GLOB_RECURSE bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.cpp")
+if(TWINBOX_BUILD_BENCH AND bench_sources)
+  add_executable(twinbox_bench ${bench_sources})
+  target_include_directories(twinbox_bench PRIVATE "${PROJECT_SOURCE_DIR}/src"
+                                                   "${PROJECT_SOURCE_DIR}/bench")
+  target_link_libraries(twinbox_bench PRIVATE twinbox::twinbox PkgConfig::sqlite3 PkgConfig::libpq)
+  set_target_properties(twinbox_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TWINBOX_PROGRAM_DIR}")
+endif()

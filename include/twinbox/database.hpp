@@ -1,0 +1,58 @@
+// A database: a bounded pool of connections and transactions on them.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "twinbox/environment.hpp"
+#include "twinbox/error.hpp"
+#include "twinbox/session.hpp"
+
+namespace twinbox {
+
+class Pool;
+
+struct DatabaseOptions {
+  /// The store's name in logs; empty means the database's own name, without a password.
+  std::string name = {};
+  /// How many connections may be open at once. At least 1.
+  std::size_t pool_size = 8;
+  /// How long a call waits for a free connection, or for a busy SQLite file, before it fails.
+  std::chrono::milliseconds wait_limit = std::chrono::seconds{10};
+  /// How often a call of our own that met a deadlock, a serialization failure, a busy file or a
+  /// connection found broken before it began is made again. A caller's transaction is never
+  /// repeated.
+  int retries = 5;
+};
+
+/// Thread-safe. Boxes made on it refer to it, so it must outlive them.
+class Database {
+ public:
+  /// `sqlite:<file>`, `sqlite::memory:`, or `postgresql://user@host/name?sslmode=verify-full`
+  /// (any libpq URI or `key=value` string; with `twinbox_pooler=transaction` behind PgBouncer).
+  /// Connects on first use. Throws std::invalid_argument when the address cannot be understood.
+  explicit Database(std::string_view address, DatabaseOptions options = {},
+                    Environment environment = {});
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  /// Runs `work` in one transaction: commits when it returns, rolls back when it throws.
+  /// Throws what `work` throws, or DatabaseError. `work` is called once; nothing is repeated.
+  void in_transaction(const std::function<void(Session&)>& work);
+
+  [[nodiscard]] Dialect dialect() const noexcept;
+  [[nodiscard]] const std::string& name() const noexcept;
+  [[nodiscard]] const Environment& environment() const noexcept;
+
+  /// For the library's own parts.
+  [[nodiscard]] Pool& pool() noexcept { return *pool_; }
+
+ private:
+  std::unique_ptr<Pool> pool_;
+};
+
+}  // namespace twinbox

@@ -1,0 +1,55 @@
+// Time, chance and the log are handed in, so that tests and the simulator own them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <variant>
+
+namespace twinbox {
+
+/// A point in time, UTC, to the microsecond.
+using Instant = std::chrono::sys_time<std::chrono::microseconds>;
+
+enum class LogLevel { debug, info, warning, error };
+
+/// One field of a log event. The text is borrowed for the duration of the call.
+struct LogField {
+  std::string_view name;
+  std::variant<std::string_view, std::int64_t, double, bool> value;
+};
+
+/// An event with fields, never a sentence, never a payload.
+struct LogEvent {
+  LogLevel level;
+  std::string_view name;  ///< the act: enqueue, claim, ack, …
+  std::span<const LogField> fields;
+};
+
+/// What the library needs from the world. Every member has a working default.
+/// The functions are called from many threads at once.
+struct Environment {
+  /// The test's instant; empty (the default) means the database's own clock.
+  std::function<std::optional<Instant>()> clock = {};
+  /// 64 random bits; empty means the system's source of randomness.
+  std::function<std::uint64_t()> random = {};
+  /// Receives events of at least `log_level`; empty means silence.
+  std::function<void(const LogEvent&)> log = {};
+  LogLevel log_level = LogLevel::info;
+  /// Told of every statement that ran: its name, how long it took, how many rows it changed or
+  /// returned.
+  std::function<void(std::string_view statement, std::chrono::nanoseconds, std::size_t rows)>
+      timing = {};
+
+  [[nodiscard]] std::optional<Instant> now() const { return clock ? clock() : std::nullopt; }
+  [[nodiscard]] std::uint64_t random_bits() const;
+  void write(LogLevel level, std::string_view name, std::initializer_list<LogField> fields) const {
+    if (log && level >= log_level) log({level, name, {fields.begin(), fields.size()}});
+  }
+};
+
+}  // namespace twinbox

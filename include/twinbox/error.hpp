@@ -1,0 +1,61 @@
+// What can be thrown. Ordinary answers (a duplicate, a lost lease, an empty claim) are return
+// values. A wrong argument is std::invalid_argument or std::out_of_range.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace twinbox {
+
+/// The database refused or could not be reached. Ask it what to do, not what it is called.
+class DatabaseError : public std::runtime_error {
+ public:
+  enum class Kind {
+    connection_lost,  ///< could not connect, or the connection broke; nothing was committed
+    contention,       ///< deadlock, serialization failure or busy file; nothing was committed
+    commit_in_doubt,  ///< the answer to a commit was lost: it may or may not have happened
+    out_of_space,     ///< disk full or quota reached
+    read_only,        ///< the database or file cannot be written to
+    corrupt,          ///< the file is damaged or is no database
+    permission,       ///< the role lacks a right, or the login was refused
+    missing_schema,   ///< a table or function that should be there is not
+    cancelled,        ///< interrupted by a stop request or a statement timeout
+    invalid_request,  ///< the statement or its data were refused; repeating it changes nothing
+    other,
+  };
+
+  DatabaseError(Kind kind, const std::string& message, std::string native_code = {})
+      : std::runtime_error(message), kind_(kind), native_code_(std::move(native_code)) {}
+
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  /// SQLSTATE or the client library's number; for logs only.
+  [[nodiscard]] const std::string& native_code() const noexcept { return native_code_; }
+  /// True when the same call may simply be made again: nothing of it was committed.
+  [[nodiscard]] bool retryable() const noexcept {
+    return kind_ == Kind::connection_lost || kind_ == Kind::contention;
+  }
+
+ private:
+  Kind kind_;
+  std::string native_code_;
+};
+
+/// The name of a kind as logs and messages show it.
+std::string_view to_string(DatabaseError::Kind kind) noexcept;
+
+/// The tables are missing, too old or too new for this program. The message says which, and the way
+/// out.
+class SchemaError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The program used the library in a way that can never work, such as a session without a
+/// transaction.
+class UsageError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+}  // namespace twinbox

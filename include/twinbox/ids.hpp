@@ -1,0 +1,142 @@
+// The names and numbers that identify things. Each is a type of its own; none converts to another.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace twinbox {
+
+struct Environment;
+
+/// Marks text that was checked before (it comes from our own tables), so that it is not checked
+/// again.
+struct Trusted {};
+
+/// Text of a bounded length: UTF-8, not empty, not only blanks, no NUL, counted in UTF-16 code
+/// units. The constructor throws std::invalid_argument with a message that names the thing and its
+/// bound.
+template <class Tag>
+class BoundedText {
+ public:
+  explicit BoundedText(std::string text);
+  BoundedText(std::string text, Trusted) noexcept : text_(std::move(text)) {}
+
+  [[nodiscard]] const std::string& str() const noexcept { return text_; }
+  [[nodiscard]] std::string_view view() const noexcept { return text_; }
+
+  auto operator<=>(const BoundedText&) const = default;
+
+ protected:
+  std::string text_;
+};
+
+/// What a message is about; the router's key. At most 255 characters.
+struct Topic : BoundedText<Topic> {
+  using BoundedText::BoundedText;
+  /// An event name on the event-bus path: at most 500 characters.
+  static Topic event_name(std::string text);
+};
+
+/// The system a message came from. At most 255 characters.
+struct Source : BoundedText<Source> {
+  using BoundedText::BoundedText;
+  /// The reserved source of calls that know none: `-`.
+  static Source none() { return Source{"-", Trusted{}}; }
+};
+
+/// What makes a message the same message when it arrives again, within its source. At most 255
+/// characters.
+struct MessageId : BoundedText<MessageId> {
+  using BoundedText::BoundedText;
+  /// An event id on the event-bus path: at most 256 characters.
+  static MessageId event_id(std::string text);
+  /// A new UUID v7, made here, so that a repeated enqueue meets its own key.
+  static MessageId make(const Environment& environment);
+};
+
+/// The stable name of one handler among several. At most 200 characters.
+struct HandlerKey : BoundedText<HandlerKey> {
+  using BoundedText::BoundedText;
+  /// The key of a duty that is routed by topic: empty.
+  static HandlerKey by_topic() { return HandlerKey{"", Trusted{}}; }
+};
+
+/// Ties messages of one story together. At most 255 characters.
+struct CorrelationId : BoundedText<CorrelationId> {
+  using BoundedText::BoundedText;
+};
+
+/// Messages with the same key are handled one after the other. At most 255 characters.
+struct PartitionKey : BoundedText<PartitionKey> {
+  using BoundedText::BoundedText;
+};
+
+/// 128 bits, as in RFC 9562.
+struct Uuid {
+  std::array<std::uint8_t, 16> bytes{};
+
+  /// Throws std::invalid_argument unless `text` is 8-4-4-4-12 hexadecimal digits.
+  static Uuid parse(std::string_view text);
+  [[nodiscard]] std::string str() const;
+  [[nodiscard]] bool is_zero() const noexcept { return *this == Uuid{}; }
+
+  auto operator<=>(const Uuid&) const = default;
+};
+
+/// Who holds a lease: one per worker, constant for its life.
+class OwnerToken {
+ public:
+  /// Throws std::invalid_argument when `uuid` is all zero.
+  explicit OwnerToken(Uuid uuid);
+  static OwnerToken make(const Environment& environment);
+
+  [[nodiscard]] const Uuid& uuid() const noexcept { return uuid_; }
+  [[nodiscard]] std::string str() const { return uuid_.str(); }
+
+  auto operator<=>(const OwnerToken&) const = default;
+
+ private:
+  Uuid uuid_;
+};
+
+/// One duty: a message and a handler. Given by the database, ascending, never used twice.
+class WorkId {
+ public:
+  explicit constexpr WorkId(std::int64_t number) noexcept : number_(number) {}
+  [[nodiscard]] constexpr std::int64_t number() const noexcept { return number_; }
+
+  auto operator<=>(const WorkId&) const = default;
+
+ private:
+  std::int64_t number_;
+};
+
+/// One claim of a duty: a settle with it changes nothing once somebody else has claimed the duty.
+struct Lease {
+  WorkId work;
+  std::int32_t epoch;
+
+  auto operator<=>(const Lease&) const = default;
+};
+
+/// The identity of a message: compared byte by byte on every path.
+struct MessageKey {
+  Source source;
+  MessageId id;
+
+  auto operator<=>(const MessageKey&) const = default;
+};
+
+}  // namespace twinbox
+
+template <>
+struct std::hash<twinbox::WorkId> {
+  std::size_t operator()(twinbox::WorkId id) const noexcept {
+    return std::hash<std::int64_t>{}(id.number());
+  }
+};

@@ -1,0 +1,101 @@
+// The inbox: what arrives twice is handled once.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+enum class MessageState { seen, open, done, dead };
+
+std::string_view to_string(MessageState state) noexcept;
+
+/// What observe found.
+struct Observed {
+  bool done;
+  bool conflict;  ///< same id, other hash than before
+};
+
+/// Thread-safe.
+class Inbox : public WorkQueue {
+ public:
+  /// Opens the inbox of `database`, which must outlive it. Throws as Outbox does.
+  explicit Inbox(Database& database, BoxOptions options = {});
+  ~Inbox();
+
+  /// Stores the message and its duty, unless it is known; durable once it returns, in a transaction
+  /// that is shared with other callers where they come at the same time.
+  Accepted accept(const Arrival& arrival);
+  /// One duty per handler. Ids are at most 200 characters here.
+  Accepted accept(const Arrival& arrival, std::span<const HandlerName> handlers);
+  /// All or none; an answer each.
+  std::vector<Accepted> accept(std::span<const Arrival> arrivals,
+                               std::span<const HandlerName> handlers = {});
+  Accepted accept(Session& session, const Arrival& arrival,
+                  std::span<const HandlerName> handlers = {});
+  std::vector<Accepted> accept(Session& session, std::span<const Arrival> arrivals,
+                               std::span<const HandlerName> handlers = {});
+
+  /// Accepts and at once leases what is due of this message to the caller, for handling it in the
+  /// request.
+  struct AcceptedAndClaimed {
+    Accepted accepted;
+    std::vector<Message>
+        messages;  ///< empty when somebody else holds it, or it is finished or not due
+  };
+  AcceptedAndClaimed accept_and_claim(const Arrival& arrival, OwnerToken owner, Duration lease,
+                                      std::span<const HandlerName> handlers = {});
+  AcceptedAndClaimed accept_and_claim(Session& session, const Arrival& arrival, OwnerToken owner,
+                                      Duration lease, std::span<const HandlerName> handlers = {});
+
+  /// Notes that the message has been seen; true iff it is done.
+  bool already_processed(const MessageKey& key, const std::optional<ContentHash>& hash = {});
+  bool already_processed(Session& session, const MessageKey& key,
+                         const std::optional<ContentHash>& hash = {});
+  Observed observe(const MessageKey& key, const std::optional<ContentHash>& hash = {});
+  Observed observe(Session& session, const MessageKey& key,
+                   const std::optional<ContentHash>& hash = {});
+
+  /// True iff the message is done. Reads only.
+  bool has_processed(const MessageKey& key);
+  bool has_processed(Session& session, const MessageKey& key);
+  /// Empty: unknown.
+  std::optional<MessageState> state(const MessageKey& key);
+  std::optional<MessageState> state(Session& session, const MessageKey& key);
+
+  /// A seen message is taken by the caller, who handles it himself. False: it was not in that
+  /// state.
+  bool mark_processing(const MessageKey& key);
+  bool mark_processing(Session& session, const MessageKey& key);
+  /// Seen, open or dead becomes done; a lease somebody holds is lost.
+  bool mark_processed(const MessageKey& key);
+  bool mark_processed(Session& session, const MessageKey& key);
+  /// The same, and an unknown message is stored as done.
+  bool mark_processed(const Arrival& arrival);
+  bool mark_processed(Session& session, const Arrival& arrival);
+  /// Seen or open becomes dead; done stays done.
+  bool mark_dead(const MessageKey& key, std::string_view error = {});
+  bool mark_dead(Session& session, const MessageKey& key, std::string_view error = {});
+
+  /// The at-most-once gate: true for exactly one caller per (message, handler), durably, before it
+  /// handles.
+  bool try_claim(const MessageKey& key, const Topic& type,
+                 const HandlerKey& handler = HandlerKey::by_topic());
+  bool try_claim(Session& session, const MessageKey& key, const Topic& type,
+                 const HandlerKey& handler = HandlerKey::by_topic());
+  /// Takes a claim of the gate back, so that a redelivery may handle the message.
+  bool release_claim(const MessageKey& key, const HandlerKey& handler = HandlerKey::by_topic());
+  bool release_claim(Session& session, const MessageKey& key,
+                     const HandlerKey& handler = HandlerKey::by_topic());
+
+ private:
+  class Writer;
+  std::unique_ptr<Writer> writer_;
+};
+
+}  // namespace twinbox

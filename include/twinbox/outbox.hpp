@@ -1,0 +1,36 @@
+// The outbox: what must be told to others, written in the same transaction as what happened.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+/// Thread-safe.
+class Outbox : public WorkQueue {
+ public:
+  /// Opens the outbox of `database`, which must outlive it. Throws SchemaError when its tables are
+  /// missing, too old or too new; std::invalid_argument for a name that cannot be used.
+  explicit Outbox(Database& database, BoxOptions options = {});
+  ~Outbox();
+
+  /// Enqueues in a transaction of its own, shared with other callers where they come at the same
+  /// time; durable once it returns. The message's id is the answer. Repeating a call with the same
+  /// id is harmless.
+  MessageId enqueue(const NewMessage& message);
+  /// All or none.
+  std::vector<MessageId> enqueue(std::span<const NewMessage> messages);
+
+  /// Enqueues in the caller's transaction, which is neither committed nor rolled back.
+  MessageId enqueue(Session& session, const NewMessage& message);
+  std::vector<MessageId> enqueue(Session& session, std::span<const NewMessage> messages);
+
+ private:
+  class Writer;
+  std::unique_ptr<Writer> writer_;
+};
+
+}  // namespace twinbox

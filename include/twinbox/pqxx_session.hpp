@@ -1,0 +1,73 @@
+// A session in a libpqxx transaction. Header-only, so that the library itself does not need
+// libpqxx: link your program with it. Tested with libpqxx 6.4.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <pqxx/pqxx>
+
+#include "twinbox/postgres_text_session.hpp"
+
+namespace twinbox {
+
+/// Your own transaction (`pqxx::work`, `pqxx::transaction<…>`, `pqxx::subtransaction`), borrowed:
+/// it must outlive the session. A `pqxx::nontransaction` does not convert, since it is none. Errors
+/// are DatabaseError, not pqxx exceptions; after one, abort the transaction.
+class PqxxSession final : public PostgresTextSession {
+ public:
+  explicit PqxxSession(pqxx::dbtransaction& transaction) : transaction_(transaction) {}
+
+  [[nodiscard]] bool in_transaction() const override {
+    return !failed_ && transaction_.conn().is_open();
+  }
+
+ private:
+  class Result final : public TextResult {
+   public:
+    explicit Result(pqxx::result result) : result_(std::move(result)) {}
+    [[nodiscard]] std::size_t rows() const override { return result_.size(); }
+    [[nodiscard]] int columns() const override { return static_cast<int>(result_.columns()); }
+    [[nodiscard]] std::size_t changed() const override { return result_.affected_rows(); }
+    [[nodiscard]] std::optional<std::string_view> cell(std::size_t row, int column) const override {
+      const auto field = result_[static_cast<pqxx::result::size_type>(row)]
+                                [static_cast<pqxx::row::size_type>(column)];
+      if (field.is_null()) return {};
+      return std::string_view{field.c_str(), field.size()};
+    }
+
+   private:
+    pqxx::result result_;
+  };
+
+  std::unique_ptr<TextResult> run(const std::string& sql,
+                                  std::span<const char* const> parameters) override {
+    try {
+      return std::make_unique<Result>(transaction_.exec_params(
+          sql, pqxx::prepare::make_dynamic_params(parameters.begin(), parameters.end())));
+    } catch (const pqxx::broken_connection& broken) {
+      failed_ = true;
+      throw error(DatabaseError::Kind::connection_lost, broken.what());
+    } catch (const pqxx::in_doubt_error& in_doubt) {
+      failed_ = true;
+      throw error(DatabaseError::Kind::commit_in_doubt, in_doubt.what());
+    } catch (const pqxx::sql_error& refused) {
+      failed_ = true;
+      throw error(refused.sqlstate(), refused.what());
+    } catch (const pqxx::usage_error& misused) {
+      throw UsageError(std::string{"PqxxSession: the transaction cannot be used: "} +
+                       misused.what());
+    } catch (const pqxx::failure& failed) {
+      failed_ = true;
+      throw error(DatabaseError::Kind::other, failed.what());
+    }
+  }
+
+  pqxx::dbtransaction& transaction_;
+  bool failed_ = false;
+};
+
+}  // namespace twinbox

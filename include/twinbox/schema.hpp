@@ -1,0 +1,51 @@
+// The tables of a box: created, upgraded, checked, printed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "twinbox/database.hpp"
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+enum class BoxKind { outbox, inbox };
+
+std::string_view to_string(BoxKind kind) noexcept;
+
+/// What check found.
+struct SchemaState {
+  int version = 0;                        ///< of the tables; 0: there are none
+  int known_version = 0;                  ///< of this program
+  std::vector<std::string> pending = {};  ///< migrations and functions that deploy would apply
+
+  [[nodiscard]] bool missing() const noexcept { return version == 0; }
+  [[nodiscard]] bool too_new() const noexcept { return version > known_version; }
+  [[nodiscard]] bool current() const noexcept {
+    return version == known_version && pending.empty();
+  }
+};
+
+class Schema {
+ public:
+  Schema(Database& database, BoxKind kind, BoxOptions options = {});
+
+  /// Creates or upgrades the tables, and replaces functions that have changed. Harmless to repeat,
+  /// safe for several deployers at once. Returns what was applied. Throws SchemaError when the
+  /// tables are newer.
+  std::vector<std::string> deploy();
+  [[nodiscard]] SchemaState check();
+  /// Throws SchemaError with the way out unless the tables fit this program.
+  void require();
+  /// The script a DBA can run by hand, from nothing to current.
+  [[nodiscard]] std::string print() const;
+  /// The rights that a role of the application needs, and no more (PostgreSQL).
+  [[nodiscard]] std::string print_grants(const std::string& role) const;
+
+ private:
+  Database& database_;
+  BoxKind kind_;
+  BoxOptions options_;
+};
+
+}  // namespace twinbox

@@ -1,0 +1,125 @@
+// A session executes statements inside a transaction that somebody else begins and ends: it cannot
+// commit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "twinbox/environment.hpp"
+#include "twinbox/ids.hpp"
+
+namespace twinbox {
+
+enum class Dialect { sqlite, postgres };
+
+std::string_view to_string(Dialect dialect) noexcept;
+
+/// Bytes that are not text. Borrowed.
+struct Bytes {
+  std::string_view data;
+};
+
+/// One value on its way to the database. Text and bytes are borrowed until the call returns.
+using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string_view, Bytes,
+                           Instant, Uuid>;
+
+enum class ValueType { boolean, integer, real, text, bytes, instant, uuid };
+
+/// A named argument: one value, or a column of values when the call is about many things at once.
+struct Arg {
+  Arg(std::string_view arg_name, Value arg_value) : name(arg_name), value(arg_value) {}
+  template <std::integral Integer>
+  requires(!std::same_as<Integer, bool>) Arg(std::string_view arg_name, Integer number)
+      : name(arg_name), value(std::int64_t{number}) {}
+  Arg(std::string_view arg_name, const char* text)
+      : name(arg_name), value(std::string_view{text}) {}
+  Arg(std::string_view arg_name, const std::string& text)
+      : name(arg_name), value(std::string_view{text}) {}
+  template <class T>
+  Arg(std::string_view arg_name, const std::optional<T>& maybe)
+      : name(arg_name), value(maybe ? Arg(arg_name, *maybe).value : Value{}) {}
+  Arg(std::string_view arg_name, ValueType column_type, std::span<const Value> values)
+      : name(arg_name), column(values), type(column_type), is_column(true) {}
+
+  std::string_view name;  ///< without the `@`
+  Value value = {};
+  std::span<const Value> column = {};
+  ValueType type = ValueType::text;  ///< of the column's elements
+  bool is_column = false;
+};
+
+/// One row of a result, valid during the call that hands it over. Columns are counted from 0.
+class Row {
+ public:
+  [[nodiscard]] virtual bool is_null(int column) const = 0;
+  [[nodiscard]] virtual std::int64_t integer(int column) const = 0;
+  [[nodiscard]] virtual double real(int column) const = 0;
+  [[nodiscard]] virtual bool boolean(int column) const = 0;
+  [[nodiscard]] virtual std::string_view text(int column) const = 0;
+  [[nodiscard]] virtual std::string_view bytes(int column) const = 0;
+  [[nodiscard]] virtual Instant instant(int column) const = 0;
+  [[nodiscard]] virtual Uuid uuid(int column) const = 0;
+
+ protected:
+  ~Row() = default;
+};
+
+/// A borrowed callable that receives rows; it must not use the session it is called from.
+class RowSink {
+ public:
+  RowSink() = default;
+  template <class F>
+  requires(!std::same_as<std::remove_cvref_t<F>, RowSink> && std::invocable<F&, const Row&>)
+      RowSink(F&& sink)  // NOLINT(google-explicit-constructor): a lambda is written in place
+      : object_(const_cast<void*>(static_cast<const void*>(&sink))),
+        call_([](void* object, const Row& row) {
+          (*static_cast<std::remove_reference_t<F>*>(object))(row);
+        }) {}
+  void operator()(const Row& row) const {
+    if (call_ != nullptr) call_(object_, row);
+  }
+
+ private:
+  void* object_ = nullptr;
+  void (*call_)(void*, const Row&) = nullptr;
+};
+
+struct Statement;  // one of our own statements, rendered for a dialect and a table
+
+/// Not thread-safe: one thread at a time.
+class Session {
+ public:
+  Session() = default;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  virtual ~Session() = default;
+
+  [[nodiscard]] virtual Dialect dialect() const noexcept = 0;
+
+  /// Executes one statement of your own; parameters are written `@name` in every dialect.
+  /// Returns how many rows it changed or returned. Throws DatabaseError.
+  std::size_t execute(std::string_view sql, std::initializer_list<Arg> args = {},
+                      RowSink rows = {}) {
+    return execute_text(sql, {args.begin(), args.size()}, rows);
+  }
+
+  /// Executes one of our own statements. Returns how many rows its last step changed or returned.
+  virtual std::size_t execute(const Statement& statement, std::span<const Arg> args,
+                              RowSink rows) = 0;
+
+  /// True while a transaction is open and can still be used.
+  [[nodiscard]] virtual bool in_transaction() const = 0;
+
+ protected:
+  virtual std::size_t execute_text(std::string_view sql, std::span<const Arg> args,
+                                   RowSink rows) = 0;
+};
+
+}  // namespace twinbox

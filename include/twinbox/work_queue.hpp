@@ -1,0 +1,162 @@
+// The work of one box: claimed under a lease, settled by who holds it. Outbox and Inbox are both
+// work queues.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/database.hpp"
+#include "twinbox/message.hpp"
+#include "twinbox/retry.hpp"
+
+namespace twinbox {
+
+class Box;  // one box's tables and statements
+
+/// Where a box lives and how it behaves. Valid after construction of the box, or it throws.
+struct BoxOptions {
+  std::string schema = "infra";
+  std::string table = {};      ///< empty: `outbox` or `inbox`
+  bool deploy_schema = false;  ///< create or upgrade the tables when the box is opened
+  RetryPolicy retry = RetryPolicy::standard();
+  int max_expiries = 5;  ///< workers that may die holding a message before it is dead; 0: no limit
+};
+
+using Duration = std::chrono::microseconds;
+
+/// Finished messages older than `older_than` are deleted. Values below zero are refused.
+struct PruneOptions {
+  Duration older_than;
+  std::int64_t batch = 1000;       ///< messages per transaction
+  std::int64_t limit = INT64_MAX;  ///< messages per call
+  bool include_dead = false;
+  bool include_seen = false;
+};
+
+/// Which duties a call is about: leases or claimed messages (their epoch must fit: a claim that was
+/// taken over cannot be settled), or bare ids. Repeated ones count once.
+class Duties {
+ public:
+  Duties(std::span<const Lease> leases);      // NOLINT(google-explicit-constructor)
+  Duties(std::span<const Message> messages);  // NOLINT(google-explicit-constructor)
+  Duties(std::span<const WorkId> ids);        // NOLINT(google-explicit-constructor)
+  Duties(const std::vector<Lease>& leases) : Duties(std::span{leases}) {}
+  Duties(const std::vector<Message>& messages) : Duties(std::span{messages}) {}
+  Duties(const std::vector<WorkId>& ids) : Duties(std::span{ids}) {}
+  Duties(const Message& message) : Duties(std::span{&message, 1}) {}
+  Duties(const Lease& lease) : Duties(std::span{&lease, 1}) {}
+  Duties(const WorkId& id) : Duties(std::span{&id, 1}) {}
+
+  [[nodiscard]] bool empty() const noexcept { return ids_.empty(); }
+  [[nodiscard]] std::size_t size() const noexcept { return ids_.size(); }
+
+  /// For the library's own parts: the arguments @id, @epoch and @guarded.
+  [[nodiscard]] Arg ids() const { return {"id", ValueType::integer, ids_}; }
+  [[nodiscard]] Arg epochs() const { return {"epoch", ValueType::integer, epochs_}; }
+  [[nodiscard]] Arg guarded() const { return {"guarded", Value{guarded_}}; }
+
+ private:
+  void add(const Lease& lease);
+  void make_unique();
+
+  std::vector<Value> ids_;
+  std::vector<Value> epochs_;
+  bool guarded_ = true;
+};
+
+/// What a dead letter says about itself.
+struct Failure {
+  std::string reason = "failed";
+  bool handler_failed = true;  ///< counts an attempt and keeps a line in the timeline
+};
+
+/// A settle by bare message ids: what changed, and the ids that more than one source uses.
+struct SettledById {
+  std::size_t changed = 0;
+  std::vector<MessageId> ambiguous = {};
+};
+
+/// Thread-safe. Every call is one transaction; with a leading Session it is part of the caller's.
+/// Throws DatabaseError; std::out_of_range for a lease, delay or limit that is not above zero.
+/// Whatever a call does not apply to changes nothing and is visible in the returned count.
+class WorkQueue {
+ public:
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+
+  /// Leases up to `limit` due messages to `owner`, oldest first. An empty result means nothing is
+  /// due. `visible_from` passes over what became visible earlier.
+  std::vector<Message> claim(OwnerToken owner, Duration lease, std::int64_t limit,
+                             std::optional<Instant> visible_from = {});
+  std::vector<Message> claim(Session& session, OwnerToken owner, Duration lease, std::int64_t limit,
+                             std::optional<Instant> visible_from = {});
+
+  /// Moves the end of leases that have not expired. Returns those that are still held.
+  std::vector<WorkId> renew(OwnerToken owner, const Duties& duties, Duration lease);
+  std::vector<WorkId> renew(Session& session, OwnerToken owner, const Duties& duties,
+                            Duration lease);
+
+  /// Done. An expired lease still counts while nobody else has claimed the message.
+  std::size_t ack(OwnerToken owner, const Duties& duties);
+  std::size_t ack(Session& session, OwnerToken owner, const Duties& duties);
+
+  /// Failed, to be tried again after `delay`, or after the retry policy's own delay.
+  std::size_t abandon(OwnerToken owner, const Duties& duties, std::string_view error = {},
+                      std::optional<Duration> delay = {});
+  std::size_t abandon(Session& session, OwnerToken owner, const Duties& duties,
+                      std::string_view error = {}, std::optional<Duration> delay = {});
+
+  /// Failed for ever: kept as a dead letter.
+  std::size_t fail(OwnerToken owner, const Duties& duties, std::string_view error,
+                   const Failure& failure = {});
+  std::size_t fail(Session& session, OwnerToken owner, const Duties& duties, std::string_view error,
+                   const Failure& failure = {});
+
+  /// Given back untried: visible at once; no attempt is counted.
+  std::size_t release(OwnerToken owner, const Duties& duties);
+  std::size_t release(Session& session, OwnerToken owner, const Duties& duties);
+  /// Given back untried, visible at `until`; no attempt is counted.
+  std::size_t postpone(OwnerToken owner, const Duties& duties, Instant until);
+  std::size_t postpone(Session& session, OwnerToken owner, const Duties& duties, Instant until);
+  /// The operator's forms: need no owner, pass over what somebody holds.
+  std::size_t release(const Duties& duties);
+  std::size_t postpone(const Duties& duties, Instant until);
+
+  /// Settles the duty under '' of each message id. Ids that several sources use are left alone and
+  /// reported.
+  SettledById ack(OwnerToken owner, std::span<const MessageId> ids);
+  SettledById abandon(OwnerToken owner, std::span<const MessageId> ids, std::string_view error = {},
+                      std::optional<Duration> delay = {});
+  SettledById fail(OwnerToken owner, std::span<const MessageId> ids, std::string_view error);
+
+  /// Clears expired leases. Housekeeping: claim takes expired leases by itself.
+  std::size_t reap(std::int64_t limit = 1000);
+  std::size_t reap(Session& session, std::int64_t limit = 1000);
+  /// Makes open work that is past its expiry dead.
+  std::size_t expire(std::int64_t limit = 1000);
+  std::size_t expire(Session& session, std::int64_t limit = 1000);
+  /// Deletes old finished messages, batch by batch, one transaction each.
+  std::size_t prune(const PruneOptions& options);
+  /// One batch, in the caller's transaction.
+  std::size_t prune(Session& session, const PruneOptions& options);
+
+  [[nodiscard]] Database& database() const noexcept;
+  [[nodiscard]] const BoxOptions& options() const noexcept;
+
+  /// For the library's own parts.
+  [[nodiscard]] Box& box() const noexcept { return *box_; }
+
+ protected:
+  explicit WorkQueue(std::unique_ptr<Box> box);
+  ~WorkQueue();
+
+  std::unique_ptr<Box> box_;
+};
+
+}  // namespace twinbox

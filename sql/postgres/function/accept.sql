@@ -1,0 +1,29 @@
+-- The way in for many messages at once; the library calls it inside a caller's transaction.
+
+create or replace function {function:accept_batch}(
+  sources text[], ids text[], topics text[], payloads bytea[], content_types text[], headers text[],
+  correlation_ids text[], partition_keys text[], hashes bytea[], hash_algorithms text[], due_times timestamptz[],
+  expiry_times timestamptz[], positions bigint[], handlers text, at timestamptz default null)
+returns table ("position" bigint, answer int, conflict boolean)
+language plpgsql {planner} as $twinbox$
+#variable_conflict use_column
+declare
+  p_source text[] := sources;
+  p_id text[] := ids;
+  p_topic text[] := topics;
+  p_payload bytea[] := payloads;
+  p_content_type text[] := content_types;
+  p_headers text[] := headers;
+  p_correlation_id text[] := correlation_ids;
+  p_partition_key text[] := partition_keys;
+  p_hash bytea[] := hashes;
+  p_hash_algorithm text[] := hash_algorithms;
+  p_due_at timestamptz[] := due_times;
+  p_expires_at timestamptz[] := expiry_times;
+  p_position bigint[] := positions;
+  p_handlers text := handlers;
+  p_now timestamptz := at;
+begin
+  {step:accept_1};
+  return query {step:accept_2};
+end $twinbox$;

@@ -1,0 +1,124 @@
+-- The work queue for any language: claim, ack, abandon, fail, reap. The bodies are the library's own statements
+-- (steps of the .sql files beside this folder), so the logic exists once; the settings keep the plans independent of statistics.
+
+create or replace function {function:claim}(
+  owner uuid, lease interval, batch_size bigint, visible_from timestamptz default null, at timestamptz default null)
+returns table (
+  work_id bigint, epoch int, handler text, attempts int, expiries int, requeues int, visible_at timestamptz,
+  lease_until timestamptz, last_error text, source text, id text, topic text, payload bytea, content_type text,
+  headers text, correlation_id text, partition_key text, hash bytea, hash_algorithm text, due_at timestamptz,
+  expires_at timestamptz, created_at timestamptz, last_seen_at timestamptz, seen_count int, content_version int)
+language plpgsql {planner} as $twinbox$
+#variable_conflict use_column
+declare
+  p_owner uuid := owner;
+  p_lease bigint := extract(epoch from lease) * 1000000;
+  p_limit bigint := batch_size;
+  p_floor timestamptz := visible_from;
+  p_now timestamptz := at;
+begin
+  if coalesce(p_owner, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000' then
+    raise exception 'owner: must not be null or all zero' using errcode = 'invalid_parameter_value';
+  end if;
+  if coalesce(p_lease, 0) <= 0 then
+    raise exception 'lease: must be longer than zero' using errcode = 'invalid_parameter_value';
+  end if;
+  if coalesce(p_limit, 0) <= 0 then
+    raise exception 'batch_size: must be at least 1' using errcode = 'invalid_parameter_value';
+  end if;
+  return query {step:claim_1};
+end $twinbox$;
+
+create or replace function {function:ack}(
+  owner uuid, ids bigint[], epochs int[] default null, at timestamptz default null)
+returns bigint
+language plpgsql {planner} as $twinbox$
+#variable_conflict use_column
+declare
+  p_owner uuid := owner;
+  p_id bigint[] := ids;
+  p_epoch int[] := epochs;
+  p_guarded boolean := epochs is not null;
+  p_now timestamptz := at;
+  changed bigint;
+begin
+  {step:ack_1};
+  get diagnostics changed = row_count;
+  return changed;
+end $twinbox$;
+
+create or replace function {function:abandon}(
+  owner uuid, ids bigint[], error text default null, delay interval default null, epochs int[] default null)
+returns bigint
+language plpgsql as $twinbox$
+begin
+  if delay <= interval '0' then
+    raise exception 'delay: must be longer than zero' using errcode = 'invalid_parameter_value';
+  end if;
+  return {function:abandon_batch}(
+    owner, ids, epochs, array_fill(nullif(error, ''), array[cardinality(ids)]),
+    array_fill((extract(epoch from delay) * 1000000)::bigint, array[cardinality(ids)]), 2000000, 60000000);
+end $twinbox$;
+
+create or replace function {function:abandon_batch}(
+  owner uuid, ids bigint[], epochs int[], errors text[], delays bigint[], first_delay bigint, max_delay bigint,
+  at timestamptz default null)
+returns bigint
+language plpgsql {planner} as $twinbox$
+#variable_conflict use_column
+declare
+  p_owner uuid := owner;
+  p_id bigint[] := ids;
+  p_epoch int[] := epochs;
+  p_guarded boolean := epochs is not null;
+  p_error text[] := errors;
+  p_delay bigint[] := delays;
+  p_first_delay bigint := first_delay;
+  p_max_delay bigint := max_delay;
+  p_now timestamptz := at;
+  changed bigint;
+begin
+  {step:abandon_1};
+  get diagnostics changed = row_count;
+  return changed;
+end $twinbox$;
+
+create or replace function {function:fail}(
+  owner uuid, ids bigint[], error text, reason text default 'failed', epochs int[] default null)
+returns bigint
+language plpgsql as $twinbox$
+begin
+  return {function:fail_batch}(
+    owner, ids, epochs, array_fill(nullif(error, ''), array[cardinality(ids)]), reason, true);
+end $twinbox$;
+
+create or replace function {function:fail_batch}(
+  owner uuid, ids bigint[], epochs int[], errors text[], reason text, counts boolean, at timestamptz default null)
+returns bigint
+language plpgsql {planner} as $twinbox$
+#variable_conflict use_column
+declare
+  p_owner uuid := owner;
+  p_id bigint[] := ids;
+  p_epoch int[] := epochs;
+  p_guarded boolean := epochs is not null;
+  p_error text[] := errors;
+  p_reason text := reason;
+  p_counts boolean := counts;
+  p_now timestamptz := at;
+  changed bigint;
+begin
+  {step:fail_1};
+  get diagnostics changed = row_count;
+  return changed;
+end $twinbox$;
+
+create or replace function {function:reap}(batch_size bigint default 1000, at timestamptz default null)
+returns setof bigint
+language plpgsql {planner} as $twinbox$
+declare
+  p_limit bigint := batch_size;
+  p_now timestamptz := at;
+begin
+  return query {step:reap_1};
+end $twinbox$;

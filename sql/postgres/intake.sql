@@ -1,0 +1,252 @@
+-- How messages come in. Everything that decides by what is already there first locks the message row, and
+-- looks in a second step: a new snapshot. One statement is not enough, its snapshot is older than the lock it
+-- waited for. Callers hand batches over without repeated keys; rows are locked in the order of their keys.
+
+-- define: arrived
+unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],
+       @correlation_id::text[], @partition_key::text[], @hash::bytea[], @hash_algorithm::text[],
+       @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[])
+  as a(source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash, hash_algorithm,
+       due_at, expires_at, position)
+
+-- define: key_lock
+hashtextextended(partition_key, {work_text}::regclass::oid::bigint)
+
+-- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
+-- that are not new; they go through accept.
+-- name: add
+with fresh as (
+  insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash,
+                         hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
+  select source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at,
+         expires_at, {now}, {now}, 1
+  from unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[],
+              @headers::text[], @correlation_id::text[], @hash::bytea[], @hash_algorithm::text[],
+              @due_at::timestamptz[], @expires_at::timestamptz[])
+    as a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at,
+         expires_at)
+  order by id, source
+  on conflict (id, source) do nothing
+  returning number, id, source, due_at, expires_at
+), duty as (
+  insert into {work} (number, handler, visible_at, expires_at)
+  select number, @handler::text, greatest(due_at, {now}), expires_at from fresh
+)
+select a.id, a.source from unnest(@id::text[], @source::text[]) a(id, source)
+where (select count(*) from fresh) < cardinality(@id::text[])
+  and not exists (select 1 from fresh f where f.id = a.id and f.source = a.source);
+
+-- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
+-- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
+-- whether the content differs from what came before.
+-- name: accept
+with keys as materialized (
+  select distinct {key_lock} as lock
+  from (
+    select partition_key from unnest(@partition_key::text[]) n(partition_key)
+    union all
+    select m.partition_key
+    from unnest(@id::text[], @source::text[]) k(id, source)
+    cross join lateral (
+      select partition_key from {message} where id = k.id and source = k.source offset 0) m
+  ) all_keys
+  where partition_key is not null
+  order by 1
+), locked as materialized (
+  select pg_advisory_xact_lock(lock) from keys
+)
+insert into {message} as m (source, id, topic, payload, content_type, headers, correlation_id, partition_key,
+                            hash, hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
+select source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash, hash_algorithm,
+       due_at, expires_at, {now}, {now}, 1
+from {arrived}
+where (select count(*) from locked) >= 0
+order by id, source
+on conflict (id, source) do update
+set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = m.seen_count + 1;
+
+with arrived as materialized (
+  select a.*, m.number, m.seen_count = 1 as fresh, m.hash as known_hash, m.hash_algorithm as known_algorithm,
+         m.partition_key as known_partition_key
+  from {arrived}
+  cross join lateral (
+    select number, seen_count, hash, hash_algorithm, partition_key from {message}
+    where id = a.id and source = a.source offset 0) m
+), duty as materialized (
+  select a.number, d.handler, d.state from arrived a
+  cross join lateral (
+    select handler, 0::smallint as state from {work} where number = a.number
+    union all
+    select handler, state from {outcome} where number = a.number) d
+), known as materialized (
+  select number, bool_or(state in (0, 4)) as open, bool_or(state = 2) as dead from duty group by number
+), wanted as materialized (
+  select h ->> 'key' as handler, array(select jsonb_array_elements_text(h -> 'legacy')) as legacy
+  from jsonb_array_elements(@handlers::jsonb) h
+), missing as materialized (
+  select a.number, a.position, w.handler, a.due_at, a.expires_at,
+         case when k.number is null then a.partition_key else a.known_partition_key end as partition_key
+  from arrived a
+  cross join wanted w
+  left join known k on k.number = a.number
+  where not exists (
+    select 1 from duty d
+    where d.number = a.number and (d.handler in ('', w.handler) or d.handler = any(w.legacy)))
+), refreshed as (
+  update {message} m
+  set topic = a.topic, payload = a.payload, content_type = a.content_type, headers = a.headers,
+      correlation_id = a.correlation_id, hash = a.hash, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
+      expires_at = a.expires_at, content_version = m.content_version + 1,
+      partition_key = case when k.number is null then a.partition_key else m.partition_key end
+  from arrived a left join known k on k.number = a.number
+  where m.number = any(array(select number from arrived)) and m.number = a.number
+    and not a.fresh and (k.number is null or k.open or k.dead)
+), moved as (
+  update {work} w
+  set visible_at = case when w.attempts = 0 then greatest(a.due_at, {now})
+                        else greatest(w.visible_at, a.due_at) end,
+      expires_at = a.expires_at
+  from arrived a
+  where w.number = a.number and w.ctid = any(array(
+    -- Somebody who holds the row right now is about to claim or to settle it: it is as good as leased.
+    select d.place from arrived n
+    cross join lateral (
+      select ctid as place from {work}
+      where number = n.number and (lease_until is null or lease_until <= {now})
+      for update skip locked) d))
+), added as (
+  insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
+  select n.number, n.handler, greatest(n.due_at, {now}), n.expires_at, n.partition_key,
+         n.partition_key is not null and (
+           row_number() over (partition by n.partition_key, n.handler order by n.position) > 1
+           or exists (select 1 from {work} w
+                      where w.partition_key = n.partition_key and w.handler = n.handler))
+  from missing n order by n.position
+)
+select a.position,
+       case
+         when exists (select 1 from missing n where n.number = a.number) then 0
+         when k.open then 1
+         when k.dead then 3
+         else 2
+       end as answer,
+       coalesce(not a.fresh and a.known_hash <> a.hash
+                and a.known_algorithm is not distinct from a.hash_algorithm, false) as conflict
+from arrived a left join known k on k.number = a.number
+order by a.position;
+-- call
+select * from {function:accept_batch}(
+  @source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],
+  @correlation_id::text[], @partition_key::text[], @hash::bytea[], @hash_algorithm::text[],
+  @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[], @handlers::text, @now::timestamptz);
+
+-- define: touch
+insert into {message} as m (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)
+values (@source::text, @id::text, @topic::text, @hash::bytea, @hash_algorithm::text, {now}, {now})
+on conflict (id, source) do update
+set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = m.seen_count + 1;
+
+-- define: state
+case
+  when exists (select 1 from {work} d where d.number = m.number) then 1
+  when exists (select 1 from {outcome} d where d.number = m.number and d.state = 4) then 1
+  when exists (select 1 from {outcome} d where d.number = m.number and d.state = 2) then 3
+  when exists (select 1 from {outcome} d where d.number = m.number) then 2
+  else 0
+end
+
+-- Two steps keep the answer and the first hash: the second sees what was there before only by the row's own
+-- columns, so the hash is compared before it is kept.
+-- name: observe
+{touch}
+
+with seen as materialized (
+  select m.number, m.hash, m.hash_algorithm, {state} = 2 as done
+  from {message} m where m.id = @id::text and m.source = @source::text
+), kept as (
+  update {message} m set hash = @hash::bytea, hash_algorithm = @hash_algorithm::text
+  from seen where m.number = seen.number and m.hash is null and @hash::bytea is not null
+)
+select done, coalesce(hash <> @hash::bytea and hash_algorithm is not distinct from @hash_algorithm::text, false)
+from seen;
+
+-- 0 seen, 1 open, 2 done, 3 dead; no row: unknown.
+-- name: state
+select {state} from {message} m where m.id = @id::text and m.source = @source::text;
+
+-- name: lock_message
+select number from {message} where id = @id::text and source = @source::text for update;
+
+-- name: mark_processing
+insert into {outcome} (number, finished_at, state)
+select m.number, {now}, 4 from {message} m
+where m.id = @id::text and m.source = @source::text
+  and not exists (select 1 from {work} d where d.number = m.number)
+  and not exists (select 1 from {outcome} d where d.number = m.number)
+on conflict do nothing;
+
+-- A seen message gets an outcome under ''; open and dead duties become done.
+-- name: mark_processed
+with found as materialized (
+  select number from {message} m where m.id = @id::text and m.source = @source::text
+), gone as (
+  delete from {work} w where w.number = (select number from found)
+  returning w.*
+), moved as (
+  insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+                         last_error)
+  select number, id, {now}, attempts, expiries, requeues, 1, handler, 'marked processed', last_error from gone
+  returning number
+), revived as (
+  update {outcome} o set state = 1, finished_at = {now}, reason = 'marked processed'
+  where o.number = (select number from found) and o.state in (2, 4)
+  returning o.number
+), seen as (
+  insert into {outcome} (number, finished_at, state, reason)
+  select f.number, {now}, 1, 'marked processed' from found f
+  where not exists (select 1 from {work} d where d.number = f.number)
+    and not exists (select 1 from {outcome} d where d.number = f.number)
+  on conflict do nothing
+  returning number
+)
+select number from moved union all select number from revived union all select number from seen;
+
+-- name: mark_dead
+with found as materialized (
+  select number from {message} m where m.id = @id::text and m.source = @source::text
+), gone as (
+  delete from {work} w where w.number = (select number from found)
+  returning w.*
+), moved as (
+  insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+                         last_error)
+  select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason::text,
+         coalesce(@error::text, last_error)
+  from gone
+  returning number
+), seen as (
+  insert into {outcome} (number, finished_at, state, reason, last_error)
+  select f.number, {now}, 2, @reason::text, @error::text from found f
+  where not exists (select 1 from {work} d where d.number = f.number)
+    and not exists (select 1 from {outcome} d where d.number = f.number)
+  on conflict do nothing
+  returning number
+)
+select number from moved union all select number from seen;
+
+-- The gate: only the one whose row is new may handle the message.
+-- name: try_claim
+{touch}
+
+insert into {outcome} (number, finished_at, state, handler, reason)
+select m.number, {now}, 4, @handler::text, @topic::text from {message} m
+where m.id = @id::text and m.source = @source::text
+  and not exists (select 1 from {work} d where d.number = m.number and d.handler = @handler::text)
+on conflict do nothing
+returning number;
+
+-- name: release_claim
+delete from {outcome} o
+where o.state = 4 and o.handler = @handler::text
+  and o.number = (select m.number from {message} m where m.id = @id::text and m.source = @source::text)
+returning o.number;

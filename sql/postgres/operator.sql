@@ -1,0 +1,226 @@
+-- What a person does: look, send again, throw away, correct, clean up. Duties are named by (number, handler),
+-- which stays the same while a duty moves between work and outcome.
+
+-- define: named
+number = any(@number::bigint[]) and coalesce((number, handler) in (
+    select k.number, k.handler from unnest(@number::bigint[], @handler::text[]) k(number, handler)), false)
+
+-- The keys are locked in a step of their own, so that the next one sees what is there under the lock.
+-- name: requeue
+select 1 from (
+  select pg_advisory_xact_lock(lock) as held from (
+    select distinct hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint) as lock
+    from {message} m
+    where m.number = any(@number::bigint[]) and m.partition_key is not null
+    order by 1) keys
+) locks where held::text is null;
+
+with back as (
+  delete from {outcome} o where {named} and o.state = 2
+    and exists (select 1 from {message} m where m.number = o.number and m.payload is not null)
+  returning o.number, o.handler, o.requeues
+), again as materialized (
+  select b.*, m.partition_key, case when m.expires_at > {now} then m.expires_at end as expires_at
+  from back b cross join lateral (
+    select partition_key, expires_at from {message} where number = b.number offset 0) m
+)
+insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
+select a.number, a.handler, {now} + @delay::bigint * interval '1 microsecond', a.requeues + 1, a.expires_at,
+       a.partition_key,
+       a.partition_key is not null and (
+         row_number() over (partition by a.partition_key, a.handler order by a.number) > 1
+         or exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler))
+from again a order by a.number
+returning id;
+
+-- name: discard
+with gone as (
+  delete from {work} w where {named}
+  returning w.*
+), moved as (
+  insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+                         last_error)
+  select number, id, {now}, attempts, expiries, requeues, 3, handler, @reason::text, last_error from gone
+  returning number
+), dropped as (
+  update {outcome} o set state = 3, finished_at = {now}, reason = @reason::text
+  where {named} and o.state = 2
+  returning o.number
+)
+select number from moved union all select number from dropped;
+
+-- Claim passes over rows that are locked, so nobody can lease what is being edited.
+-- name: edit
+with duty as materialized (
+  select lease_until from {work} where number = @number::bigint for update
+), old as materialized (
+  select m.* from {message} m
+  where m.number = @number::bigint and m.payload is not null
+    and not exists (select 1 from duty where lease_until > {now})
+    and (exists (select 1 from duty)
+         or exists (select 1 from {outcome} o where o.number = m.number and o.state = 2))
+  for update
+), kept as (
+  insert into {audit} (done_at, number, affected, content_version, act, actor, reason, headers, payload)
+  select {now}, number, 1, content_version, 'edit', @actor::text, @reason::text, headers, payload from old
+)
+update {message} m
+set payload = coalesce(@payload::bytea, m.payload), headers = coalesce(@headers::text, m.headers),
+    content_type = coalesce(@content_type::text, m.content_type),
+    content_version = m.content_version + 1, hash = null, hash_algorithm = null
+from old where m.number = old.number
+returning m.number;
+
+-- name: audit
+insert into {audit} (done_at, number, affected, act, actor, reason)
+values ({now}, @number::bigint, @affected::bigint, @act::text, @actor::text, @reason::text);
+
+-- define: prunable
+not exists (select 1 from {work} d where d.number = m.number)
+  and (exists (select 1 from {outcome} d where d.number = m.number)
+       or (@seen::boolean and m.last_seen_at <= {now} - @retention::bigint * interval '1 microsecond'))
+  and not exists (
+    select 1 from {outcome} d
+    where d.number = m.number
+      and (d.finished_at > {now} - @retention::bigint * interval '1 microsecond'
+           or (d.state = 2 and not @dead::boolean)))
+
+-- Numbers follow the time, so the look-out ends at the first message that is too young.
+-- name: prune_pick
+select m.number from {message} m
+where m.number > @after::bigint
+  and m.number < coalesce((
+    select n.number from {message} n
+    where n.number > @after::bigint and n.created_at > {now} - @retention::bigint * interval '1 microsecond'
+    order by n.number limit 1), 9223372036854775807)
+  and {prunable}
+order by m.number limit @limit::bigint
+for update of m skip locked;
+
+-- The candidates are locked by now; an accept that came first has added its work, and this snapshot sees it.
+-- name: prune
+with old as materialized (
+  select m.number from {message} m where m.number = any(@number::bigint[]) and {prunable}
+), o as (
+  delete from {outcome} where number = any(array(select number from old))
+), f as (
+  delete from {failure} where number = any(array(select number from old))
+)
+delete from {message} where number = any(array(select number from old));
+
+-- define: message_columns
+m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
+  m.last_seen_at, m.due_at, m.expires_at, m.seen_count, m.content_version, octet_length(m.payload) as size
+
+-- define: work_columns
+d.handler, d.id as work_id,
+  case when d.waiting then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end as state,
+  d.attempts, d.expiries, d.requeues, d.visible_at, d.lease_until, d.owner, null::timestamptz as finished_at,
+  null::text as reason, d.last_error
+
+-- define: outcome_columns
+d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, null::timestamptz as visible_at,
+  null::timestamptz as lease_until, d.finished_by as owner, d.finished_at, d.reason, d.last_error
+
+-- define: matches
+(@topic::text is null or m.topic = @topic::text)
+  and (@source::text is null or m.source = @source::text)
+  and (@message_id::text is null or m.id = @message_id::text)
+  and (@correlation_id::text is null or m.correlation_id = @correlation_id::text)
+  and (@since::timestamptz is null or m.created_at >= @since::timestamptz)
+  and (@until::timestamptz is null or m.created_at < @until::timestamptz)
+
+-- define: duty_matches
+(@handler::text is null or d.handler = @handler::text)
+  and (@error::text is null or position(@error::text in d.last_error) > 0)
+
+-- Newest first; the page begins below (@before, @before_handler).
+-- name: list_open
+select {message_columns}, {work_columns}
+from {work} d cross join lateral (select * from {message} where number = d.number offset 0) m
+where (d.number, d.handler) < (@before::bigint, @before_handler::text) and {matches} and {duty_matches}
+order by d.number desc, d.handler desc limit @limit::bigint;
+
+-- name: list_dead
+select {message_columns}, {outcome_columns}
+from {outcome} d cross join lateral (select * from {message} where number = d.number offset 0) m
+where d.state = 2 and (d.number, d.handler) < (@before::bigint, @before_handler::text)
+  and {matches} and {duty_matches}
+order by d.number desc, d.handler desc limit @limit::bigint;
+
+-- @state: 1 done, 3 discarded, 4 marked.
+-- name: list_finished
+select {message_columns}, {outcome_columns}
+from {outcome} d cross join lateral (select * from {message} where number = d.number offset 0) m
+where d.state = @state::int and (d.number, d.handler) < (@before::bigint, @before_handler::text)
+  and {matches} and {duty_matches}
+order by d.number desc, d.handler desc limit @limit::bigint;
+
+-- Messages in any state; their duties are read one message at a time.
+-- name: list_all
+select {message_columns}
+from {message} m
+where m.number < @before::bigint and {matches}
+  and (@handler::text is null
+       or exists (select 1 from {work} d where d.number = m.number and d.handler = @handler::text)
+       or exists (select 1 from {outcome} d where d.number = m.number and d.handler = @handler::text))
+  and (@error::text is null
+       or exists (select 1 from {work} d where d.number = m.number and position(@error::text in d.last_error) > 0)
+       or exists (select 1 from {outcome} d where d.number = m.number and position(@error::text in d.last_error) > 0))
+  and (not @seen::boolean
+       or (not exists (select 1 from {work} d where d.number = m.number)
+           and not exists (select 1 from {outcome} d where d.number = m.number)))
+order by m.number desc limit @limit::bigint;
+
+-- name: get
+select {message_columns}, m.payload, m.headers, m.hash, m.hash_algorithm
+from {message} m where m.id = @id::text and m.source = @source::text;
+
+-- The sources that know an id: calls that name no source are answered only when it is one.
+-- name: find_sources
+select m.source from {message} m where m.id = @id::text order by m.source;
+
+-- name: duties
+select {work_columns} from {work} d where d.number = @number::bigint
+union all
+select {outcome_columns} from {outcome} d where d.number = @number::bigint
+order by 1;
+
+-- name: failures
+select failed_at, handler, attempt, worker, error from {failure}
+where number = @number::bigint order by id;
+
+-- name: count_open
+select m.topic, d.handler,
+       count(*) filter (where not d.waiting and d.visible_at <= {now}
+                          and (d.lease_until is null or d.lease_until <= {now})) as ready,
+       count(*) filter (where not d.waiting and d.visible_at > {now}
+                          and (d.lease_until is null or d.lease_until <= {now})) as scheduled,
+       count(*) filter (where d.lease_until > {now}) as leased,
+       count(*) filter (where d.waiting) as waiting,
+       extract(epoch from {now} - min(d.visible_at) filter (where not d.waiting))::float8 as oldest_seconds
+from {work} d cross join lateral (select topic from {message} where number = d.number offset 0) m
+group by m.topic, d.handler;
+
+-- name: count_dead
+select m.topic, d.handler, count(*)
+from {outcome} d cross join lateral (select topic from {message} where number = d.number offset 0) m
+where d.state = 2 group by m.topic, d.handler;
+
+-- Reads the whole history.
+-- name: count_history
+select m.topic, coalesce(d.handler, ''), coalesce(d.state, 0), count(*)
+from {message} m left join {outcome} d on d.number = m.number
+where coalesce(d.state, 0) <> 2 and (d.state is not null
+  or not exists (select 1 from {work} w where w.number = m.number))
+group by 1, 2, 3;
+
+-- How long the oldest duty that is due has been waiting.
+-- name: oldest_pending
+select extract(epoch from {now} - visible_at)::float8
+from {work} where not waiting and visible_at <= {now} order by visible_at limit 1;
+
+-- name: group_dead
+select m.topic, d.handler, d.last_error, count(*), min(d.finished_at), max(d.finished_at)
+from {outcome} d cross join lateral (select topic from {message} where number = d.number offset 0) m
+where d.state = 2 group by m.topic, d.handler, d.last_error;

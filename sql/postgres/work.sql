@@ -1,0 +1,173 @@
+-- The life of a duty: claimed, settled, swept. `{now}` is the statement's clock, or the test's instant.
+-- Every settle names the rows by id, so that a row that was renewed in the meantime is found again. A settle
+-- by function answers as many rows as it changed.
+
+-- define: claimed
+taken.id, taken.epoch, taken.handler, taken.attempts, taken.expiries, taken.requeues, taken.visible_at,
+  taken.lease_until, taken.last_error, m.source, m.id, m.topic, m.payload, m.content_type, m.headers,
+  m.correlation_id, m.partition_key, m.hash, m.hash_algorithm, m.due_at, m.expires_at, m.created_at,
+  m.last_seen_at, m.seen_count, m.content_version
+
+-- define: lease
+set owner = @owner::uuid, epoch = w.epoch + 1,
+    lease_until = {now} + @lease::bigint * interval '1 microsecond',
+    expiries = case when w.lease_until is null then w.expiries else w.expiries + 1 end
+
+-- Whose lease it is. The subquery inside coalesce stays a hashed lookup: as a join its plan would depend
+-- on statistics.
+-- define: held
+w.id = any(@id::bigint[]) and w.owner = @owner::uuid
+  and (not @guarded::boolean or coalesce((w.id, w.epoch) in (
+    select k.id, k.epoch from unnest(@id::bigint[], @epoch::int[]) k(id, epoch)), false))
+
+-- Locks by ctid: a TID scan, whatever the statistics say. A row whose last worker died with it (expiries)
+-- is handed out alone, so that it cannot charge its neighbours.
+-- name: claim
+with picked as materialized (
+  select ctid as place, visible_at, id,
+         case when lease_until is null then expiries else expiries + 1 end as expiries
+  from {work}
+  where not waiting
+    and visible_at <= {now} and visible_at >= coalesce(@floor::timestamptz, '-infinity')
+    and (lease_until is null or lease_until <= {now})
+    and (expires_at is null or expires_at > {now})
+  order by visible_at
+  limit @limit::bigint
+  for update skip locked
+), oldest as materialized (
+  select id, expiries > 0 as alone from picked order by visible_at, id limit 1
+), taken as (
+  update {work} w {lease}
+  where w.ctid = any(array(
+    select p.place from picked p, oldest o
+    where case when o.alone then p.id = o.id else p.expiries = 0 end))
+  returning w.*
+)
+select {claimed}
+from taken
+cross join lateral (select * from {message} where number = taken.number offset 0) m
+order by taken.visible_at, taken.id;
+-- call
+select * from {function:claim}(
+  @owner::uuid, @lease::bigint * interval '1 microsecond', @limit::bigint, @floor::timestamptz, @now::timestamptz);
+
+-- The duties of one message, for the caller that has just accepted it.
+-- name: claim_message
+with taken as (
+  update {work} w {lease}
+  where w.ctid = any(array(
+    select d.ctid from {message} m
+    cross join lateral (
+      select ctid from {work}
+      where number = m.number and not waiting and visible_at <= {now}
+        and (lease_until is null or lease_until <= {now})
+        and (expires_at is null or expires_at > {now})
+      for update skip locked) d
+    where m.id = @message_id::text and m.source = @source::text))
+  returning w.*
+)
+select {claimed}
+from taken
+cross join lateral (select * from {message} where number = taken.number offset 0) m
+order by taken.visible_at, taken.id;
+
+-- A clock that steps backwards never shortens a lease.
+-- name: renew
+update {work} w
+set lease_until = greatest(w.lease_until, {now} + @lease::bigint * interval '1 microsecond')
+where {held} and w.lease_until > {now}
+returning w.id;
+
+-- name: ack
+with gone as (
+  delete from {work} w where {held}
+  returning w.number, w.id, w.attempts, w.expiries, w.requeues, w.handler
+)
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
+select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 1, handler from gone;
+-- call
+select from generate_series(1, {function:ack}(
+  @owner::uuid, @id::bigint[], case when @guarded::boolean then @epoch::int[] end, @now::timestamptz));
+
+-- name: abandon
+with settled as (
+  update {work} w
+  set attempts = w.attempts + 1, owner = null, lease_until = null,
+      last_error = k.error,
+      visible_at = greatest(
+        {now} + coalesce(k.delay,
+                         least(@max_delay::bigint, @first_delay::bigint * power(2, least(w.attempts, 40)))
+                        ) * interval '1 microsecond',
+        (select m.due_at from {message} m where m.number = w.number))
+  from unnest(@id::bigint[], @error::text[], @delay::bigint[]) k(id, error, delay)
+  where k.id = w.id and {held}
+  returning w.number, w.id, w.attempts, w.handler, w.last_error
+)
+insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+select number, id, {now}, @owner::uuid, attempts, handler, last_error from settled;
+-- call
+select from generate_series(1, {function:abandon_batch}(
+  @owner::uuid, @id::bigint[], case when @guarded::boolean then @epoch::int[] end, @error::text[],
+  @delay::bigint[], @first_delay::bigint, @max_delay::bigint, @now::timestamptz));
+
+-- Without an owner it is the operator's form: it passes over what somebody holds. A released duty keeps its
+-- place in the order.
+-- name: release
+update {work} w
+set owner = null, lease_until = null,
+    visible_at = case when @until::timestamptz is null then least(w.visible_at, {now})
+                      else @until::timestamptz end
+where case
+  when @owner::uuid is null then w.id = any(@id::bigint[]) and (w.lease_until is null or w.lease_until <= {now})
+  else {held}
+end and w.id = any(@id::bigint[])
+returning w.id;
+
+-- name: fail
+with gone as (
+  delete from {work} w where {held}
+  returning w.number, w.id, w.expiries, w.requeues, w.handler,
+            w.attempts + @counts::boolean::int as attempts, w.last_error
+), told as (
+  select gone.*, coalesce(k.error, gone.last_error) as error
+  from gone join unnest(@id::bigint[], @error::text[]) k(id, error) using (id)
+), failed as (
+  insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+  select number, id, {now}, @owner::uuid, attempts, handler, error from told where @counts::boolean
+)
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+                       reason, last_error)
+select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 2, handler, @reason::text, error from told;
+-- call
+select from generate_series(1, {function:fail_batch}(
+  @owner::uuid, @id::bigint[], case when @guarded::boolean then @epoch::int[] end, @error::text[], @reason::text,
+  @counts::boolean, @now::timestamptz));
+
+-- name: reap
+update {work} w set owner = null, lease_until = null, expiries = w.expiries + 1
+where w.ctid = any(array(
+  select ctid from {work}
+  where lease_until <= {now} limit @limit::bigint for update skip locked))
+returning w.id;
+-- call
+select * from {function:reap}(@limit::bigint, @now::timestamptz);
+
+-- name: expire
+with gone as (
+  delete from {work} w
+  where w.ctid = any(array(
+    select ctid from {work}
+    where expires_at <= {now} and (lease_until is null or lease_until <= {now})
+    order by expires_at limit @limit::bigint for update skip locked))
+  returning w.*
+)
+insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from gone;
+
+-- The duty under '' of each message id; an id that several sources share cannot be told apart.
+-- name: find_work
+select a.id, count(*) as sources, min(w.id) as work_id
+from unnest(@id::text[]) a(id)
+cross join lateral (select number from {message} where id = a.id offset 0) m
+left join lateral (select id from {work} where number = m.number and handler = '' offset 0) w on true
+group by a.id;

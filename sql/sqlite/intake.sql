@@ -1,0 +1,160 @@
+-- How messages come in. One writer at a time: what a step reads is what the next one finds.
+
+-- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
+-- that are not new; they go through accept.
+-- name: add
+insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm,
+                       due_at, expires_at, created_at, last_seen_at, content_version)
+values (@source, @id, @topic, @payload, @content_type, @headers, @correlation_id, @hash, @hash_algorithm,
+        @due_at, @expires_at, {now}, {now}, 1)
+on conflict (id, source) do nothing;
+insert into {work} (number, handler, visible_at, expires_at)
+select last_insert_rowid(), @handler, max(coalesce(@due_at, {now}), {now}), @expires_at where changes() = 1;
+select @id, @source where changes() = 0;
+
+-- define: message_number
+(select number from {message} where id = @id and source = @source)
+
+-- define: missing
+json_each(@handlers) h
+  where not exists (
+      select 1 from {work} d where d.number = {message_number}
+        and (d.handler in ('', h.value ->> 'key')
+             or d.handler in (select l.value from json_each(h.value -> 'legacy') l)))
+    and not exists (
+      select 1 from {outcome} d where d.number = {message_number}
+        and (d.handler in ('', h.value ->> 'key')
+             or d.handler in (select l.value from json_each(h.value -> 'legacy') l)))
+
+-- define: open
+(exists (select 1 from {work} d where d.number = m.number)
+  or exists (select 1 from {outcome} d where d.number = m.number and d.state = 4))
+
+-- define: dead
+exists (select 1 from {outcome} d where d.number = m.number and d.state = 2)
+
+-- define: finished
+exists (select 1 from {outcome} d where d.number = m.number)
+
+-- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
+-- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
+-- whether the content differs from what came before.
+-- name: accept
+insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash,
+                       hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
+values (@source, @id, @topic, @payload, @content_type, @headers, @correlation_id, @partition_key, @hash,
+        @hash_algorithm, @due_at, @expires_at, {now}, {now}, 1)
+on conflict (id, source) do update
+set last_seen_at = max(last_seen_at, excluded.last_seen_at), seen_count = seen_count + 1;
+
+select @position,
+       case
+         when exists (select 1 from {missing}) then 0
+         when {open} then 1
+         when {dead} then 3
+         else 2
+       end,
+       coalesce(m.seen_count > 1 and m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0)
+from {message} m where m.id = @id and m.source = @source;
+
+update {message} as m
+set topic = @topic, payload = @payload, content_type = @content_type, headers = @headers,
+    correlation_id = @correlation_id, hash = @hash, hash_algorithm = @hash_algorithm, due_at = @due_at,
+    expires_at = @expires_at, content_version = content_version + 1,
+    partition_key = case when {open} or {finished} then partition_key else @partition_key end
+where id = @id and source = @source and seen_count > 1 and ({open} or {dead} or not {finished});
+
+update {work}
+set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})
+                      else max(visible_at, coalesce(@due_at, visible_at)) end,
+    expires_at = @expires_at
+where number = {message_number} and (lease_until is null or lease_until <= {now});
+
+insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
+select {message_number}, h.value ->> 'key', max(coalesce(@due_at, {now}), {now}), @expires_at,
+       (select partition_key from {message} where id = @id and source = @source),
+       exists (
+         select 1 from {work} w
+         where w.partition_key = (select partition_key from {message} where id = @id and source = @source)
+           and w.handler = h.value ->> 'key')
+from {missing};
+
+-- define: touch
+insert into {message} (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)
+values (@source, @id, @topic, @hash, @hash_algorithm, {now}, {now})
+on conflict (id, source) do update
+set last_seen_at = max(last_seen_at, excluded.last_seen_at), seen_count = seen_count + 1;
+
+-- define: state
+case when {open} then 1 when {dead} then 3 when {finished} then 2 else 0 end
+
+-- name: observe
+{touch}
+
+select {state} = 2, coalesce(m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0)
+from {message} m where m.id = @id and m.source = @source;
+
+update {message} set hash = @hash, hash_algorithm = @hash_algorithm
+where id = @id and source = @source and hash is null and @hash is not null;
+
+-- 0 seen, 1 open, 2 done, 3 dead; no row: unknown.
+-- name: state
+select {state} from {message} m where m.id = @id and m.source = @source;
+
+-- name: lock_message
+select number from {message} where id = @id and source = @source;
+
+-- name: mark_processing
+insert into {outcome} (number, finished_at, state)
+select m.number, {now}, 4 from {message} m
+where m.id = @id and m.source = @source and not {open} and not {finished};
+
+-- A seen message gets an outcome under ''; open and dead duties become done.
+-- name: mark_processed
+select m.number from {message} m
+where m.id = @id and m.source = @source and ({open} or {dead} or not {finished});
+-- each
+update {outcome} set state = 1, finished_at = {now}, reason = 'marked processed'
+where number = @number and state in (2, 4);
+-- each
+insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+                       last_error)
+select number, id, {now}, attempts, expiries, requeues, 1, handler, 'marked processed', last_error
+from {work} where number = @number;
+-- each
+delete from {work} where number = @number;
+-- each
+insert into {outcome} (number, finished_at, state, reason)
+select @number, {now}, 1, 'marked processed'
+where not exists (select 1 from {outcome} where number = @number);
+
+-- name: mark_dead
+select m.number from {message} m
+where m.id = @id and m.source = @source
+  and (exists (select 1 from {work} d where d.number = m.number) or not {finished});
+-- each
+insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+                       last_error)
+select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason, coalesce(@error, last_error)
+from {work} where number = @number;
+-- each
+delete from {work} where number = @number;
+-- each
+insert into {outcome} (number, finished_at, state, reason, last_error)
+select @number, {now}, 2, @reason, @error
+where not exists (select 1 from {outcome} where number = @number);
+
+-- The gate: only the one whose row is new may handle the message.
+-- name: try_claim
+{touch}
+
+insert into {outcome} (number, finished_at, state, handler, reason)
+select {message_number}, {now}, 4, @handler, @topic
+where not exists (select 1 from {work} d where d.number = {message_number} and d.handler = @handler)
+on conflict do nothing
+returning number;
+
+-- name: release_claim
+delete from {outcome}
+where state = 4 and handler = @handler and number = {message_number}
+returning number;

@@ -1,0 +1,188 @@
+-- What a person does: look, send again, throw away, correct, clean up. Duties are named by (number, handler),
+-- which stays the same while a duty moves between work and outcome.
+
+-- name: requeue
+insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
+select o.number, o.handler, {now} + @delay, o.requeues + 1,
+       case when m.expires_at > {now} then m.expires_at end, m.partition_key,
+       exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = o.handler)
+from {outcome} o join {message} m on m.number = o.number
+where o.number = @number and o.handler = @handler and o.state = 2 and m.payload is not null;
+delete from {outcome}
+where number = @number and handler = @handler and state = 2
+  and exists (select 1 from {work} w where w.number = @number and w.handler = @handler)
+returning number;
+
+-- name: discard
+insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+                       last_error)
+select number, id, {now}, attempts, expiries, requeues, 0, handler, @reason, last_error
+from {work} where number = @number and handler = @handler;
+delete from {work} where number = @number and handler = @handler;
+update {outcome} set state = 3, finished_at = {now}, reason = @reason
+where number = @number and handler = @handler and state in (0, 2)
+returning number;
+
+-- define: editable
+m.number = @number and m.payload is not null
+  and not exists (select 1 from {work} d where d.number = m.number and d.lease_until > {now})
+  and (exists (select 1 from {work} d where d.number = m.number)
+       or exists (select 1 from {outcome} d where d.number = m.number and d.state = 2))
+
+-- name: edit
+insert into {audit} (done_at, number, affected, content_version, act, actor, reason, headers, payload)
+select {now}, m.number, 1, m.content_version, 'edit', @actor, @reason, m.headers, m.payload
+from {message} m where {editable};
+update {message} as m
+set payload = coalesce(@payload, payload), headers = coalesce(@headers, headers),
+    content_type = coalesce(@content_type, content_type), content_version = content_version + 1,
+    hash = null, hash_algorithm = null
+where {editable}
+returning number;
+
+-- name: audit
+insert into {audit} (done_at, number, affected, act, actor, reason)
+values ({now}, @number, @affected, @act, @actor, @reason);
+
+-- define: prunable
+not exists (select 1 from {work} d where d.number = m.number)
+  and (exists (select 1 from {outcome} d where d.number = m.number)
+       or (@seen and m.last_seen_at <= {now} - @retention))
+  and not exists (
+    select 1 from {outcome} d
+    where d.number = m.number
+      and (d.finished_at > {now} - @retention or (d.state = 2 and not @dead)))
+
+-- Numbers follow the time, so the look-out ends at the first message that is too young.
+-- name: prune_pick
+select m.number from {message} m
+where m.number > @after
+  and m.number < coalesce((
+    select n.number from {message} n
+    where n.number > @after and n.created_at > {now} - @retention
+    order by n.number limit 1), 9223372036854775807)
+  and {prunable}
+order by m.number limit @limit;
+
+-- One writer at a time: what prune_pick found in this transaction is still so.
+-- name: prune
+delete from {failure} where number = @number;
+delete from {outcome} where number = @number;
+delete from {message} where number = @number;
+
+-- define: message_columns
+m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
+  m.last_seen_at, m.due_at, m.expires_at, m.seen_count, m.content_version, length(m.payload) as size
+
+-- define: work_columns
+d.handler, d.id as work_id,
+  case when d.waiting = 1 then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end as state,
+  d.attempts, d.expiries, d.requeues, d.visible_at, d.lease_until, d.owner, null as finished_at,
+  null as reason, d.last_error
+
+-- define: outcome_columns
+d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, null as visible_at,
+  null as lease_until, d.finished_by as owner, d.finished_at, d.reason, d.last_error
+
+-- define: matches
+(@topic is null or m.topic = @topic)
+  and (@source is null or m.source = @source)
+  and (@message_id is null or m.id = @message_id)
+  and (@correlation_id is null or m.correlation_id = @correlation_id)
+  and (@since is null or m.created_at >= @since)
+  and (@until is null or m.created_at < @until)
+
+-- define: duty_matches
+(@handler is null or d.handler = @handler)
+  and (@error is null or instr(d.last_error, @error) > 0)
+
+-- Newest first; the page begins below (@before, @before_handler).
+-- name: list_open
+select {message_columns}, {work_columns}
+from {work} d join {message} m on m.number = d.number
+where (d.number, d.handler) < (@before, @before_handler) and {matches} and {duty_matches}
+order by d.number desc, d.handler desc limit @limit;
+
+-- name: list_dead
+select {message_columns}, {outcome_columns}
+from {outcome} d join {message} m on m.number = d.number
+where d.state = 2 and (d.number, d.handler) < (@before, @before_handler)
+  and {matches} and {duty_matches}
+order by d.number desc, d.handler desc limit @limit;
+
+-- @state: 1 done, 3 discarded, 4 marked.
+-- name: list_finished
+select {message_columns}, {outcome_columns}
+from {outcome} d join {message} m on m.number = d.number
+where d.state = @state and (d.number, d.handler) < (@before, @before_handler)
+  and {matches} and {duty_matches}
+order by d.number desc, d.handler desc limit @limit;
+
+-- Messages in any state; their duties are read one message at a time.
+-- name: list_all
+select {message_columns}
+from {message} m
+where m.number < @before and {matches}
+  and (@handler is null
+       or exists (select 1 from {work} d where d.number = m.number and d.handler = @handler)
+       or exists (select 1 from {outcome} d where d.number = m.number and d.handler = @handler))
+  and (@error is null
+       or exists (select 1 from {work} d where d.number = m.number and instr(d.last_error, @error) > 0)
+       or exists (select 1 from {outcome} d where d.number = m.number and instr(d.last_error, @error) > 0))
+  and (not @seen
+       or (not exists (select 1 from {work} d where d.number = m.number)
+           and not exists (select 1 from {outcome} d where d.number = m.number)))
+order by m.number desc limit @limit;
+
+-- name: get
+select {message_columns}, m.payload, m.headers, m.hash, m.hash_algorithm
+from {message} m where m.id = @id and m.source = @source;
+
+-- The sources that know an id: calls that name no source are answered only when it is one.
+-- name: find_sources
+select m.source from {message} m where m.id = @id order by m.source;
+
+-- name: duties
+select {work_columns} from {work} d where d.number = @number
+union all
+select {outcome_columns} from {outcome} d where d.number = @number
+order by 1;
+
+-- name: failures
+select failed_at, handler, attempt, worker, error from {failure}
+where number = @number order by id;
+
+-- name: count_open
+select m.topic, d.handler,
+       count(*) filter (where not d.waiting and d.visible_at <= {now}
+                          and (d.lease_until is null or d.lease_until <= {now})) as ready,
+       count(*) filter (where not d.waiting and d.visible_at > {now}
+                          and (d.lease_until is null or d.lease_until <= {now})) as scheduled,
+       count(*) filter (where d.lease_until > {now}) as leased,
+       count(*) filter (where d.waiting) as waiting,
+       ({now} - min(d.visible_at) filter (where not d.waiting)) / 1000000.0 as oldest_seconds
+from {work} d join {message} m on m.number = d.number
+group by m.topic, d.handler;
+
+-- name: count_dead
+select m.topic, d.handler, count(*)
+from {outcome} d join {message} m on m.number = d.number
+where d.state = 2 group by m.topic, d.handler;
+
+-- Reads the whole history.
+-- name: count_history
+select m.topic, coalesce(d.handler, ''), coalesce(d.state, 0), count(*)
+from {message} m left join {outcome} d on d.number = m.number
+where coalesce(d.state, 0) <> 2 and (d.state is not null
+  or not exists (select 1 from {work} w where w.number = m.number))
+group by 1, 2, 3;
+
+-- How long the oldest duty that is due has been waiting.
+-- name: oldest_pending
+select ({now} - visible_at) / 1000000.0
+from {work} where waiting = 0 and visible_at <= {now} order by visible_at limit 1;
+
+-- name: group_dead
+select m.topic, d.handler, d.last_error, count(*), min(d.finished_at), max(d.finished_at)
+from {outcome} d join {message} m on m.number = d.number
+where d.state = 2 group by m.topic, d.handler, d.last_error;

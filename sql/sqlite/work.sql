@@ -1,0 +1,119 @@
+-- The life of a duty: claimed, settled, swept. A block with a column of ids runs once per id.
+
+-- define: held
+id = @id and owner = @owner and (not @guarded or epoch = @epoch)
+
+-- define: claimed
+w.id as id, w.epoch + 1 as epoch, w.handler, w.attempts, w.expiries + (w.lease_until is not null) as expiries,
+  w.requeues, w.visible_at, {now} + @lease as lease_until, w.last_error, m.source, m.id as message_id, m.topic,
+  m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash, m.hash_algorithm, m.due_at,
+  m.expires_at, m.created_at, m.last_seen_at, m.seen_count, m.content_version
+
+-- define: lease
+update {work}
+set owner = @owner, epoch = epoch + 1, lease_until = {now} + @lease,
+    expiries = expiries + (lease_until is not null)
+where id = @id;
+
+-- Selecting first and then updating by id is faster here than one UPDATE … RETURNING. A row whose last worker
+-- died with it (expiries) is handed out alone, so that it cannot charge its neighbours.
+-- name: claim
+with picked as materialized (
+  select id, visible_at, expiries + (lease_until is not null) as expiries
+  from {work}
+  where waiting = 0
+    and visible_at <= {now} and visible_at >= coalesce(@floor, -9223372036854775807)
+    and (lease_until is null or lease_until <= {now})
+    and (expires_at is null or expires_at > {now})
+  order by visible_at, id
+  limit @limit
+), oldest as materialized (
+  select id, expiries > 0 as alone from picked order by visible_at, id limit 1
+)
+select {claimed}
+from picked p
+join oldest o
+join {work} w on w.id = p.id
+join {message} m on m.number = w.number
+where case when o.alone then p.id = o.id else p.expiries = 0 end
+order by p.visible_at, p.id;
+-- each
+{lease}
+
+-- name: claim_message
+select {claimed}
+from {message} m
+join {work} w on w.number = m.number
+where m.id = @message_id and m.source = @source
+  and w.waiting = 0 and w.visible_at <= {now}
+  and (w.lease_until is null or w.lease_until <= {now})
+  and (w.expires_at is null or w.expires_at > {now})
+order by w.visible_at, w.id;
+-- each
+{lease}
+
+-- A clock that steps backwards never shortens a lease.
+-- name: renew
+update {work} set lease_until = max(lease_until, {now} + @lease)
+where {held} and lease_until > {now}
+returning id;
+
+-- name: ack
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
+select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from {work} where {held};
+delete from {work} where {held};
+
+-- name: abandon
+insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+select number, id, {now}, @owner, attempts + 1, handler, @error from {work} where {held};
+update {work}
+set attempts = attempts + 1, owner = null, lease_until = null, last_error = @error,
+    visible_at = max(
+      {now} + coalesce(@delay, min(@max_delay, @first_delay * (1 << min(attempts, 40)))),
+      coalesce((select m.due_at from {message} m where m.number = {work}.number), {now}))
+where {held};
+
+-- Without an owner it is the operator's form: it passes over what somebody holds. A released duty keeps its
+-- place in the order.
+-- name: release
+update {work}
+set owner = null, lease_until = null, visible_at = coalesce(@until, min(visible_at, {now}))
+where case
+  when @owner is null then id = @id and (lease_until is null or lease_until <= {now})
+  else {held}
+end and id = @id
+returning id;
+
+-- name: fail
+insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+select number, id, {now}, @owner, attempts + 1, handler, coalesce(@error, last_error)
+from {work} where {held} and @counts;
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+                       reason, last_error)
+select number, id, {now}, @owner, attempts + @counts, expiries, requeues, 2, handler, @reason,
+       coalesce(@error, last_error)
+from {work} where {held};
+delete from {work} where {held};
+
+-- name: reap
+update {work} set owner = null, lease_until = null, expiries = expiries + 1
+where id in (select id from {work} where lease_until <= {now} limit @limit)
+returning id;
+
+-- name: expire
+select id from {work}
+where expires_at <= {now} and (lease_until is null or lease_until <= {now})
+order by expires_at limit @limit;
+-- each
+insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from {work} where id = @id;
+-- each
+delete from {work} where id = @id;
+
+-- The duty under '' of each message id; an id that several sources share cannot be told apart.
+-- name: find_work
+select @id, count(*) as sources, min(w.id) as work_id
+from {message} m
+left join {work} w on w.number = m.number and w.handler = ''
+where m.id = @id
+having count(*) > 0;

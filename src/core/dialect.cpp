@@ -1,0 +1,13 @@
+#include "twinbox/session.hpp"
+
+namespace twinbox {
+
+std::string_view to_string(Dialect dialect) noexcept {
+  switch (dialect) {
+    case Dialect::sqlite: return "sqlite";
+    case Dialect::postgres: return "postgres";
+  }
+  return "unknown";
+}
+
+}  // namespace twinbox

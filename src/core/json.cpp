@@ -1,0 +1,191 @@
+#include "core/json.hpp"
+
+#include <bitset>
+#include <cstddef>
+
+#include "core/text.hpp"
+
+namespace twinbox {
+namespace {
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+bool is_hex_digit(char c) noexcept {
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+/// Reads without recursion: what is open is kept as one bit per level.
+class JsonReader {
+ public:
+  explicit JsonReader(std::string_view text) noexcept : text_(text) {}
+
+  bool read_object() noexcept {
+    skip_blanks();
+    if (!open('{')) return false;
+    while (depth_ > 0) {
+      if (!read_member()) return false;
+    }
+    skip_blanks();
+    return at_ == text_.size();
+  }
+
+ private:
+  /// One element of what is open, or its end.
+  bool read_member() noexcept {
+    skip_blanks();
+    const bool in_object = is_object_[depth_ - 1];
+    if (peek() == (in_object ? '}' : ']')) {
+      if (after_comma_) return false;
+      ++at_;
+      --depth_;
+      first_ = false;
+      return true;
+    }
+    if (!first_ && !after_comma_) {
+      if (!take(',')) return false;
+      after_comma_ = true;
+      return true;
+    }
+    if (in_object && !read_key()) return false;
+    first_ = after_comma_ = false;
+    return read_value();
+  }
+
+  bool read_key() noexcept {
+    if (!read_string()) return false;
+    skip_blanks();
+    if (!take(':')) return false;
+    skip_blanks();
+    return true;
+  }
+
+  bool read_value() noexcept {
+    switch (peek()) {
+      case '{':
+      case '[': return open(peek());
+      case '"': return read_string();
+      case 't': return take_word("true");
+      case 'f': return take_word("false");
+      case 'n': return take_word("null");
+      default: return read_number();
+    }
+  }
+
+  bool open(char bracket) noexcept {
+    if (depth_ == max_json_depth || !take(bracket)) return false;
+    is_object_[depth_++] = bracket == '{';
+    first_ = true;
+    after_comma_ = false;
+    return true;
+  }
+
+  bool read_string() noexcept {
+    if (!take('"')) return false;
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (static_cast<unsigned char>(c) < 0x20) return false;
+      if (take('"')) return true;
+      if (c == '\\') {
+        if (!read_escape()) return false;
+        continue;
+      }
+      const CodePoint point = decode_utf8(text_, at_);
+      if (!point.valid) return false;
+      at_ += point.length;
+    }
+    return false;
+  }
+
+  bool read_escape() noexcept {
+    ++at_;
+    const char c = peek();
+    if (c == '\0' || std::string_view{"\"\\/bfnrtu"}.find(c) == std::string_view::npos)
+      return false;
+    ++at_;
+    if (c != 'u') return true;
+    for (int i = 0; i < 4; ++i, ++at_) {
+      if (!is_hex_digit(peek())) return false;
+    }
+    return true;
+  }
+
+  bool read_number() noexcept {
+    take('-');
+    if (!take('0') && !read_digits()) return false;
+    if (take('.') && !read_digits()) return false;
+    if (take('e') || take('E')) {
+      if (!take('+')) take('-');
+      return read_digits();
+    }
+    return true;
+  }
+
+  bool read_digits() noexcept {
+    const std::size_t begin = at_;
+    while (is_digit(peek())) ++at_;
+    return at_ > begin;
+  }
+
+  bool take_word(std::string_view word) noexcept {
+    if (text_.substr(at_, word.size()) != word) return false;
+    at_ += word.size();
+    return true;
+  }
+
+  bool take(char c) noexcept {
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+
+  void skip_blanks() noexcept {
+    while (peek() == ' ' || peek() == '\t' || peek() == '\n' || peek() == '\r') ++at_;
+  }
+
+  /// NUL stands for the end too: no rule of the grammar takes one.
+  [[nodiscard]] char peek() const noexcept { return at_ < text_.size() ? text_[at_] : '\0'; }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::size_t depth_ = 0;
+  bool first_ = false;        ///< nothing has been read in what is open
+  bool after_comma_ = false;  ///< an element must follow
+  std::bitset<max_json_depth> is_object_;
+};
+
+void append_escape(std::string& out, char32_t control) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  out += "\\u00";
+  out += digits[control >> 4];
+  out += digits[control & 0xF];
+}
+
+}  // namespace
+
+bool is_json_object(std::string_view text) noexcept { return JsonReader{text}.read_object(); }
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = decode_utf8(text, at);
+    at += point.length;
+    switch (point.value) {
+      case U'"': out += "\\\""; break;
+      case U'\\': out += "\\\\"; break;
+      case U'\b': out += "\\b"; break;
+      case U'\f': out += "\\f"; break;
+      case U'\n': out += "\\n"; break;
+      case U'\r': out += "\\r"; break;
+      case U'\t': out += "\\t"; break;
+      default:
+        if (point.value < 0x20) {
+          append_escape(out, point.value);
+        } else {
+          append_utf8(out, point.value);
+        }
+    }
+  }
+  out += '"';
+}
+
+}  // namespace twinbox

@@ -1,0 +1,58 @@
+// What a driver implements: a connection of our own, and how to open one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "twinbox/session.hpp"
+
+namespace twinbox {
+
+/// What a call of our own needs from the database.
+enum class Access {
+  read,           ///< reads only; may be repeated freely
+  write,          ///< durable once it returns
+  write_relaxed,  ///< a claim: may be undone by a power cut that also ends this process (SQLite)
+};
+
+/// How a call of our own is put into a transaction.
+enum class Scope {
+  statement,    ///< exactly one Statement: PostgreSQL sends no begin and commit of its own for it
+  transaction,  ///< several statements, ours only
+  caller,       ///< several statements, the caller's among them: nothing of ours may steer the planner
+};
+
+/// A connection of our own. After an exception in a transaction, only rollback() may follow.
+class Connection : public Session {
+ public:
+  /// Starts the work of one call. May be lazy: the first statement then carries the begin with it.
+  virtual void begin(Access access, Scope scope) = 0;
+  /// Throws DatabaseError; kind commit_in_doubt when the answer was lost.
+  virtual void commit() = 0;
+  virtual void rollback() noexcept = 0;
+  /// False once the connection is broken: the pool throws it away.
+  [[nodiscard]] virtual bool usable() const noexcept = 0;
+  /// Makes a running statement end with kind `cancelled`. The only call allowed from another thread.
+  virtual void interrupt() noexcept = 0;
+};
+
+/// Opens connections to one database.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  [[nodiscard]] virtual Dialect dialect() const noexcept = 0;
+  /// How many connections may write at once, how many may read: 1 and n for a SQLite file, n and n for a
+  /// server. `shared` says that reads use the writing connection too (SQLite in memory).
+  struct Shape {
+    std::size_t writers;
+    std::size_t readers;
+    bool shared;
+  };
+  [[nodiscard]] virtual Shape shape(std::size_t pool_size) const noexcept = 0;
+  /// Throws DatabaseError with a message that names the database without its password.
+  virtual std::unique_ptr<Connection> connect(Access access) = 0;
+  /// For logs and errors: where the database is, without a password.
+  [[nodiscard]] virtual std::string describe() const = 0;
+};
+
+}  // namespace twinbox

@@ -1,0 +1,273 @@
+#include "database/pool.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+
+namespace twinbox {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using Kind = DatabaseError::Kind;
+
+constexpr std::size_t max_pool_size = 10'000;
+constexpr milliseconds max_wait_limit = 24h;
+constexpr int max_retries = 1'000;
+constexpr milliseconds first_retry_delay = 2ms;
+constexpr milliseconds max_retry_delay = 250ms;
+
+/// No free connection in time. To try again would only wait the same time once more.
+class PoolExhausted : public DatabaseError {
+ public:
+  explicit PoolExhausted(const std::string& message) : DatabaseError(Kind::contention, message) {}
+};
+
+/// The lanes this thread has borrowed from, once per connection.
+thread_local std::vector<const void*> held_lanes;
+
+void check_bound(const char* option, std::int64_t value, std::int64_t low, std::int64_t high,
+                 const char* unit = "") {
+  if (value >= low && value <= high) return;
+  throw std::out_of_range(std::string{"database options: "} + option + " is " +
+                          std::to_string(value) + unit + ", " + std::to_string(low) + " to " +
+                          std::to_string(high) + unit + " are allowed");
+}
+
+DatabaseOptions checked(DatabaseOptions options, const Driver& driver) {
+  check_bound("pool_size",
+              static_cast<std::int64_t>(std::min(options.pool_size, max_pool_size + 1)), 1,
+              static_cast<std::int64_t>(max_pool_size));
+  check_bound("wait_limit", options.wait_limit.count(), 0, max_wait_limit.count(), " ms");
+  check_bound("retries", options.retries, 0, max_retries);
+  if (options.name.empty()) options.name = driver.describe();
+  return options;
+}
+
+std::string seconds_text(milliseconds time) {
+  if (time % 1s == 0ms) return std::to_string(time / 1s) + " s";
+  return std::to_string(time.count()) + " ms";
+}
+
+}  // namespace
+
+struct Pool::Waiter {
+  std::condition_variable ready = {};
+  bool served = false;
+  std::unique_ptr<Connection> connection = {};  ///< null when served: open one
+};
+
+class Pool::Borrowed {
+ public:
+  Borrowed(Pool& pool, Lane& lane, TimePoint deadline) : pool_(pool), lane_(lane) {
+    held_lanes.push_back(&lane);
+    try {
+      connection_ = pool.take(lane, deadline);
+      if (connection_ == nullptr) open();
+    } catch (...) {
+      forget();
+      throw;
+    }
+  }
+
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  ~Borrowed() {
+    forget();
+    if (broken_ || !connection_->usable()) {
+      pool_.drop(lane_, std::move(connection_));
+    } else {
+      pool_.give_back(lane_, std::move(connection_));
+    }
+  }
+
+  Connection& operator*() noexcept { return *connection_; }
+  Connection* operator->() noexcept { return connection_.get(); }
+  void set_broken() noexcept { broken_ = true; }
+
+ private:
+  void open() {
+    try {
+      connection_ = pool_.driver_->connect(lane_.opens);
+    } catch (...) {
+      const std::scoped_lock lock{pool_.mutex_};
+      pool_.pass_on(lane_, nullptr);
+      throw;
+    }
+  }
+
+  void forget() noexcept {
+    const auto last = std::find(held_lanes.rbegin(), held_lanes.rend(), &lane_);
+    held_lanes.erase(std::next(last).base());
+  }
+
+  Pool& pool_;
+  Lane& lane_;
+  std::unique_ptr<Connection> connection_;
+  bool broken_ = false;
+};
+
+Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment environment,
+           PoolTime time)
+    : driver_(std::move(driver)),
+      options_(checked(std::move(options), *driver_)),
+      environment_(std::move(environment)),
+      time_(std::move(time)) {
+  if (!time_.now) time_.now = steady_clock::now;
+  if (!time_.wait) time_.wait = [](milliseconds delay) { std::this_thread::sleep_for(delay); };
+
+  const Driver::Shape shape = driver_->shape(options_.pool_size);
+  lanes_.push_back({.opens = Access::write, .capacity = std::max<std::size_t>(1, shape.writers)});
+  // Where as many may write as may read, every connection can do both, and one bound holds for all.
+  if (!shape.shared && shape.writers != shape.readers) {
+    lanes_.push_back({.opens = Access::read, .capacity = std::max<std::size_t>(1, shape.readers)});
+  }
+  for (Lane& lane : lanes_) lane.idle.reserve(lane.capacity);
+}
+
+Pool::~Pool() = default;
+
+void Pool::in_transaction(const std::function<void(Session&)>& work) {
+  run_erased(Access::write, Scope::caller, work);
+}
+
+void Pool::check_reentry(Access access) const {
+  const Lane& lane = lanes_[lane_of(access)];
+  const auto held = std::count(held_lanes.begin(), held_lanes.end(), &lane);
+  if (static_cast<std::size_t>(held) < lane.capacity) return;
+  throw UsageError("store " + name() +
+                   ": this thread holds every connection that could serve the call, which would "
+                   "wait for itself; inside a transaction pass its Session on, or make the call "
+                   "after the transaction");
+}
+
+void Pool::run_erased(Access access, Scope scope, const std::function<void(Session&)>& work) {
+  check_reentry(access);
+  const TimePoint deadline = time_.now() + options_.wait_limit;
+  for (int attempt = 1;; ++attempt) {
+    bool started = false;
+    Kind kind = Kind::other;
+    try {
+      run_once(access, scope, work, deadline, started);
+      return;
+    } catch (const PoolExhausted&) {
+      throw;
+    } catch (const DatabaseError& error) {
+      // A caller's own work may have had other effects; before it began, nothing has happened.
+      const bool repeatable = scope != Scope::caller || !started;
+      if (!error.retryable() || !repeatable || attempt > options_.retries) throw;
+      // A busy file or a silent server has used up the call's time already.
+      if (time_.now() >= deadline) throw;
+      kind = error.kind();
+    }
+    environment_.write(LogLevel::warning, "retry",
+                       {{"store", std::string_view{name()}},
+                        {"attempt", std::int64_t{attempt}},
+                        {"kind", to_string(kind)}});
+    time_.wait(retry_delay(attempt));
+  }
+}
+
+void Pool::run_once(Access access, Scope scope, const std::function<void(Session&)>& work,
+                    TimePoint deadline, bool& started) {
+  Borrowed connection{*this, lanes_[lane_of(access)], deadline};
+  try {
+    connection->begin(access, scope);
+    started = true;
+    work(*connection);
+    connection->commit();
+  } catch (const DatabaseError& error) {
+    if (error.kind() == Kind::connection_lost || error.kind() == Kind::commit_in_doubt) {
+      connection.set_broken();
+    }
+    connection->rollback();
+    throw;
+  } catch (...) {
+    connection->rollback();
+    throw;
+  }
+}
+
+std::size_t Pool::lane_of(Access access) const noexcept {
+  return access == Access::read && lanes_.size() > 1 ? 1 : 0;
+}
+
+std::unique_ptr<Connection> Pool::take(Lane& lane, TimePoint deadline) {
+  std::unique_lock lock{mutex_};
+  if (lane.waiters.empty()) {
+    if (!lane.idle.empty()) {
+      // The one used last: its statements are prepared and its caches warm.
+      auto connection = std::move(lane.idle.back());
+      lane.idle.pop_back();
+      return connection;
+    }
+    if (lane.used < lane.capacity) {
+      ++lane.used;
+      return nullptr;
+    }
+  }
+  Waiter waiter;
+  const auto place = lane.waiters.insert(lane.waiters.end(), &waiter);
+  const auto left = std::max(deadline - time_.now(), steady_clock::duration::zero());
+  if (!waiter.ready.wait_for(lock, left, [&] { return waiter.served; })) {
+    lane.waiters.erase(place);
+    throw PoolExhausted("store " + name() + ": no free connection within " +
+                        seconds_text(options_.wait_limit) + " (pool_size " +
+                        std::to_string(options_.pool_size) +
+                        "); raise pool_size or wait_limit, or keep transactions short");
+  }
+  return std::move(waiter.connection);
+}
+
+void Pool::give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept {
+  const std::scoped_lock lock{mutex_};
+  pass_on(lane, std::move(connection));
+}
+
+void Pool::drop(Lane& lane, std::unique_ptr<Connection> connection) noexcept {
+  connection.reset();
+  for (;;) {
+    // Closed outside the lock: it may take a while.
+    std::unique_ptr<Connection> idle;
+    const std::scoped_lock lock{mutex_};
+    const auto found = std::find_if(lanes_.begin(), lanes_.end(),
+                                    [](const Lane& one) { return !one.idle.empty(); });
+    if (found == lanes_.end()) {
+      pass_on(lane, nullptr);
+      return;
+    }
+    idle = std::move(found->idle.back());
+    found->idle.pop_back();
+    --found->used;
+  }
+}
+
+void Pool::pass_on(Lane& lane, std::unique_ptr<Connection> connection) noexcept {
+  if (!lane.waiters.empty()) {
+    Waiter& first = *lane.waiters.front();
+    lane.waiters.pop_front();
+    first.connection = std::move(connection);
+    first.served = true;
+    // Under the lock: the waiter may be gone as soon as it can run.
+    first.ready.notify_one();
+  } else if (connection != nullptr) {
+    lane.idle.push_back(std::move(connection));
+  } else {
+    --lane.used;
+  }
+}
+
+milliseconds Pool::retry_delay(int attempt) const {
+  milliseconds base = first_retry_delay;
+  for (int i = 1; i < attempt && base < max_retry_delay; ++i) base *= 2;
+  base = std::min(base, max_retry_delay);
+  const milliseconds half = base / 2;
+  const auto choices = static_cast<std::uint64_t>(half.count()) + 1;
+  return half + milliseconds{static_cast<std::int64_t>(environment_.random_bits() % choices)};
+}
+
+}  // namespace twinbox

@@ -1,0 +1,107 @@
+// A bounded pool of connections, and the one place where our own calls are begun, repeated and
+// ended.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "database/connection.hpp"
+#include "twinbox/database.hpp"
+
+namespace twinbox {
+
+/// How the pool passes time between two tries; tests hand in their own.
+struct PoolTime {
+  std::function<std::chrono::steady_clock::time_point()> now = {};
+  std::function<void(std::chrono::milliseconds)> wait = {};
+};
+
+/// Thread-safe. All connections must be back before it is destroyed.
+class Pool {
+ public:
+  /// Throws std::out_of_range with the option and its bound.
+  Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment environment,
+       PoolTime time = {});
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  /// Runs `work` in one transaction, again when nothing was committed and the error says so.
+  /// `work` must therefore have no effect besides the session and its own result.
+  /// With Scope::caller, `work` is called at most once.
+  template <class F>
+  auto run(Access access, Scope scope, F&& work) -> std::invoke_result_t<F&, Session&>;
+
+  /// A caller's transaction: never repeated.
+  void in_transaction(const std::function<void(Session&)>& work);
+
+  /// Throws UsageError when this thread already holds every connection that could serve `access`,
+  /// so that it would wait for itself. Whoever hands a call to another thread asks first.
+  void check_reentry(Access access) const;
+
+  [[nodiscard]] Driver& driver() noexcept { return *driver_; }
+  [[nodiscard]] const Driver& driver() const noexcept { return *driver_; }
+  [[nodiscard]] const DatabaseOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
+  /// The store's name in logs and errors.
+  [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  struct Waiter;
+  /// Connections that may stand in for each other.
+  struct Lane {
+    Access opens;
+    std::size_t capacity;
+    std::size_t used = 0;  ///< open, being opened, or promised to a waiter
+    std::vector<std::unique_ptr<Connection>> idle = {};
+    std::list<Waiter*> waiters = {};
+  };
+  /// A borrowed connection: rolls back what was not committed, then gives it back.
+  class Borrowed;
+
+  void run_erased(Access access, Scope scope, const std::function<void(Session&)>& work);
+  /// `started` turns true right before `work` is called.
+  void run_once(Access access, Scope scope, const std::function<void(Session&)>& work,
+                TimePoint deadline, bool& started);
+
+  [[nodiscard]] std::size_t lane_of(Access access) const noexcept;
+  /// A connection that was idle, or null: the caller has the right to open one.
+  std::unique_ptr<Connection> take(Lane& lane, TimePoint deadline);
+  void give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
+  /// Forgets a connection (or the right to open one) and every idle one: what broke one broke them
+  /// all.
+  void drop(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
+  void pass_on(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
+  [[nodiscard]] std::chrono::milliseconds retry_delay(int attempt) const;
+
+  std::unique_ptr<Driver> driver_;
+  DatabaseOptions options_;
+  Environment environment_;
+  PoolTime time_;
+  std::mutex mutex_;
+  std::vector<Lane> lanes_;  ///< writers, then readers where they have connections of their own
+};
+
+template <class F>
+auto Pool::run(Access access, Scope scope, F&& work) -> std::invoke_result_t<F&, Session&> {
+  using Result = std::invoke_result_t<F&, Session&>;
+  if constexpr (std::is_void_v<Result>) {
+    run_erased(access, scope, [&](Session& session) { work(session); });
+  } else {
+    std::optional<Result> result;
+    run_erased(access, scope, [&](Session& session) { result.emplace(work(session)); });
+    return std::move(*result);
+  }
+}
+
+}  // namespace twinbox

@@ -1,0 +1,61 @@
+// Statements that are sent together and answered together: one round trip, ended by one Sync.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "driver/postgres/parameters.hpp"
+#include "driver/postgres/result.hpp"
+
+namespace twinbox::postgres {
+
+/// The connection is in pipeline mode and does not block. Outside a transaction block, what flies
+/// together is one transaction; under READ COMMITTED each statement still has a snapshot of its
+/// own.
+class Flight {
+ public:
+  explicit Flight(PGconn* connection) : connection_(connection) {}
+
+  /// Each adds one message and returns its place among the answers.
+  std::size_t command(const char* sql);
+  std::size_t prepare(const std::string& name, const std::string& sql,
+                      const Parameters& parameters);
+  std::size_t execute_prepared(const std::string& name, const Parameters& parameters);
+  std::size_t execute(const std::string& sql, const Parameters& parameters, Format format);
+
+  /// Sends everything and waits for all answers. When the connection breaks, it returns with what
+  /// came.
+  void land();
+
+  /// True when every answer has come; the connection can then be used again.
+  [[nodiscard]] bool complete() const noexcept { return complete_; }
+  /// True when the end of the flight may have reached the server.
+  [[nodiscard]] bool sent() const noexcept { return sent_; }
+  /// Null when it did not come.
+  [[nodiscard]] const PGresult* answer(std::size_t place) const { return answers_.at(place).get(); }
+  /// The first answer that is an error, or null.
+  [[nodiscard]] const PGresult* error() const noexcept;
+  /// The error that came after the last answer, when the work was to be made durable; or null.
+  [[nodiscard]] const PGresult* error_at_end() const noexcept { return end_.get(); }
+  /// True when a statement was a COPY, which cannot be carried out; the connection is lost to it.
+  [[nodiscard]] bool is_copy() const noexcept { return copy_; }
+  [[nodiscard]] bool succeeded(std::size_t place) const;
+
+ private:
+  std::size_t added(int sent);
+  bool send_all();
+  /// False when the connection broke.
+  bool wait_for_answer();
+  bool take_answers(Result& answer);
+  void take_end();
+
+  PGconn* connection_;
+  std::vector<Result> answers_;
+  Result end_;
+  bool refused_ = false;
+  bool copy_ = false;
+  bool sent_ = false;
+  bool complete_ = false;
+};
+
+}  // namespace twinbox::postgres

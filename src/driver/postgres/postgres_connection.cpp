@@ -1,0 +1,283 @@
+#include "driver/postgres/postgres_connection.hpp"
+
+#include <array>
+#include <new>
+#include <poll.h>
+#include <string_view>
+#include <utility>
+
+#include "driver/postgres/oids.hpp"
+#include "driver/postgres/parameters.hpp"
+#include "sql/render.hpp"
+
+namespace twinbox::postgres {
+namespace {
+
+using Kind = DatabaseError::Kind;
+
+// Our statements must not depend on statistics that do not exist yet on a fresh table, nor on a
+// server's own default isolation. The text form of timestamps is the one we can read; the order of
+// day and month in what a user writes stays as it was.
+constexpr const char* steering =
+    "set enable_seqscan=off; set enable_bitmapscan=off; set jit=off; set "
+    "plan_cache_mode=force_generic_plan; "
+    "set client_min_messages=warning; set default_transaction_isolation='read committed'; set "
+    "datestyle=iso";
+
+// A caller's own statements are planned as on any other connection of his.
+constexpr std::array without_steering{
+    "set local enable_seqscan to default", "set local enable_bitmapscan to default",
+    "set local jit to default", "set local plan_cache_mode to default"};
+
+constexpr const char* begin_read_committed = "begin isolation level read committed";
+
+/// The number of the form that calls a function, among a statement's steps.
+constexpr std::size_t call_number = 255;
+
+constexpr std::string_view user_statement = "execute";
+
+}  // namespace
+
+PostgresConnection::PostgresConnection(Handle connection, bool pooler, std::string where)
+    : connection_(std::move(connection)), where_(std::move(where)), pooler_(pooler) {
+  PQsetNoticeReceiver(connection_.get(), &PostgresConnection::on_notice, this);
+  cancel_.reset(PQgetCancel(connection_.get()));
+  if (!pooler_) steer();
+  if (PQsetnonblocking(connection_.get(), 1) != 0 || PQenterPipelineMode(connection_.get()) != 1) {
+    throw failure("connect", {"", first_line(PQerrorMessage(connection_.get()))}, where_, true);
+  }
+}
+
+void PostgresConnection::steer() {
+  const Result result{PQexec(connection_.get(), steering)};
+  if (result == nullptr) throw std::bad_alloc{};
+  if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
+    throw failure("connect", report_of(result.get()), where_, true);
+  }
+}
+
+void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept {
+  // Between two flights libpq takes the server's last words for a notice.
+  const char* severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
+  if (severity != nullptr && std::string_view{severity} == "FATAL") {
+    static_cast<PostgresConnection*>(self)->closing_ = true;
+  }
+}
+
+void PostgresConnection::begin(Access access, Scope scope) {
+  notice_a_closed_socket("begin");
+  access_ = access;
+  scope_ = scope;
+  active_ = true;
+  begin_owed_ = scope != Scope::statement;
+}
+
+void PostgresConnection::notice_a_closed_socket(std::string_view act) {
+  // A write sent into a connection that the server had closed long ago would be a commit in doubt;
+  // found closed beforehand, it has certainly not happened.
+  for (;;) {
+    pollfd socket{PQsocket(connection_.get()), POLLIN, 0};
+    if (socket.fd < 0 || ::poll(&socket, 1, 0) <= 0) break;
+    if (PQconsumeInput(connection_.get()) != 1) break;
+    static_cast<void>(PQisBusy(connection_.get()));  // has libpq read what has come
+  }
+  if (usable()) return;
+  const auto reason = first_line(PQerrorMessage(connection_.get()));
+  throw failure(Kind::connection_lost, act,
+                {"", reason.empty() ? "the server has closed the connection" : reason}, where_,
+                true);
+}
+
+std::size_t PostgresConnection::execute(const Statement& statement, std::span<const Arg> args,
+                                        RowSink rows) {
+  const bool call = !statement.call.sql.empty() && (pooler_ || scope_ == Scope::caller);
+  const std::span<const Step> steps =
+      call ? std::span<const Step>{&statement.call, 1} : std::span<const Step>{statement.steps};
+  std::vector<Parameters> parameters;
+  parameters.reserve(steps.size());
+  for (const auto& step : steps) parameters.emplace_back(step.params, args, statement.name, 0);
+
+  Flight flight{connection_.get()};
+  std::vector<Preparation> preparations;
+  std::vector<std::size_t> places;
+  add_begin(flight);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    places.push_back(
+        add_step(flight, statement, call ? call_number : i, steps[i], parameters[i], preparations));
+  }
+  add_end(flight);
+  try {
+    land(flight, statement.name, true, decides_alone(),
+         !pooler_ && preparations.size() < steps.size());
+  } catch (...) {
+    remember(flight, preparations);
+    throw;
+  }
+  remember(flight, preparations);
+  // Rows are handed over after the flight, so that a sink that throws leaves no answer behind.
+  for (const auto place : places) deliver(flight.answer(place), rows);
+  return places.empty() ? 0 : row_count(flight.answer(places.back()));
+}
+
+std::size_t PostgresConnection::execute_text(std::string_view sql, std::span<const Arg> args,
+                                             RowSink rows) {
+  const auto [text, names] = rewrite_parameters(sql, Dialect::postgres);
+  const Parameters parameters{names, args, user_statement, oid::bytea};
+  Flight flight{connection_.get()};
+  add_begin(flight);
+  const auto place = flight.execute(text, parameters, Format::text);
+  add_end(flight);
+  land(flight, user_statement, false, decides_alone(), false);
+  if (scope_ != Scope::statement && PQtransactionStatus(connection_.get()) == PQTRANS_IDLE) {
+    throw UsageError(
+        "execute: the statement ended the transaction it ran in; leave commit and rollback to "
+        "whoever began it: "
+        "return to commit, throw to roll back");
+  }
+  deliver(flight.answer(place), rows);
+  return row_count(flight.answer(place));
+}
+
+void PostgresConnection::add_begin(Flight& flight) {
+  if (begin_owed_) {
+    flight.command(begin_read_committed);
+    if (scope_ == Scope::caller && !pooler_) {
+      for (const auto* command : without_steering) flight.command(command);
+    }
+    begin_owed_ = false;
+  } else if (scope_ == Scope::statement && pooler_) {
+    flight.command(begin_read_committed);
+  }
+}
+
+void PostgresConnection::add_end(Flight& flight) {
+  if (scope_ == Scope::statement && pooler_) flight.command("commit");
+}
+
+std::size_t PostgresConnection::add_step(Flight& flight, const Statement& statement,
+                                         std::size_t number, const Step& step,
+                                         const Parameters& parameters,
+                                         std::vector<Preparation>& preparations) {
+  if (pooler_) return flight.execute(step.sql, parameters, Format::binary);
+  const auto key = std::uint64_t{statement.number} << 8U | number;
+  const auto found = prepared_.find(key);
+  if (found == prepared_.end()) {
+    std::string name = "tb" + std::to_string(statement.number) + "_" + std::to_string(number);
+    if (generation_ > 0) name += "_" + std::to_string(generation_);
+    const auto place = flight.prepare(name, step.sql, parameters);
+    const auto answer = flight.execute_prepared(name, parameters);
+    preparations.push_back({key, place, {std::move(name), parameters.types()}});
+    return answer;
+  }
+  // Prepared for a null where there is a column now, or the other way round: the types would not
+  // fit.
+  if (found->second.types != parameters.types())
+    return flight.execute(step.sql, parameters, Format::binary);
+  return flight.execute_prepared(found->second.name, parameters);
+}
+
+void PostgresConnection::remember(const Flight& flight, std::vector<Preparation>& preparations) {
+  // A prepared statement outlives the rollback of the transaction it was made in.
+  for (auto& preparation : preparations) {
+    if (flight.answer(preparation.place) != nullptr && flight.succeeded(preparation.place)) {
+      prepared_.insert_or_assign(preparation.key, std::move(preparation.prepared));
+    }
+  }
+}
+
+bool PostgresConnection::decides_alone() const noexcept {
+  return scope_ == Scope::statement && access_ != Access::read;
+}
+
+void PostgresConnection::land(Flight& flight, std::string_view statement, bool ours, bool decides,
+                              bool used_cache) {
+  broken_ = true;
+  flight.land();
+  broken_ = !flight.complete();
+  if (broken_) fail_lost(flight, statement, ours, decides);
+  const auto* error = flight.error();
+  if (error == nullptr) return;
+  auto report = report_of(error);
+  auto kind = kind_of(report.sqlstate);
+  // The server has forgotten our prepared statements (DISCARD ALL, another server behind the same
+  // address), or their result has changed shape with the schema: prepared anew, they work. Nothing
+  // was committed.
+  if (used_cache && (report.sqlstate == "26000" || report.sqlstate == "0A000")) {
+    prepared_.clear();
+    ++generation_;
+    kind = Kind::contention;
+  }
+  if (scope_ == Scope::statement) rollback();
+  throw failure(kind, statement, report, where_, ours);
+}
+
+void PostgresConnection::fail_lost(const Flight& flight, std::string_view statement, bool ours,
+                                   bool decides) {
+  const auto* error = flight.error();
+  if (flight.is_copy()) {
+    throw failure(Kind::invalid_request, statement,
+                  {"0A000", "COPY cannot be used here: use insert or select"}, where_, ours);
+  }
+  auto report = error != nullptr ? report_of(error)
+                                 : Report{"", first_line(PQerrorMessage(connection_.get()))};
+  // An administrator's shutdown that interrupts a statement rolls it back before the connection
+  // ends. Only the server itself can say so: a pooler's word about a server that it lost proves
+  // nothing.
+  const bool rolled_back = report.sqlstate == "57P01" && error != flight.error_at_end() &&
+                           !pooler_ && scope_ == Scope::statement;
+  const bool in_doubt = decides && flight.sent() && !rolled_back;
+  if (report.message.empty()) report.message = "the connection to the server broke";
+  throw failure(in_doubt ? Kind::commit_in_doubt : Kind::connection_lost, statement, report, where_,
+                ours);
+}
+
+bool PostgresConnection::in_transaction() const {
+  if (!active_ || !usable()) return false;
+  if (scope_ == Scope::statement || begin_owed_) return true;
+  return PQtransactionStatus(connection_.get()) == PQTRANS_INTRANS;
+}
+
+void PostgresConnection::commit() {
+  const bool nothing_open = scope_ == Scope::statement || begin_owed_;
+  active_ = false;
+  begin_owed_ = false;
+  if (nothing_open) return;
+  notice_a_closed_socket("commit");
+  Flight flight{connection_.get()};
+  const auto place = flight.command("commit");
+  land(flight, "commit", true, access_ != Access::read, false);
+  if (std::string_view{PQcmdStatus(const_cast<PGresult*>(flight.answer(place)))} != "COMMIT") {
+    throw failure(
+        Kind::invalid_request, "commit",
+        {"25P02",
+         "nothing was committed: a statement in the transaction had failed, so the server "
+         "rolled it back"},
+        where_, true);
+  }
+}
+
+void PostgresConnection::rollback() noexcept {
+  active_ = false;
+  begin_owed_ = false;
+  if (!usable() || PQtransactionStatus(connection_.get()) == PQTRANS_IDLE) return;
+  try {
+    Flight flight{connection_.get()};
+    flight.command("rollback");
+    broken_ = true;
+    flight.land();
+    broken_ = !flight.complete() || flight.error() != nullptr;
+  } catch (...) {
+    broken_ = true;
+  }
+}
+
+bool PostgresConnection::usable() const noexcept {
+  return !broken_ && !closing_ && PQstatus(connection_.get()) == CONNECTION_OK;
+}
+
+void PostgresConnection::interrupt() noexcept {
+  std::array<char, 256> reason{};
+  if (cancel_) PQcancel(cancel_.get(), reason.data(), static_cast<int>(reason.size()));
+}
+
+}  // namespace twinbox::postgres

@@ -1,0 +1,90 @@
+// A connection of our own to PostgreSQL.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <libpq-fe.h>
+
+#include "database/connection.hpp"
+#include "driver/postgres/failure.hpp"
+#include "driver/postgres/flight.hpp"
+#include "sql/statement.hpp"
+
+namespace twinbox::postgres {
+
+struct FinishConnection {
+  void operator()(PGconn* connection) const noexcept { PQfinish(connection); }
+};
+using Handle = std::unique_ptr<PGconn, FinishConnection>;
+
+/// Every call is one flight. A begin waits for the first statement and flies with it.
+class PostgresConnection final : public Connection {
+ public:
+  /// Takes a connection that has just been made. With `pooler` nothing is kept on the server beyond
+  /// a transaction. Throws DatabaseError.
+  PostgresConnection(Handle connection, bool pooler, std::string where);
+
+  using Session::execute;
+  [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::postgres; }
+  std::size_t execute(const Statement& statement, std::span<const Arg> args, RowSink rows) override;
+  [[nodiscard]] bool in_transaction() const override;
+
+  void begin(Access access, Scope scope) override;
+  void commit() override;
+  void rollback() noexcept override;
+  [[nodiscard]] bool usable() const noexcept override;
+  void interrupt() noexcept override;
+
+ private:
+  /// A statement that this connection has prepared.
+  struct Prepared {
+    std::string name;
+    std::vector<Oid> types;
+  };
+  /// One that is prepared in the flight it is first used in.
+  struct Preparation {
+    std::uint64_t key;
+    std::size_t place;
+    Prepared prepared;
+  };
+
+  std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
+
+  void steer();
+  /// Throws connection_lost when the server has closed the connection before `act`.
+  void notice_a_closed_socket(std::string_view act);
+  /// Adds the begin when it is still owed, or when a pooler needs one around a single statement.
+  void add_begin(Flight& flight);
+  void add_end(Flight& flight);
+  std::size_t add_step(Flight& flight, const Statement& statement, std::size_t number,
+                       const Step& step, const Parameters& parameters,
+                       std::vector<Preparation>& preparations);
+  void remember(const Flight& flight, std::vector<Preparation>& preparations);
+  /// Lands the flight; throws when an answer is an error. `decides` says that it may commit a
+  /// write.
+  void land(Flight& flight, std::string_view statement, bool ours, bool decides, bool used_cache);
+  [[noreturn]] void fail_lost(const Flight& flight, std::string_view statement, bool ours,
+                              bool decides);
+  [[nodiscard]] bool decides_alone() const noexcept;
+
+  static void on_notice(void* self, const PGresult* notice) noexcept;
+
+  Handle connection_;
+  std::unique_ptr<PGcancel, decltype(&PQfreeCancel)> cancel_{nullptr, &PQfreeCancel};
+  std::string where_;
+  bool pooler_;
+  bool broken_ = false;   // answers are missing: nobody knows what the next one would belong to
+  bool closing_ = false;  // the server has said that it ends the connection
+  Access access_ = Access::read;
+  Scope scope_ = Scope::statement;
+  bool active_ = false;  // between begin() and its commit() or rollback()
+  bool begin_owed_ = false;
+  std::unordered_map<std::uint64_t, Prepared> prepared_;
+  unsigned generation_ = 0;  // of prepared statements: a new one after the server has lost the old
+};
+
+}  // namespace twinbox::postgres

@@ -1,0 +1,52 @@
+#include "driver/sqlite/sqlite_driver.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "driver/sqlite/connection.hpp"
+
+namespace twinbox {
+namespace {
+
+class SqliteDriver final : public Driver {
+ public:
+  SqliteDriver(std::string file, DatabaseOptions options, Environment environment)
+      : file_(std::move(file)),
+        options_(std::move(options)),
+        environment_(std::move(environment)) {}
+
+  [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::sqlite; }
+
+  [[nodiscard]] Shape shape(std::size_t pool_size) const noexcept override {
+    if (file_ == ":memory:") return {.writers = 1, .readers = 1, .shared = true};
+    return {.writers = 1, .readers = std::max<std::size_t>(pool_size, 1), .shared = false};
+  }
+
+  std::unique_ptr<Connection> connect(Access access) override {
+    return std::make_unique<SqliteConnection>(file_, access, options_, environment_);
+  }
+
+  [[nodiscard]] std::string describe() const override { return "sqlite:" + file_; }
+
+ private:
+  std::string file_;
+  DatabaseOptions options_;
+  Environment environment_;
+};
+
+}  // namespace
+
+std::unique_ptr<Driver> make_sqlite_driver(std::string file, const DatabaseOptions& options,
+                                           const Environment& environment) {
+  if (file.empty()) {
+    throw std::invalid_argument(
+        "sqlite: the file name is empty; write sqlite:<file> or sqlite::memory:");
+  }
+  if (file.find('\0') != std::string::npos) {
+    throw std::invalid_argument("sqlite: the file name holds a NUL character; leave it out");
+  }
+  return std::make_unique<SqliteDriver>(std::move(file), options, environment);
+}
+
+}  // namespace twinbox

@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <string>
+
+#include "database/open_driver.hpp"
+
+#if TWINBOX_SQLITE
+#include "driver/sqlite/sqlite_driver.hpp"
+#endif
+#if TWINBOX_POSTGRES
+#include "driver/postgres/postgres_driver.hpp"
+#endif
+
+namespace twinbox {
+namespace {
+
+constexpr std::string_view sqlite_scheme = "sqlite:";
+
+[[noreturn]] void refuse(const std::string& reason) {
+  throw std::invalid_argument("database address: " + reason);
+}
+
+bool is_postgres(std::string_view address) noexcept {
+  constexpr std::array<std::string_view, 4> keys = {"host=", "hostaddr=", "dbname=", "service="};
+  return address.starts_with("postgresql://") || address.starts_with("postgres://") ||
+         (address.find("://") == std::string_view::npos &&
+          std::any_of(keys.begin(), keys.end(), [&](std::string_view key) {
+            return address.find(key) != std::string_view::npos;
+          }));
+}
+
+std::unique_ptr<Driver> open_sqlite([[maybe_unused]] std::string_view file,
+                                    [[maybe_unused]] const DatabaseOptions& options,
+                                    [[maybe_unused]] const Environment& environment) {
+#if TWINBOX_SQLITE
+  if (file.empty()) refuse("no file after sqlite:, write sqlite:<file> or sqlite::memory:");
+  return make_sqlite_driver(std::string{file}, options, environment);
+#else
+  refuse("SQLite is not built in, build Twinbox with TWINBOX_SQLITE=ON");
+#endif
+}
+
+std::unique_ptr<Driver> open_postgres([[maybe_unused]] std::string_view address,
+                                      [[maybe_unused]] const DatabaseOptions& options,
+                                      [[maybe_unused]] const Environment& environment) {
+#if TWINBOX_POSTGRES
+  return make_postgres_driver(std::string{address}, options, environment);
+#else
+  refuse("PostgreSQL is not built in, build Twinbox with TWINBOX_POSTGRES=ON");
+#endif
+}
+
+}  // namespace
+
+std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOptions& options,
+                                    const Environment& environment) {
+  if (address.empty()) {
+    refuse("empty, write sqlite:<file>, sqlite::memory: or postgresql://user@host/name");
+  }
+  if (address.find('\0') != std::string_view::npos) refuse("contains NUL, leave it out");
+  if (address.starts_with(sqlite_scheme)) {
+    return open_sqlite(address.substr(sqlite_scheme.size()), options, environment);
+  }
+  if (is_postgres(address)) return open_postgres(address, options, environment);
+  refuse(
+      "not understood, write sqlite:<file>, sqlite::memory:, postgresql://user@host/name or "
+      "libpq's host=… dbname=…");
+}
+
+}  // namespace twinbox

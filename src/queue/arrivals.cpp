@@ -1,0 +1,199 @@
+#include "queue/arrivals.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "core/json.hpp"
+
+namespace twinbox {
+namespace {
+
+using Positions = std::vector<std::size_t>;
+
+/// The columns of @source … @position, filled for some of the messages.
+class Columns {
+ public:
+  Columns(std::span<const Incoming> messages, const Positions& chosen) {
+    for (auto& column : columns_) column.reserve(chosen.size());
+    for (const std::size_t position : chosen) add(messages[position], position);
+  }
+
+  /// The arguments that `add` takes; accept also takes those of `rest`.
+  [[nodiscard]] std::vector<Arg> args() const {
+    std::vector<Arg> result;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      result.emplace_back(names[i], types[i], columns_[i]);
+    return result;
+  }
+
+ private:
+  static constexpr std::array<std::string_view, 13> names{
+      "source",         "id",   "topic",          "payload", "content_type", "headers",
+      "correlation_id", "hash", "hash_algorithm", "due_at",  "expires_at",   "partition_key",
+      "position"};
+  static constexpr std::array<ValueType, 13> types{
+      ValueType::text,    ValueType::text, ValueType::text,   ValueType::bytes, ValueType::text,
+      ValueType::text,    ValueType::text, ValueType::bytes,  ValueType::text,  ValueType::instant,
+      ValueType::instant, ValueType::text, ValueType::integer};
+
+  void add(const Incoming& message, std::size_t position) {
+    const MessageExtras& extras = *message.extras;
+    std::size_t column = 0;
+    const auto put = [&](Value value) { columns_[column++].push_back(value); };
+    const auto put_text = [&](const auto& maybe) {
+      if (!maybe) {
+        put({});
+      } else if constexpr (requires { maybe->view(); }) {
+        put(maybe->view());
+      } else {
+        put(std::string_view{*maybe});
+      }
+    };
+    put(message.source);
+    put(message.id);
+    put(message.topic);
+    put(Bytes{message.payload});
+    put_text(extras.content_type);
+    put_text(extras.headers);
+    put_text(extras.correlation_id);
+    put(extras.hash ? Value{Bytes{extras.hash->bytes}} : Value{});
+    put(extras.hash ? Value{std::string_view{extras.hash->algorithm}} : Value{});
+    put(extras.due_at ? Value{*extras.due_at} : Value{});
+    put(extras.expires_at ? Value{*extras.expires_at} : Value{});
+    put_text(extras.partition_key);
+    put(static_cast<std::int64_t>(position));
+  }
+
+  std::array<std::vector<Value>, names.size()> columns_;
+};
+
+using Key = std::pair<std::string_view, std::string_view>;
+
+Key key_of(const Incoming& message) { return {message.id, message.source}; }
+
+/// Rounds in which no key comes twice: a repeated key is written after its first one, as if it had
+/// been handed over in a later call.
+std::vector<Positions> rounds_of(std::span<const Incoming> messages) {
+  std::vector<Positions> rounds(1);
+  bool ascending = true;
+  for (std::size_t i = 1; i < messages.size() && ascending; ++i) {
+    ascending = key_of(messages[i - 1]) < key_of(messages[i]);
+  }
+  if (ascending) {
+    for (std::size_t i = 0; i < messages.size(); ++i) rounds[0].push_back(i);
+    return rounds;
+  }
+  std::map<Key, std::size_t> times;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::size_t round = times[key_of(messages[i])]++;
+    if (round == rounds.size()) rounds.emplace_back();
+    rounds[round].push_back(i);
+  }
+  return rounds;
+}
+
+/// The fast way for messages that are most likely new. Returns the positions of those that are not.
+Positions add_new(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
+                  const Positions& chosen, const Addressees& addressees) {
+  const Columns columns(messages, chosen);
+  std::vector<Arg> args = columns.args();
+  args.resize(args.size() - 2, args.front());  // add knows neither partition keys nor positions
+  args.emplace_back("handler", addressees.only());
+  args.push_back(box.now());
+  std::set<std::pair<std::string, std::string>> known;
+  transaction([&](Session& session) {
+    known.clear();
+    box.run(session, box.sql().add, args, [&](const Row& row) {
+      known.emplace(std::string{row.text(0)}, std::string{row.text(1)});
+    });
+  });
+  Positions rest;
+  if (known.empty()) return rest;
+  for (const std::size_t position : chosen) {
+    const Incoming& message = messages[position];
+    if (known.contains({std::string{message.id}, std::string{message.source}}))
+      rest.push_back(position);
+  }
+  return rest;
+}
+
+void accept_some(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
+                 const Positions& chosen, const Addressees& addressees,
+                 std::vector<Accepted>& answers) {
+  const Columns columns(messages, chosen);
+  std::vector<Arg> args = columns.args();
+  args.emplace_back("handlers", addressees.json());
+  args.push_back(box.now());
+  transaction([&](Session& session) {
+    box.run(session, box.sql().accept, args, [&](const Row& row) {
+      answers.at(static_cast<std::size_t>(row.integer(0))) = {
+          static_cast<Acceptance>(row.integer(1)), row.boolean(2)};
+    });
+  });
+}
+
+}  // namespace
+
+Addressees::Addressees(std::span<const HandlerName> handlers)
+    : single_(handlers.empty() || (handlers.size() == 1 && handlers.front().legacy_keys.empty())),
+      only_(handlers.empty() ? "" : handlers.front().key.str()) {
+  std::set<std::string_view> keys;
+  const auto take = [&](const HandlerKey& key) {
+    if (!keys.insert(key.view()).second) {
+      throw std::invalid_argument("handler key '" + key.str() + "': named twice in one accept");
+    }
+  };
+  static const HandlerName by_topic{HandlerKey::by_topic()};
+  const std::span<const HandlerName> named = handlers.empty() ? std::span{&by_topic, 1} : handlers;
+  char separator = '[';
+  for (const HandlerName& handler : named) {
+    take(handler.key);
+    json_ += std::exchange(separator, ',');
+    json_.append("{\"key\":");
+    append_json_string(json_, handler.key.view());
+    json_.append(",\"legacy\":[");
+    for (std::size_t i = 0; i < handler.legacy_keys.size(); ++i) {
+      take(handler.legacy_keys[i]);
+      if (i > 0) json_ += ',';
+      append_json_string(json_, handler.legacy_keys[i].view());
+    }
+    json_.append("]}");
+  }
+  json_ += ']';
+}
+
+void check_extras(const MessageExtras& extras) {
+  if (extras.headers && !is_json_object(*extras.headers)) {
+    throw std::invalid_argument("headers: not a JSON object");
+  }
+  if (extras.hash && extras.hash->bytes.empty()) {
+    throw std::invalid_argument("hash: empty (leave it out when there is none)");
+  }
+}
+
+std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
+                                     std::span<const Incoming> messages,
+                                     const Addressees& addressees) {
+  std::vector<Accepted> answers(messages.size(), Accepted{Acceptance::accepted});
+  for (const Positions& round : rounds_of(messages)) {
+    Positions plain;
+    Positions rest;
+    for (const std::size_t position : round) {
+      const bool fast = addressees.single() && !messages[position].extras->partition_key;
+      (fast ? plain : rest).push_back(position);
+    }
+    if (!plain.empty()) {
+      const Positions known = add_new(box, transaction, messages, plain, addressees);
+      rest.insert(rest.end(), known.begin(), known.end());
+      std::sort(rest.begin(), rest.end());
+    }
+    if (!rest.empty()) accept_some(box, transaction, messages, rest, addressees, answers);
+  }
+  return answers;
+}
+
+}  // namespace twinbox

@@ -1,0 +1,53 @@
+// How messages are written: columns for the database, the fast way for new ones, and accept for the
+// rest.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "queue/box.hpp"
+#include "twinbox/message.hpp"
+
+namespace twinbox {
+
+/// A message on its way in, borrowed from the caller.
+struct Incoming {
+  std::string_view source;
+  std::string_view id;
+  std::string_view topic;
+  std::string_view payload;
+  const MessageExtras* extras;
+};
+
+/// Who gets a duty, checked and written down as accept takes it.
+class Addressees {
+ public:
+  /// No handlers: one duty, by topic. Throws std::invalid_argument for a key that is named twice.
+  explicit Addressees(std::span<const HandlerName> handlers);
+
+  [[nodiscard]] bool single() const noexcept { return single_; }
+  [[nodiscard]] std::string_view only() const noexcept { return only_; }
+  [[nodiscard]] std::string_view json() const noexcept { return json_; }
+
+ private:
+  bool single_;
+  std::string only_;
+  std::string json_;
+};
+
+/// Throws std::invalid_argument when the extras cannot be stored.
+void check_extras(const MessageExtras& extras);
+
+/// Runs a piece of work in some transaction; may run it again, from the start.
+using Transaction = std::function<void(const std::function<void(Session&)>&)>;
+
+/// Writes the messages and answers for each, in order. Each statement goes through `transaction`:
+/// the caller decides whether they share one.
+std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
+                                     std::span<const Incoming> messages,
+                                     const Addressees& addressees);
+
+}  // namespace twinbox

@@ -1,0 +1,147 @@
+#include "queue/box.hpp"
+
+#include <chrono>
+#include <stdexcept>
+#include <vector>
+
+namespace twinbox {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration longest = std::chrono::hours{24 * 3650};
+constexpr std::int64_t largest_batch = 100'000;
+
+}  // namespace
+
+Statements::Statements(const StatementSet& set)
+    : add(set["add"]),
+      accept(set["accept"]),
+      observe(set["observe"]),
+      state(set["state"]),
+      lock_message(set["lock_message"]),
+      mark_processing(set["mark_processing"]),
+      mark_processed(set["mark_processed"]),
+      mark_dead(set["mark_dead"]),
+      try_claim(set["try_claim"]),
+      release_claim(set["release_claim"]),
+      claim(set["claim"]),
+      claim_message(set["claim_message"]),
+      renew(set["renew"]),
+      ack(set["ack"]),
+      abandon(set["abandon"]),
+      release(set["release"]),
+      fail(set["fail"]),
+      reap(set["reap"]),
+      expire(set["expire"]),
+      find_work(set["find_work"]),
+      requeue(set["requeue"]),
+      discard(set["discard"]),
+      edit(set["edit"]),
+      audit(set["audit"]),
+      prune_pick(set["prune_pick"]),
+      prune(set["prune"]),
+      list_open(set["list_open"]),
+      list_dead(set["list_dead"]),
+      list_finished(set["list_finished"]),
+      list_all(set["list_all"]),
+      get(set["get"]),
+      find_sources(set["find_sources"]),
+      duties(set["duties"]),
+      failures(set["failures"]),
+      count_open(set["count_open"]),
+      count_dead(set["count_dead"]),
+      count_history(set["count_history"]),
+      oldest_pending(set["oldest_pending"]),
+      group_dead(set["group_dead"]) {}
+
+BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
+  if (options.table.empty()) options.table = to_string(kind);
+  check_box_name({options.schema, options.table}, dialect);
+  options.retry.check();
+  if (options.max_expiries < 0) {
+    throw std::out_of_range("max_expiries: " + std::to_string(options.max_expiries) +
+                            ", must be 0 (no limit) or more");
+  }
+  return options;
+}
+
+Box::Box(Database& database, BoxKind kind, BoxOptions options)
+    : database_(database),
+      environment_(database.environment()),
+      kind_(kind),
+      options_(checked_options(std::move(options), kind, database.dialect())),
+      set_(database.dialect(), {options_.schema, options_.table}),
+      statements_(set_) {
+  Schema schema(database_, kind_, options_);
+  if (options_.deploy_schema) schema.deploy();
+  schema.require();
+}
+
+std::size_t Box::run(Session& session, const Statement& statement, std::span<const Arg> args,
+                     RowSink rows) const {
+  if (!environment_.timing) return session.execute(statement, args, rows);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::size_t count = session.execute(statement, args, rows);
+  environment_.timing(statement.name, std::chrono::steady_clock::now() - begin, count);
+  return count;
+}
+
+Session& Box::checked(Session& session) const {
+  if (session.dialect() != database_.dialect()) {
+    throw UsageError("the session speaks " + std::string{to_string(session.dialect())} +
+                     ", but this " + std::string{to_string(kind_)} + " lives on " +
+                     std::string{to_string(database_.dialect())} +
+                     ": pass a session of the box's own database");
+  }
+  if (!session.in_transaction()) {
+    throw UsageError(
+        "the session has no open transaction: begin one before the call, or leave the session out "
+        "to let the box use a transaction of its own");
+  }
+  return session;
+}
+
+void Box::log(LogLevel level, std::string_view event,
+              std::initializer_list<LogField> fields) const {
+  if (!logs(level)) return;
+  std::vector<LogField> all{{"store", std::string_view{database_.name()}},
+                            {"box", std::string_view{options_.table}}};
+  all.insert(all.end(), fields.begin(), fields.end());
+  environment_.log({level, event, all});
+}
+
+void Box::advise(Duration lease, std::int64_t limit) {
+  if ((lease < 10s || lease > 300s) && !lease_advised_.exchange(true)) {
+    log(LogLevel::warning, "unusual_lease",
+        {{"seconds", std::chrono::duration<double>(lease).count()},
+         {"recommended", std::string_view{"10 to 300"}}});
+  }
+  if (limit > 100 && !limit_advised_.exchange(true)) {
+    log(LogLevel::warning, "unusual_batch",
+        {{"limit", limit}, {"recommended", std::string_view{"1 to 100"}}});
+  }
+}
+
+void require_lease(Duration lease) {
+  if (lease <= Duration::zero() || lease > longest) {
+    throw std::out_of_range("lease: must be longer than zero and at most ten years, is " +
+                            std::to_string(lease.count()) + " microseconds");
+  }
+}
+
+void require_delay(Duration delay) {
+  if (delay <= Duration::zero() || delay > longest) {
+    throw std::out_of_range("delay: must be longer than zero and at most ten years, is " +
+                            std::to_string(delay.count()) + " microseconds");
+  }
+}
+
+void require_limit(std::int64_t limit) {
+  if (limit <= 0 || limit > largest_batch) {
+    throw std::out_of_range("limit: " + std::to_string(limit) + ", must be 1 to " +
+                            std::to_string(largest_batch));
+  }
+}
+
+}  // namespace twinbox

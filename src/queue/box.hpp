@@ -1,0 +1,91 @@
+// One box: its database, its options, its statements, and the one way they are executed.
+#pragma once
+
+#include <atomic>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "database/pool.hpp"
+#include "sql/render.hpp"
+#include "twinbox/schema.hpp"
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+/// The statements of a box, found once.
+struct Statements {
+  explicit Statements(const StatementSet& set);
+
+  const Statement &add, &accept, &observe, &state, &lock_message, &mark_processing, &mark_processed,
+      &mark_dead, &try_claim, &release_claim;
+  const Statement &claim, &claim_message, &renew, &ack, &abandon, &release, &fail, &reap, &expire,
+      &find_work;
+  const Statement &requeue, &discard, &edit, &audit, &prune_pick, &prune, &list_open, &list_dead,
+      &list_finished, &list_all, &get, &find_sources, &duties, &failures, &count_open, &count_dead,
+      &count_history, &oldest_pending, &group_dead;
+};
+
+class Box {
+ public:
+  /// Checks the options, deploys the tables when asked to, and refuses tables that do not fit.
+  Box(Database& database, BoxKind kind, BoxOptions options);
+
+  /// Executes a statement: the one place where they are timed.
+  std::size_t run(Session& session, const Statement& statement, std::span<const Arg> args,
+                  RowSink rows = {}) const;
+  std::size_t run(Session& session, const Statement& statement, std::initializer_list<Arg> args,
+                  RowSink rows = {}) const {
+    return run(session, statement, std::span{args.begin(), args.size()}, rows);
+  }
+
+  /// A call of our own, in a transaction of its own.
+  template <class F>
+  auto own(Access access, Scope scope, F&& work) {
+    return database_.pool().run(access, scope, std::forward<F>(work));
+  }
+
+  /// The usual call of our own: one statement that writes.
+  template <class F>
+  auto write(F&& work) {
+    return own(Access::write, Scope::statement, std::forward<F>(work));
+  }
+
+  /// Throws UsageError unless the caller's session can carry our statements.
+  Session& checked(Session& session) const;
+
+  void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) const;
+  [[nodiscard]] bool logs(LogLevel level) const noexcept {
+    return environment_.log && level >= environment_.log_level;
+  }
+  /// Warns, the first time, about a lease or a batch outside of what is recommended.
+  void advise(Duration lease, std::int64_t limit);
+
+  [[nodiscard]] Database& database() const noexcept { return database_; }
+  [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
+  [[nodiscard]] const BoxOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const Statements& sql() const noexcept { return statements_; }
+  [[nodiscard]] Arg now() const { return {"now", environment_.now()}; }
+
+ private:
+  Database& database_;
+  const Environment& environment_;
+  BoxKind kind_;
+  BoxOptions options_;
+  StatementSet set_;
+  Statements statements_;
+  std::atomic<bool> lease_advised_ = false;
+  std::atomic<bool> limit_advised_ = false;
+};
+
+/// `options` with its table filled in; throws for names or values that cannot be used.
+BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect);
+
+/// Bounds of arguments: std::out_of_range with the argument's name.
+void require_lease(Duration lease);
+void require_delay(Duration delay);
+void require_limit(std::int64_t limit);
+
+[[nodiscard]] inline std::int64_t micros(Duration duration) noexcept { return duration.count(); }
+
+}  // namespace twinbox

@@ -1,0 +1,300 @@
+#include "twinbox/inbox.hpp"
+
+#include <stdexcept>
+
+#include "core/text.hpp"
+#include "queue/arrivals.hpp"
+#include "queue/claimed.hpp"
+#include "queue/group_commit.hpp"
+
+namespace twinbox {
+namespace {
+
+Incoming incoming(const Arrival& arrival) {
+  return {arrival.source.view(), arrival.id.view(), arrival.topic.view(), arrival.payload,
+          &arrival.extras};
+}
+
+const Addressees& by_topic() {
+  static const Addressees addressees{{}};
+  return addressees;
+}
+
+void check_arrival(const Arrival& arrival, bool per_handler) {
+  check_extras(arrival.extras);
+  if (per_handler && utf16_length(arrival.id.view()) > 200) {
+    throw std::invalid_argument("message id: " + std::to_string(utf16_length(arrival.id.view())) +
+                                " characters, at most 200 are allowed where handlers have keys");
+  }
+}
+
+void log_accept(const Box& box, const Arrival& arrival, const Accepted& accepted) {
+  if (box.logs(LogLevel::info)) {
+    box.log(LogLevel::info, "accept",
+            {{"topic", arrival.topic.view()},
+             {"source", arrival.source.view()},
+             {"id", arrival.id.view()},
+             {"answer", to_string(accepted.state)}});
+  }
+  if (accepted.conflict) {
+    box.log(LogLevel::warning, "conflict",
+            {{"source", arrival.source.view()}, {"id", arrival.id.view()}});
+  }
+}
+
+Arg id_arg(const MessageKey& key) { return {"id", key.id.view()}; }
+Arg source_arg(const MessageKey& key) { return {"source", key.source.view()}; }
+
+}  // namespace
+
+std::string_view to_string(MessageState state) noexcept {
+  switch (state) {
+    case MessageState::seen: return "seen";
+    case MessageState::open: return "open";
+    case MessageState::done: return "done";
+    case MessageState::dead: return "dead";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Acceptance acceptance) noexcept {
+  switch (acceptance) {
+    case Acceptance::accepted: return "accepted";
+    case Acceptance::duplicate_open: return "duplicate_open";
+    case Acceptance::duplicate_done: return "duplicate_done";
+    case Acceptance::duplicate_dead: return "duplicate_dead";
+  }
+  return "unknown";
+}
+
+class Inbox::Writer : public GroupCommit<Incoming, Accepted> {
+ public:
+  explicit Writer(Box& box)
+      : GroupCommit(
+            [&box](std::span<const Incoming> messages) {
+              const Transaction each = [&box](const std::function<void(Session&)>& work) {
+                box.write([&](Session& session) { return work(session), true; });
+              };
+              return write_messages(box, each, messages, by_topic());
+            },
+            512, 4 << 20) {}
+};
+
+Inbox::Inbox(Database& database, BoxOptions options)
+    : WorkQueue(std::make_unique<Box>(database, BoxKind::inbox, std::move(options))),
+      writer_(std::make_unique<Writer>(box())) {}
+
+Inbox::~Inbox() = default;
+
+Accepted Inbox::accept(const Arrival& arrival) {
+  check_arrival(arrival, false);
+  box().database().pool().check_reentry(Access::write);
+  const Accepted accepted = writer_->submit(incoming(arrival), arrival.payload.size());
+  log_accept(box(), arrival, accepted);
+  return accepted;
+}
+
+Accepted Inbox::accept(const Arrival& arrival, std::span<const HandlerName> handlers) {
+  return handlers.empty() ? accept(arrival) : accept(std::span{&arrival, 1}, handlers).front();
+}
+
+std::vector<Accepted> Inbox::accept(std::span<const Arrival> arrivals,
+                                    std::span<const HandlerName> handlers) {
+  if (arrivals.empty()) return {};
+  return box().own(Access::write, Scope::transaction,
+                   [&](Session& session) { return accept(session, arrivals, handlers); });
+}
+
+Accepted Inbox::accept(Session& session, const Arrival& arrival,
+                       std::span<const HandlerName> handlers) {
+  return accept(session, std::span{&arrival, 1}, handlers).front();
+}
+
+std::vector<Accepted> Inbox::accept(Session& session, std::span<const Arrival> arrivals,
+                                    std::span<const HandlerName> handlers) {
+  box().checked(session);
+  const Addressees addressees{handlers};
+  std::vector<Incoming> items;
+  items.reserve(arrivals.size());
+  for (const Arrival& arrival : arrivals) {
+    check_arrival(arrival, !handlers.empty());
+    items.push_back(incoming(arrival));
+  }
+  if (items.empty()) return {};
+  std::vector<Accepted> answers = write_messages(
+      box(), [&](const auto& work) { work(session); }, items, addressees);
+  for (std::size_t i = 0; i < answers.size(); ++i) log_accept(box(), arrivals[i], answers[i]);
+  return answers;
+}
+
+Inbox::AcceptedAndClaimed Inbox::accept_and_claim(const Arrival& arrival, OwnerToken owner,
+                                                  Duration lease,
+                                                  std::span<const HandlerName> handlers) {
+  require_lease(lease);
+  return box().own(Access::write, Scope::transaction, [&](Session& session) {
+    return accept_and_claim(session, arrival, owner, lease, handlers);
+  });
+}
+
+Inbox::AcceptedAndClaimed Inbox::accept_and_claim(Session& session, const Arrival& arrival,
+                                                  OwnerToken owner, Duration lease,
+                                                  std::span<const HandlerName> handlers) {
+  require_lease(lease);
+  AcceptedAndClaimed result{accept(session, arrival, handlers), {}};
+  box().run(session, box().sql().claim_message,
+            {{"owner", Value{owner.uuid()}},
+             {"lease", micros(lease)},
+             {"source", arrival.source.view()},
+             {"message_id", arrival.id.view()},
+             box().now()},
+            [&](const Row& row) { result.messages.push_back(read_claimed(row)); });
+  box().log(LogLevel::debug, "claim",
+            {{"count", static_cast<std::int64_t>(result.messages.size())}});
+  return result;
+}
+
+bool Inbox::already_processed(const MessageKey& key, const std::optional<ContentHash>& hash) {
+  return observe(key, hash).done;
+}
+
+bool Inbox::already_processed(Session& session, const MessageKey& key,
+                              const std::optional<ContentHash>& hash) {
+  return observe(session, key, hash).done;
+}
+
+Observed Inbox::observe(const MessageKey& key, const std::optional<ContentHash>& hash) {
+  return box().write([&](Session& session) { return observe(session, key, hash); });
+}
+
+Observed Inbox::observe(Session& session, const MessageKey& key,
+                        const std::optional<ContentHash>& hash) {
+  Observed observed{};
+  box().run(box().checked(session), box().sql().observe,
+            {id_arg(key),
+             source_arg(key),
+             {"topic", Value{}},
+             {"hash", hash ? Value{Bytes{hash->bytes}} : Value{}},
+             {"hash_algorithm", hash ? Value{std::string_view{hash->algorithm}} : Value{}},
+             box().now()},
+            [&](const Row& row) {
+              observed = {row.boolean(0), row.boolean(1)};
+            });
+  box().log(LogLevel::debug, "observe",
+            {{"source", key.source.view()}, {"id", key.id.view()}, {"done", observed.done}});
+  if (observed.conflict) {
+    box().log(LogLevel::warning, "conflict",
+              {{"source", key.source.view()}, {"id", key.id.view()}});
+  }
+  return observed;
+}
+
+bool Inbox::has_processed(const MessageKey& key) { return state(key) == MessageState::done; }
+
+bool Inbox::has_processed(Session& session, const MessageKey& key) {
+  return state(session, key) == MessageState::done;
+}
+
+std::optional<MessageState> Inbox::state(const MessageKey& key) {
+  return box().own(Access::read, Scope::statement,
+                   [&](Session& session) { return state(session, key); });
+}
+
+std::optional<MessageState> Inbox::state(Session& session, const MessageKey& key) {
+  std::optional<MessageState> found;
+  box().run(box().checked(session), box().sql().state, {id_arg(key), source_arg(key)},
+            [&](const Row& row) { found = static_cast<MessageState>(row.integer(0)); });
+  return found;
+}
+
+bool Inbox::mark_processing(const MessageKey& key) {
+  return box().own(Access::write, Scope::transaction,
+                   [&](Session& session) { return mark_processing(session, key); });
+}
+
+bool Inbox::mark_processing(Session& session, const MessageKey& key) {
+  box().run(box().checked(session), box().sql().lock_message, {id_arg(key), source_arg(key)});
+  const bool changed = box().run(session, box().sql().mark_processing,
+                                 {id_arg(key), source_arg(key), box().now()}) > 0;
+  box().log(LogLevel::debug, "mark_processing",
+            {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
+  return changed;
+}
+
+bool Inbox::mark_processed(const MessageKey& key) {
+  return box().own(Access::write, Scope::transaction,
+                   [&](Session& session) { return mark_processed(session, key); });
+}
+
+bool Inbox::mark_processed(Session& session, const MessageKey& key) {
+  box().run(box().checked(session), box().sql().lock_message, {id_arg(key), source_arg(key)});
+  bool changed = false;
+  box().run(session, box().sql().mark_processed, {id_arg(key), source_arg(key), box().now()},
+            [&](const Row&) { changed = true; });
+  box().log(LogLevel::debug, "mark_processed",
+            {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
+  return changed;
+}
+
+bool Inbox::mark_processed(const Arrival& arrival) {
+  return box().own(Access::write, Scope::transaction,
+                   [&](Session& session) { return mark_processed(session, arrival); });
+}
+
+bool Inbox::mark_processed(Session& session, const Arrival& arrival) {
+  accept(session, arrival);
+  return mark_processed(session, arrival.key());
+}
+
+bool Inbox::mark_dead(const MessageKey& key, std::string_view error) {
+  return box().own(Access::write, Scope::transaction,
+                   [&](Session& session) { return mark_dead(session, key, error); });
+}
+
+bool Inbox::mark_dead(Session& session, const MessageKey& key, std::string_view error) {
+  box().run(box().checked(session), box().sql().lock_message, {id_arg(key), source_arg(key)});
+  const std::string cut = cut_error(error);
+  bool changed = false;
+  box().run(session, box().sql().mark_dead,
+            {id_arg(key),
+             source_arg(key),
+             {"reason", "marked dead"},
+             {"error", cut.empty() ? Value{} : Value{std::string_view{cut}}},
+             box().now()},
+            [&](const Row&) { changed = true; });
+  box().log(LogLevel::info, "mark_dead",
+            {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
+  return changed;
+}
+
+bool Inbox::try_claim(const MessageKey& key, const Topic& type, const HandlerKey& handler) {
+  return box().write([&](Session& session) { return try_claim(session, key, type, handler); });
+}
+
+bool Inbox::try_claim(Session& session, const MessageKey& key, const Topic& type,
+                      const HandlerKey& handler) {
+  const bool claimed = box().run(box().checked(session), box().sql().try_claim,
+                                 {id_arg(key),
+                                  source_arg(key),
+                                  {"topic", type.view()},
+                                  {"handler", handler.view()},
+                                  {"hash", Value{}},
+                                  {"hash_algorithm", Value{}},
+                                  box().now()}) > 0;
+  box().log(LogLevel::debug, "try_claim",
+            {{"source", key.source.view()}, {"id", key.id.view()}, {"claimed", claimed}});
+  return claimed;
+}
+
+bool Inbox::release_claim(const MessageKey& key, const HandlerKey& handler) {
+  return box().write([&](Session& session) { return release_claim(session, key, handler); });
+}
+
+bool Inbox::release_claim(Session& session, const MessageKey& key, const HandlerKey& handler) {
+  const bool released = box().run(box().checked(session), box().sql().release_claim,
+                                  {id_arg(key), source_arg(key), {"handler", handler.view()}}) > 0;
+  box().log(LogLevel::debug, "release_claim",
+            {{"source", key.source.view()}, {"id", key.id.view()}, {"released", released}});
+  return released;
+}
+
+}  // namespace twinbox

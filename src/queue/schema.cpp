@@ -1,0 +1,196 @@
+#include "twinbox/schema.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "queue/box.hpp"
+#include "queue/script.hpp"
+
+namespace twinbox {
+namespace {
+
+/// What the table of versions says about one box: name → (version, hash).
+using Applied = std::map<std::string, std::pair<int, std::string>>;
+
+struct Tables {
+  BoxName box;
+  Placeholders values;
+  BoxScripts known;
+
+  Tables(Dialect dialect, BoxKind kind, const BoxOptions& options)
+      : box{options.schema, options.table},
+        values(placeholders(dialect, box)),
+        known(box_scripts(dialect, kind, box)) {}
+};
+
+Applied read_applied(Session& session, const Tables& tables) {
+  Applied applied;
+  session.execute(
+      render_text("select name, coalesce(version, 0), hash from {version} where box = @box",
+                  tables.values),
+      {{"box", tables.box.table}}, [&](const Row& row) {
+        applied.emplace(row.text(0),
+                        std::pair{static_cast<int>(row.integer(1)), std::string{row.text(2)}});
+      });
+  return applied;
+}
+
+SchemaState compare(const Applied& applied, const BoxScripts& known) {
+  SchemaState state{.version = 0, .known_version = known.version};
+  for (const auto& [name, entry] : applied) state.version = std::max(state.version, entry.first);
+  for (const Script& script : known.scripts) {
+    const auto found = applied.find(script.name);
+    if (script.version ? *script.version > state.version
+                       : found == applied.end() || found->second.second != script.hash) {
+      state.pending.push_back(script.name);
+    }
+  }
+  return state;
+}
+
+std::string insert_version(const Tables& tables) {
+  return render_text(
+      "insert into {version} (box, name, version, hash) values (@box, @name, @version, @hash) "
+      "on conflict (box, name) do update set version = excluded.version, hash = excluded.hash",
+      tables.values);
+}
+
+std::string place(const Database& database, BoxKind kind, const BoxOptions& options) {
+  return "store " + database.name() + ": the tables of the " + std::string{to_string(kind)} + " " +
+         options.schema + "." + options.table;
+}
+
+[[noreturn]] void refuse_newer(const Database& database, BoxKind kind, const BoxOptions& options,
+                               const SchemaState& state) {
+  throw SchemaError(place(database, kind, options) + " have version " +
+                    std::to_string(state.version) + ", this program knows version " +
+                    std::to_string(state.known_version) + " and older: use a newer program");
+}
+
+}  // namespace
+
+std::string_view to_string(BoxKind kind) noexcept {
+  return kind == BoxKind::outbox ? "outbox" : "inbox";
+}
+
+Schema::Schema(Database& database, BoxKind kind, BoxOptions options)
+    : database_(database),
+      kind_(kind),
+      options_(checked_options(std::move(options), kind, database.dialect())) {}
+
+std::vector<std::string> Schema::deploy() {
+  const Tables tables(database_.dialect(), kind_, options_);
+  return database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
+    if (session.dialect() == Dialect::postgres) {
+      // One deployer at a time: "if not exists" alone fails when two look at the same moment.
+      session.execute("select pg_advisory_xact_lock(hashtextextended('twinbox schema', 0))");
+      bool there = false;
+      session.execute("select 1 from pg_namespace where nspname = @schema",
+                      {{"schema", options_.schema}}, [&](const Row&) { there = true; });
+      if (!there) session.execute(render_text("create schema {schema}", tables.values));
+    }
+    for (const std::string& statement : split_statements(tables.known.bootstrap))
+      session.execute(statement);
+    const SchemaState state = compare(read_applied(session, tables), tables.known);
+    if (state.too_new()) refuse_newer(database_, kind_, options_, state);
+    std::vector<std::string> done;
+    for (const Script& script : tables.known.scripts) {
+      if (std::find(state.pending.begin(), state.pending.end(), script.name) == state.pending.end())
+        continue;
+      for (const std::string& statement : split_statements(script.text)) session.execute(statement);
+      session.execute(insert_version(tables), {{"box", options_.table},
+                                               {"name", script.name},
+                                               {"version", script.version},
+                                               {"hash", script.hash}});
+      done.push_back(script.name);
+    }
+    for (const std::string& name : done) {
+      database_.environment().write(LogLevel::info, "deploy",
+                                    {{"store", std::string_view{database_.name()}},
+                                     {"box", std::string_view{options_.table}},
+                                     {"script", std::string_view{name}}});
+    }
+    return done;
+  });
+}
+
+SchemaState Schema::check() {
+  const Tables tables(database_.dialect(), kind_, options_);
+  try {
+    const Applied applied =
+        database_.pool().run(Access::read, Scope::statement,
+                             [&](Session& session) { return read_applied(session, tables); });
+    return compare(applied, tables.known);
+  } catch (const DatabaseError& error) {
+    if (error.kind() != DatabaseError::Kind::missing_schema) throw;
+    return compare({}, tables.known);
+  }
+}
+
+void Schema::require() {
+  const SchemaState state = check();
+  if (state.too_new()) refuse_newer(database_, kind_, options_, state);
+  if (state.missing()) {
+    throw SchemaError(place(database_, kind_, options_) +
+                      " are missing: create them with Schema::deploy(), with "
+                      "BoxOptions{.deploy_schema = true}, or by "
+                      "the script that Schema::print() gives");
+  }
+  if (state.version < state.known_version) {
+    throw SchemaError(
+        place(database_, kind_, options_) + " have version " + std::to_string(state.version) +
+        ", this program needs version " + std::to_string(state.known_version) +
+        ": upgrade them with Schema::deploy() or with BoxOptions{.deploy_schema = true}");
+  }
+}
+
+std::string Schema::print() const {
+  const Tables tables(database_.dialect(), kind_, options_);
+  std::string text = "-- The tables of the " + std::string{to_string(kind_)} + " " +
+                     options_.schema + "." + options_.table + ", version " +
+                     std::to_string(tables.known.version) +
+                     ", for an empty database.\n\nbegin;\n\n";
+  if (database_.dialect() == Dialect::postgres) {
+    text += render_text("create schema if not exists {schema};\n\n", tables.values);
+  }
+  text += tables.known.bootstrap + "\n";
+  for (const Script& script : tables.known.scripts) {
+    text += "-- " + script.name + "\n" + script.text + "\n";
+    text += render_text("insert into {version} (box, name, version, hash) values ({table_text}, ",
+                        tables.values) +
+            quote_text(script.name) + ", " +
+            (script.version ? std::to_string(*script.version) : "null") + ", " +
+            quote_text(script.hash) + ");\n\n";
+  }
+  return text + "commit;\n";
+}
+
+std::string Schema::print_grants(const std::string& role) const {
+  if (database_.dialect() != Dialect::postgres) {
+    throw UsageError("grants: " + std::string{to_string(database_.dialect())} +
+                     " has no roles; protect the file with the rights of the file system");
+  }
+  Placeholders values = placeholders(database_.dialect(), {options_.schema, options_.table});
+  values["role"] = quote_identifier(role);
+  values["role_text"] = quote_text(role);
+  return render_text(
+      "grant usage on schema {schema} to {role};\n"
+      "grant select on {version}, {box} to {role};\n"
+      "grant select, insert, update, delete on {message}, {work}, {outcome}, {failure}, {audit} to "
+      "{role};\n"
+      "do $twinbox$\n"
+      "declare\n"
+      "  signature regprocedure;\n"
+      "begin\n"
+      "  for signature in\n"
+      "    select p.oid::regprocedure from pg_proc p join pg_namespace n on n.oid = "
+      "p.pronamespace\n"
+      "    where n.nspname = {schema_text} and starts_with(p.proname, {table_text} || '_')\n"
+      "  loop\n"
+      "    execute format('grant execute on function %s to %I', signature, {role_text});\n"
+      "  end loop;\n"
+      "end $twinbox$;\n",
+      values);
+}
+
+}  // namespace twinbox

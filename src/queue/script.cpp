@@ -1,0 +1,98 @@
+#include "queue/script.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/sha256.hpp"
+
+namespace twinbox {
+namespace {
+
+constexpr std::string_view schema_folder = "schema/";
+constexpr std::string_view function_folder = "function/";
+constexpr std::string_view ending = ".sql";
+
+std::string hash_of(std::string_view script) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : sha256(script)) {
+    text += digits[byte >> 4U];
+    text += digits[byte & 15U];
+  }
+  return text;
+}
+
+/// A name that begins with the other box's is not for this one.
+bool is_for(BoxKind kind, std::string_view name) {
+  const BoxKind other = kind == BoxKind::outbox ? BoxKind::inbox : BoxKind::outbox;
+  return !name.starts_with(to_string(other));
+}
+
+/// A step of one of our statements with its parameters named `p_…`, for the body of a function.
+std::string function_step(const Step& step) {
+  std::string text;
+  for (std::size_t at = 0; at < step.sql.size(); ++at) {
+    std::size_t number = 0;
+    const char* digits = step.sql.data() + at + 1;
+    const auto [end, error] = std::from_chars(digits, step.sql.data() + step.sql.size(), number);
+    if (step.sql[at] == '$' && error == std::errc{} && number >= 1 &&
+        number <= step.params.size()) {
+      text += "p_" + step.params[number - 1];
+      at = static_cast<std::size_t>(end - step.sql.data()) - 1;
+    } else {
+      text += step.sql[at];
+    }
+  }
+  return text;
+}
+
+Placeholders function_placeholders(Dialect dialect, const BoxName& box) {
+  Placeholders values = placeholders(dialect, box);
+  for (const auto& [name, statement] : StatementSet(dialect, box)) {
+    for (std::size_t i = 0; i < statement.steps.size(); ++i) {
+      values["step:" + std::string{name} + "_" + std::to_string(i + 1)] =
+          function_step(statement.steps[i]);
+    }
+  }
+  values["planner"] =
+      "set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off "
+      "set jit = off set plan_cache_mode = force_generic_plan";
+  return values;
+}
+
+}  // namespace
+
+BoxScripts box_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
+  const Placeholders values = placeholders(dialect, box);
+  BoxScripts result;
+  std::vector<Script> functions;
+  for (const SqlFile& file : embedded_sql(dialect)) {
+    std::string_view name = file.path;
+    name.remove_suffix(name.ends_with(ending) ? ending.size() : 0);
+    if (name.starts_with(schema_folder)) {
+      name.remove_prefix(schema_folder.size());
+      int version = 0;
+      std::from_chars(name.data(), name.data() + name.size(), version);
+      std::string text = render_text(file.text, values, file.path);
+      if (version == 0) {
+        result.bootstrap = std::move(text);
+      } else if (is_for(kind, name.substr(std::min(name.size(), name.find('_') + 1)))) {
+        std::string hash = hash_of(text);
+        result.scripts.push_back({std::string{name}, version, std::move(text), std::move(hash)});
+        result.version = std::max(result.version, version);
+      }
+    } else if (name.starts_with(function_folder) &&
+               is_for(kind, name.substr(function_folder.size()))) {
+      std::string text = render_text(file.text, function_placeholders(dialect, box), file.path);
+      std::string hash = hash_of(text);
+      functions.push_back({std::string{name}, std::nullopt, std::move(text), std::move(hash)});
+    }
+  }
+  const auto by_name = [](const Script& a, const Script& b) { return a.name < b.name; };
+  std::sort(result.scripts.begin(), result.scripts.end(), by_name);
+  std::sort(functions.begin(), functions.end(), by_name);
+  result.scripts.insert(result.scripts.end(), functions.begin(), functions.end());
+  return result;
+}
+
+}  // namespace twinbox

@@ -1,0 +1,30 @@
+// The text of a box's schema: what there is to apply, rendered.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sql/render.hpp"
+#include "twinbox/schema.hpp"
+
+namespace twinbox {
+
+/// One migration, or one file of functions.
+struct Script {
+  std::string name;  ///< `0001_tables`, `function/work`
+  std::optional<int>
+      version;  ///< empty for functions: they are replaced whenever their text has changed
+  std::string text;
+  std::string hash;
+};
+
+struct BoxScripts {
+  std::string bootstrap;        ///< creates the table of versions
+  std::vector<Script> scripts;  ///< migrations in order, then functions
+  int version = 0;              ///< of the last migration
+};
+
+BoxScripts box_scripts(Dialect dialect, BoxKind kind, const BoxName& box);
+
+}  // namespace twinbox

@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <array>
+
+#include "sql/lexer.hpp"
+#include "sql/render.hpp"
+
+namespace twinbox {
+namespace {
+
+std::string lower(std::string_view word) {
+  std::string text{word};
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+/// Follows the `begin … end` of triggers and of functions with an SQL body, whose semicolons end
+/// nothing. Elsewhere `begin` is a statement of its own.
+class BodyDepth {
+ public:
+  void see(std::string_view text) {
+    const std::string word = lower(text);
+    if (words_ == 0) creates_ = word == "create";
+    if (creates_ && words_ < most_words_before_kind &&
+        std::find(kinds.begin(), kinds.end(), word) != kinds.end()) {
+      has_body_ = true;
+    }
+    ++words_;
+    if (!has_body_) return;
+    if (word == "begin" || (word == "case" && depth_ > 0)) ++depth_;
+    if (word == "end" && depth_ > 0) --depth_;
+  }
+
+  [[nodiscard]] bool inside() const noexcept { return depth_ > 0; }
+
+ private:
+  static constexpr std::array<std::string_view, 3> kinds = {"trigger", "function", "procedure"};
+  // create or replace constraint trigger
+  static constexpr int most_words_before_kind = 4;
+
+  int words_ = 0;
+  int depth_ = 0;
+  bool creates_ = false;
+  bool has_body_ = false;
+};
+
+std::string_view trim_end(std::string_view text) noexcept {
+  while (!text.empty() && is_sql_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> split_statements(std::string_view script) {
+  std::vector<std::string> statements;
+  std::size_t begin = std::string_view::npos;  // of the statement being read
+  BodyDepth body;
+  const auto finish = [&](std::size_t end) {
+    if (begin != std::string_view::npos) {
+      statements.emplace_back(trim_end(script.substr(begin, end - begin)));
+    }
+    begin = std::string_view::npos;
+    body = {};
+  };
+  for (std::size_t at = 0; at < script.size();) {
+    // PostgreSQL's lexical rules contain those that our SQLite scripts use.
+    const Token token = next_token(script, at, Dialect::postgres);
+    if (token.kind == Lexeme::word) body.see(script.substr(at, token.end - at));
+    if (token.kind == Lexeme::code && script[at] == ';' && !body.inside()) {
+      finish(at);
+    } else if (begin == std::string_view::npos && token.kind != Lexeme::comment &&
+               !is_sql_blank(script[at])) {
+      begin = at;
+    }
+    at = token.end;
+  }
+  finish(script.size());
+  return statements;
+}
+
+}  // namespace twinbox

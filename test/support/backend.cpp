@@ -1,0 +1,208 @@
+#include "support/backend.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <unistd.h>
+
+namespace twinbox::test {
+namespace {
+
+std::string unique_name() {
+  static std::atomic<int> last = 0;
+  static const unsigned run = std::random_device{}();
+  return "t" + std::to_string(run) + "_" + std::to_string(getpid()) + "_" + std::to_string(++last);
+}
+
+std::string server_address() {
+  const char* address = std::getenv("TWINBOX_TEST_POSTGRES");
+  if (address == nullptr) {
+    throw std::runtime_error(
+        "TWINBOX_TEST_POSTGRES is not set: run the tests by ./dev test, which starts a server");
+  }
+  return address;
+}
+
+std::string text_of(const LogField& field) {
+  return std::visit(
+      [](const auto& value) -> std::string {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, std::string_view>) {
+          return std::string{value};
+        } else if constexpr (std::is_same_v<T, bool>) {
+          return value ? "true" : "false";
+        } else {
+          return std::to_string(value);
+        }
+      },
+      field.value);
+}
+
+}  // namespace
+
+std::string to_string(Backend backend) {
+  switch (backend) {
+    case Backend::sqlite_file: return "sqlite_file";
+    case Backend::sqlite_memory: return "sqlite_memory";
+    case Backend::postgres: return "postgres";
+  }
+  return "unknown";
+}
+
+std::ostream& operator<<(std::ostream& out, Backend backend) { return out << to_string(backend); }
+
+std::vector<Backend> backends() {
+  const char* chosen = std::getenv("TWINBOX_TEST_BACKENDS");
+  const std::string_view names = chosen == nullptr ? "sqlite,postgres" : chosen;
+  std::vector<Backend> result;
+  if (names.find("sqlite") != std::string_view::npos) {
+    result.insert(result.end(), {Backend::sqlite_file, Backend::sqlite_memory});
+  }
+  if (names.find("postgres") != std::string_view::npos) result.push_back(Backend::postgres);
+  return result;
+}
+
+std::string Logged::field(std::string_view field_name) const {
+  for (const auto& [known, value] : fields) {
+    if (known == field_name) return value;
+  }
+  return {};
+}
+
+void LogBook::write(const LogEvent& event) {
+  Logged logged{event.level, std::string{event.name}, {}};
+  for (const LogField& field : event.fields) {
+    logged.fields.emplace_back(std::string{field.name}, text_of(field));
+    EXPECT_EQ(logged.fields.back().second.find(payload_mark), std::string::npos)
+        << "a payload in field " << field.name << " of event " << event.name;
+  }
+  const std::lock_guard lock(mutex_);
+  events_.push_back(std::move(logged));
+}
+
+std::vector<Logged> LogBook::events(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Logged> found;
+  for (const Logged& event : events_) {
+    if (name.empty() || event.name == name) found.push_back(event);
+  }
+  return found;
+}
+
+void LogBook::clear() {
+  const std::lock_guard lock(mutex_);
+  events_.clear();
+}
+
+Place::Place(Backend backend) : backend_(backend), schema_("infra") {
+  switch (backend) {
+    case Backend::sqlite_memory: address_ = "sqlite::memory:"; break;
+    case Backend::sqlite_file:
+      file_ = std::filesystem::temp_directory_path() / (unique_name() + ".db");
+      address_ = "sqlite:" + file_;
+      break;
+    case Backend::postgres:
+      address_ = server_address();
+      schema_ = unique_name();
+      break;
+  }
+}
+
+Place::~Place() {
+  if (backend_ == Backend::sqlite_file) {
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      std::error_code ignored;
+      std::filesystem::remove(file_ + suffix, ignored);
+    }
+  }
+  if (backend_ == Backend::postgres) {
+    Database database(address_);
+    database.in_transaction([&](Session& session) {
+      session.execute("set local client_min_messages = error");
+      session.execute("drop schema if exists \"" + schema_ + "\" cascade");
+    });
+  }
+}
+
+BoxTest::BoxTest() : place_(GetParam()) {}
+BoxTest::~BoxTest() = default;
+
+Environment BoxTest::environment() {
+  return {.clock = [this] { return clock_.now(); },
+          .log = [this](const LogEvent& event) { log_.write(event); },
+          .log_level = LogLevel::debug};
+}
+
+BoxOptions BoxTest::options() {
+  BoxOptions options;
+  options.schema = place_.schema();
+  options.deploy_schema = true;
+  return options;
+}
+
+Database& BoxTest::database() {
+  if (!database_) {
+    DatabaseOptions database_options;
+    database_options.name = "test store";
+    database_ = std::make_unique<Database>(place_.address(), database_options, environment());
+  }
+  return *database_;
+}
+
+Outbox& BoxTest::outbox() {
+  if (!outbox_) outbox_ = std::make_unique<Outbox>(database(), options());
+  return *outbox_;
+}
+
+Inbox& BoxTest::inbox() {
+  if (!inbox_) inbox_ = std::make_unique<Inbox>(database(), options());
+  return *inbox_;
+}
+
+std::string BoxTest::in_schema(std::string sql) const {
+  static constexpr std::string_view mark = "{schema}";
+  const std::string prefix = on_postgres() ? "\"" + place_.schema() + "\"." : "";
+  for (std::size_t at = sql.find(mark); at != std::string::npos; at = sql.find(mark, at)) {
+    sql.replace(at, mark.size(), prefix);
+  }
+  return sql;
+}
+
+std::string BoxTest::read(const std::string& sql) {
+  std::string value;
+  database().in_transaction([&](Session& session) {
+    session.execute(in_schema(sql), {}, [&](const Row& row) {
+      value = row.is_null(0) ? "null" : std::string{row.text(0)};
+    });
+  });
+  return value;
+}
+
+void BoxTest::write(const std::string& sql) {
+  database().in_transaction([&](Session& session) { session.execute(in_schema(sql)); });
+}
+
+std::string payload(std::string_view text) { return std::string{payload_mark} + std::string{text}; }
+
+NewMessage a_message(std::string topic, std::string_view content) {
+  return {.topic = Topic{std::move(topic)}, .payload = payload(content)};
+}
+
+Arrival an_arrival(std::string id, std::string source, std::string topic) {
+  return {.source = Source{std::move(source)},
+          .id = MessageId{std::move(id)},
+          .topic = Topic{std::move(topic)},
+          .payload = payload()};
+}
+
+MessageKey a_key(std::string id, std::string source) {
+  return {Source{std::move(source)}, MessageId{std::move(id)}};
+}
+
+std::vector<WorkId> ids_of(const std::vector<Message>& messages) {
+  std::vector<WorkId> ids;
+  for (const Message& message : messages) ids.push_back(message.work_id);
+  return ids;
+}
+
+}  // namespace twinbox::test

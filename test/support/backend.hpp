@@ -1,0 +1,144 @@
+// The databases that the conformance suite runs on, and a fixture with an own store for each test.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "support/requirement.hpp"
+#include <twinbox/inbox.hpp>
+#include <twinbox/outbox.hpp>
+
+namespace twinbox::test {
+
+using namespace std::chrono_literals;
+
+enum class Backend { sqlite_file, sqlite_memory, postgres };
+
+std::string to_string(Backend backend);
+std::ostream& operator<<(std::ostream& out, Backend backend);
+
+/// The backends of this run: all, or those that TWINBOX_TEST_BACKENDS names (`sqlite`, `postgres`).
+std::vector<Backend> backends();
+
+/// Every payload of the suite carries this mark; no log may show it.
+inline constexpr std::string_view payload_mark = "~payload~";
+
+/// A clock that moves only when it is told to. Thread-safe.
+class TestClock {
+ public:
+  [[nodiscard]] Instant now() const { return Instant{std::chrono::microseconds{micros_.load()}}; }
+  void advance(Duration by) { micros_ += by.count(); }
+  void set(Instant to) { micros_ = to.time_since_epoch().count(); }
+
+ private:
+  std::atomic<std::int64_t> micros_{
+      Instant{std::chrono::sys_days{std::chrono::January / 15 / 2030}}.time_since_epoch().count()};
+};
+
+/// A log event, copied.
+struct Logged {
+  LogLevel level;
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> fields;
+
+  /// Empty when there is no such field.
+  [[nodiscard]] std::string field(std::string_view field_name) const;
+};
+
+/// Keeps what was logged; fails the test when a payload shows. Thread-safe.
+class LogBook {
+ public:
+  void write(const LogEvent& event);
+  [[nodiscard]] std::vector<Logged> events(std::string_view name = {}) const;
+  void clear();
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Logged> events_;
+};
+
+/// An address for a database of its own: a new file, memory, or a new schema on the test server.
+/// Removed by the destructor.
+class Place {
+ public:
+  explicit Place(Backend backend);
+  ~Place();
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  /// `infra` on SQLite, a name of its own on a server.
+  [[nodiscard]] const std::string& schema() const noexcept { return schema_; }
+  /// The file of a SQLite store.
+  [[nodiscard]] const std::string& file() const noexcept { return file_; }
+
+ private:
+  Backend backend_;
+  std::string address_;
+  std::string schema_;
+  std::string file_;
+};
+
+/// One store per test, with a clock and a log of the test's own.
+class BoxTest : public ::testing::TestWithParam<Backend> {
+ protected:
+  BoxTest();
+  ~BoxTest() override;
+
+  [[nodiscard]] bool on_postgres() const { return GetParam() == Backend::postgres; }
+
+  TestClock& clock() { return clock_; }
+  LogBook& log() { return log_; }
+  Place& place() { return place_; }
+  /// An environment with this test's clock and log.
+  Environment environment();
+  /// Options with this test's schema, and the tables deployed.
+  BoxOptions options();
+
+  Database& database();
+  Outbox& outbox();
+  Inbox& inbox();
+  /// Reads one value as text from the test's store; `{schema}` stands for the schema and its dot.
+  std::string read(const std::string& sql);
+  /// Executes SQL of the test's own.
+  void write(const std::string& sql);
+  std::string in_schema(std::string sql) const;
+
+  const OwnerToken worker_a{Uuid::parse("00000000-0000-4000-8000-00000000000a")};
+  const OwnerToken worker_b{Uuid::parse("00000000-0000-4000-8000-00000000000b")};
+
+ private:
+  TestClock clock_;
+  LogBook log_;
+  Place place_;
+  std::unique_ptr<Database> database_;
+  std::unique_ptr<Outbox> outbox_;
+  std::unique_ptr<Inbox> inbox_;
+};
+
+/// A payload that carries the mark.
+std::string payload(std::string_view text = "content");
+
+/// A message for the outbox.
+NewMessage a_message(std::string topic = "order.placed", std::string_view content = "content");
+
+/// A message for the inbox.
+Arrival an_arrival(std::string id = "evt_1", std::string source = "stripe",
+                   std::string topic = "payment.received");
+
+MessageKey a_key(std::string id = "evt_1", std::string source = "stripe");
+
+std::vector<WorkId> ids_of(const std::vector<Message>& messages);
+
+}  // namespace twinbox::test
+
+/// Runs the tests of a suite on every backend; the backend is the last part of a test's name.
+#define TWINBOX_ON_EVERY_BACKEND(Suite)                             \
+  INSTANTIATE_TEST_SUITE_P(                                         \
+      all, Suite, ::testing::ValuesIn(::twinbox::test::backends()), \
+      [](const auto& test) { return ::twinbox::test::to_string(test.param); })

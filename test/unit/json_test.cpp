@@ -1,0 +1,100 @@
+#include "core/json.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace twinbox {
+namespace {
+
+using namespace std::string_literals;
+
+std::string nested(int depth) {
+  std::string text = "{\"a\":";
+  for (int i = 1; i < depth; ++i) text += '[';
+  text += '1';
+  for (int i = 1; i < depth; ++i) text += ']';
+  return text + '}';
+}
+
+TEST(Json, accepts_one_object) {
+  for (const char* text :
+       {"{}", " \t\r\n{ } ", R"({"a":1})", R"({"a":-0.5e+10,"b":[true,false,null],"c":{"d":""}})",
+        R"({"a":[],"b":{},"c":[[],{}]})", R"({"":0})", R"({"\"\\\/\b\f\n\r\t\u20ac":"é😀"})",
+        R"({"a":0,"a":10.25E-3})", R"({"a" : [ 1 , 2 ] , "b" : 3})"}) {
+    EXPECT_TRUE(is_json_object(text)) << text;
+  }
+}
+
+TEST(Json, refuses_everything_else) {
+  for (const char* text : {"",
+                           " ",
+                           "1",
+                           "[]",
+                           "null",
+                           "\"a\"",
+                           "{",
+                           "}",
+                           "{}{}",
+                           "{} x",
+                           "{,}",
+                           R"({"a"})",
+                           R"({"a":})",
+                           R"({"a":1,})",
+                           R"({,"a":1})",
+                           R"({"a":1 "b":2})",
+                           R"({a:1})",
+                           R"({'a':1})",
+                           R"({"a":01})",
+                           R"({"a":+1})",
+                           R"({"a":.5})",
+                           R"({"a":1.})",
+                           R"({"a":1e})",
+                           R"({"a":-})",
+                           R"({"a":0x10})",
+                           R"({"a":NaN})",
+                           R"({"a":tru})",
+                           R"({"a":True})",
+                           R"({"a":[1,]})",
+                           R"({"a":[,1]})",
+                           R"({"a":[1 2]})",
+                           R"({"a":[1})",
+                           R"({"a":1])",
+                           R"({"a":"b)",
+                           R"({"a":"\x"})",
+                           R"({"a":"\u12g4"})",
+                           R"({"a":"\u12)",
+                           R"({"a":"\)",
+                           "{\"a\":\"\n\"}",
+                           "{\"a\":\"\x01\"}",
+                           "{\"a\":\"\xFF\"}",
+                           "{\"a\":\"\xC0\x80\"}",
+                           "\xEF\xBB\xBF{}",
+                           R"({"a":1}//)",
+                           R"({1:2})",
+                           R"({"a"::1})",
+                           R"({"a":1,,"b":2})"}) {
+    EXPECT_FALSE(is_json_object(text)) << text;
+  }
+  EXPECT_FALSE(is_json_object("{}\0"s));
+  EXPECT_FALSE(is_json_object("{\"a\":\"\0\"}"s));
+}
+
+TEST(Json, bounds_the_depth) {
+  EXPECT_TRUE(is_json_object(nested(max_json_depth)));
+  EXPECT_FALSE(is_json_object(nested(max_json_depth + 1)));
+  EXPECT_FALSE(is_json_object("{\"a\":" + std::string(10'000'000, '[')));
+}
+
+TEST(Json, writes_strings_that_it_reads_itself) {
+  std::string out = "{";
+  append_json_string(out, "\"\\/\b\f\n\r\t\0\x1f é😀"s);
+  out += ':';
+  append_json_string(out, "bad \xFF byte");
+  out += '}';
+  EXPECT_EQ(out, "{\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f é😀\":\"bad \uFFFD byte\"}");
+  EXPECT_TRUE(is_json_object(out));
+}
+
+}  // namespace
+}  // namespace twinbox
