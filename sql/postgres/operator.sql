@@ -112,9 +112,12 @@ delete from {message} where number = any(array(select number from old));
 m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
   m.last_seen_at, m.due_at, m.expires_at, m.seen_count, m.content_version, octet_length(m.payload) as size
 
+-- define: work_state
+case when d.waiting then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end
+
 -- define: work_columns
 d.handler, d.id as work_id,
-  case when d.waiting then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end as state,
+  {work_state} as state,
   d.attempts, d.expiries, d.requeues, d.visible_at, d.lease_until, d.owner, null::timestamptz as finished_at,
   null::text as reason, d.last_error
 
@@ -134,11 +137,12 @@ d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, 
 (@handler::text is null or d.handler = @handler::text)
   and (@error::text is null or position(@error::text in d.last_error) > 0)
 
--- Newest first; the page begins below (@before, @before_handler).
+-- Newest first; the page begins below (@before, @before_handler). @state: one of {work_state}, or null.
 -- name: list_open
 select {message_columns}, {work_columns}
 from {work} d cross join lateral (select * from {message} where number = d.number offset 0) m
 where (d.number, d.handler) < (@before::bigint, @before_handler::text) and {matches} and {duty_matches}
+  and (@state::int is null or @state::int = {work_state})
 order by d.number desc, d.handler desc limit @limit::bigint;
 
 -- name: list_dead

@@ -64,19 +64,22 @@ where m.number > @after
   and {prunable}
 order by m.number limit @limit;
 
--- One writer at a time: what prune_pick found in this transaction is still so.
 -- name: prune
-delete from {failure} where number = @number;
-delete from {outcome} where number = @number;
-delete from {message} where number = @number;
+delete from {message} as m where m.number = @number and {prunable};
+delete from {outcome} where number = @number and not exists (select 1 from {message} where number = @number);
+delete from {failure} where number = @number and not exists (select 1 from {message} where number = @number);
+select 1 where not exists (select 1 from {message} where number = @number);
 
 -- define: message_columns
 m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
   m.last_seen_at, m.due_at, m.expires_at, m.seen_count, m.content_version, length(m.payload) as size
 
+-- define: work_state
+case when d.waiting = 1 then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end
+
 -- define: work_columns
 d.handler, d.id as work_id,
-  case when d.waiting = 1 then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end as state,
+  {work_state} as state,
   d.attempts, d.expiries, d.requeues, d.visible_at, d.lease_until, d.owner, null as finished_at,
   null as reason, d.last_error
 
@@ -96,11 +99,12 @@ d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, 
 (@handler is null or d.handler = @handler)
   and (@error is null or instr(d.last_error, @error) > 0)
 
--- Newest first; the page begins below (@before, @before_handler).
+-- Newest first; the page begins below (@before, @before_handler). @state: one of {work_state}, or null.
 -- name: list_open
 select {message_columns}, {work_columns}
 from {work} d join {message} m on m.number = d.number
 where (d.number, d.handler) < (@before, @before_handler) and {matches} and {duty_matches}
+  and (@state is null or @state = {work_state})
 order by d.number desc, d.handler desc limit @limit;
 
 -- name: list_dead

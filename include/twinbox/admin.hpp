@@ -1,0 +1,201 @@
+// What a person does with a box: look, send again, throw away, correct.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+enum class DutyState { ready, scheduled, leased, waiting, done, dead, discarded, marked, seen };
+
+std::string_view to_string(DutyState state) noexcept;
+
+/// A duty for as long as it is known: its message's number and its handler.
+struct DutyKey {
+  std::int64_t number;
+  HandlerKey handler = HandlerKey::by_topic();
+
+  auto operator<=>(const DutyKey&) const = default;
+};
+
+/// One duty as it stands. What does not apply to its state is empty.
+struct DutyView {
+  DutyKey key;
+  DutyState state;
+  std::optional<WorkId> work_id;
+  int attempts = 0;
+  int expiries = 0;
+  int requeues = 0;
+  std::optional<Instant> visible_at;
+  std::optional<Instant> lease_until;
+  std::optional<Uuid> owner;  ///< who holds it, or who finished it
+  std::optional<Instant> finished_at;
+  std::string reason;
+  std::string last_error;
+};
+
+/// A message without its content.
+struct MessageView {
+  std::int64_t number;
+  Source source;
+  MessageId id;
+  std::optional<Topic> topic;  ///< empty: only seen
+  std::optional<CorrelationId> correlation_id;
+  std::optional<PartitionKey> partition_key;
+  std::optional<std::string> content_type;
+  Instant created_at;
+  Instant last_seen_at;
+  std::optional<Instant> due_at;
+  std::optional<Instant> expires_at;
+  int seen_count;
+  int content_version;
+  std::int64_t size;  ///< of the payload, in bytes
+};
+
+struct FailedAttempt {
+  Instant failed_at;
+  HandlerKey handler;
+  int attempt;
+  std::optional<Uuid> worker;
+  std::string error;
+};
+
+/// One message with everything that is known about it.
+struct MessageDetail {
+  MessageView message;
+  std::string payload;
+  std::optional<std::string> headers;
+  std::optional<ContentHash> hash;
+  std::vector<DutyView> duties;
+  std::vector<FailedAttempt> timeline;
+};
+
+/// States to look for: one of DutyState, all of the open ones, or any.
+enum class StateFilter {
+  ready,
+  scheduled,
+  leased,
+  waiting,
+  done,
+  dead,
+  discarded,
+  marked,
+  seen,
+  open,
+  any
+};
+
+/// What to look at or act on; everything that is set must fit.
+struct Filter {
+  StateFilter state = StateFilter::any;
+  std::optional<Topic> topic = {};
+  std::optional<HandlerKey> handler = {};
+  std::optional<Source> source = {};
+  std::optional<MessageId> id = {};
+  std::optional<CorrelationId> correlation_id = {};
+  std::optional<std::string> error_contains = {};
+  std::optional<Instant> created_since = {};
+  std::optional<Instant> created_before = {};
+};
+
+struct Entry {
+  MessageView message;
+  DutyView duty;
+};
+
+/// Newest first. `next` continues where this page ends; empty: there is no more.
+struct Page {
+  std::vector<Entry> entries;
+  std::optional<DutyKey> next;
+};
+
+struct StateCounts {
+  std::int64_t ready = 0, scheduled = 0, leased = 0, waiting = 0, dead = 0;
+  std::int64_t done = 0, discarded = 0, marked = 0,
+               seen = 0;  ///< counted only when history is asked for
+
+  [[nodiscard]] std::int64_t open() const noexcept { return ready + scheduled + leased + waiting; }
+};
+
+struct Counts {
+  StateCounts all;
+  std::map<std::string, StateCounts> by_topic;
+  std::map<std::string, StateCounts> by_handler;
+  std::optional<Duration>
+      oldest_pending;  ///< how long the oldest duty that is due has been waiting
+};
+
+/// Dead letters that look alike: numbers, ids and quoted parts of the error are left out of the
+/// comparison.
+struct DeadGroup {
+  std::string topic;
+  HandlerKey handler;
+  std::string error;  ///< normalised
+  std::int64_t count;
+  Instant first_at;
+  Instant last_at;
+};
+
+/// A bulk act: how far it may go, who asked for it and why.
+struct Act {
+  std::string actor = {};
+  std::string reason = {};
+  std::int64_t limit = INT64_MAX;  ///< at most so many duties
+  std::int64_t batch = 500;        ///< per transaction
+  bool dry_run = false;            ///< only count
+};
+
+/// The text of an error without what differs from case to case.
+std::string normalise_error(std::string_view error);
+
+/// Thread-safe. Reads without stopping anybody; acts in batches, one transaction each.
+class Admin {
+ public:
+  /// `queue` must outlive it.
+  explicit Admin(WorkQueue& queue);
+
+  /// `include_history` also counts what is finished, which reads the whole history.
+  [[nodiscard]] Counts counts(bool include_history = false);
+  [[nodiscard]] Page list(const Filter& filter, std::int64_t limit = 50,
+                          const std::optional<DutyKey>& after = {});
+  [[nodiscard]] std::optional<MessageDetail> get(const MessageKey& key);
+  /// By id alone: throws UsageError that names the sources when several know it.
+  [[nodiscard]] std::optional<MessageDetail> get(const MessageId& id);
+  [[nodiscard]] std::vector<DeadGroup> dead_groups();
+
+  /// Dead becomes ready again, after `delay`: attempts 0, error and a past expiry cleared. Returns
+  /// how many.
+  std::size_t requeue(std::span<const DutyKey> duties, Duration delay = {}, const Act& act = {});
+  std::size_t requeue(Session& session, std::span<const DutyKey> duties, Duration delay = {},
+                      const Act& act = {});
+  std::size_t requeue(const Filter& filter, Duration delay = {}, const Act& act = {});
+  /// Open or dead becomes discarded; a lease somebody holds is lost. A reason is needed.
+  std::size_t discard(std::span<const DutyKey> duties, const Act& act);
+  std::size_t discard(Session& session, std::span<const DutyKey> duties, const Act& act);
+  std::size_t discard(const Filter& filter, const Act& act);
+  /// The requeue of a whole group, and its end.
+  std::size_t requeue(const DeadGroup& group, Duration delay = {}, const Act& act = {});
+  std::size_t discard(const DeadGroup& group, const Act& act);
+
+  /// Replaces the content of a message with open or dead duties that nobody holds; what was there
+  /// is kept in the audit. False: it was in another state.
+  struct Edit {
+    std::optional<std::string> payload = {};
+    std::optional<std::string> headers = {};
+    std::optional<std::string> content_type = {};
+  };
+  bool edit(std::int64_t number, const Edit& change, const Act& act = {});
+  bool edit(Session& session, std::int64_t number, const Edit& change, const Act& act = {});
+
+ private:
+  WorkQueue& queue_;
+};
+
+}  // namespace twinbox

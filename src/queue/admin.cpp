@@ -1,0 +1,322 @@
+#include "twinbox/admin.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "queue/admin_list.hpp"
+
+namespace twinbox {
+namespace {
+
+template <class T>
+std::optional<T> maybe_named(const Row& row, int column) {
+  if (row.is_null(column)) return std::nullopt;
+  return T{std::string{row.text(column)}, Trusted{}};
+}
+
+std::string text_or_empty(const Row& row, int column) {
+  return row.is_null(column) ? std::string{} : std::string{row.text(column)};
+}
+
+std::optional<std::string> maybe_text(const Row& row, int column) {
+  if (row.is_null(column)) return std::nullopt;
+  return std::string{row.text(column)};
+}
+
+std::optional<Instant> maybe_instant(const Row& row, int column) {
+  if (row.is_null(column)) return std::nullopt;
+  return row.instant(column);
+}
+
+std::optional<Uuid> maybe_uuid(const Row& row, int column) {
+  if (row.is_null(column)) return std::nullopt;
+  return row.uuid(column);
+}
+
+constexpr int message_width = 14;
+
+/// The columns of `message_columns` in operator.sql.
+MessageView read_message(const Row& row) {
+  return {.number = row.integer(0),
+          .source = Source{std::string{row.text(1)}, Trusted{}},
+          .id = MessageId{std::string{row.text(2)}, Trusted{}},
+          .topic = maybe_named<Topic>(row, 3),
+          .correlation_id = maybe_named<CorrelationId>(row, 4),
+          .partition_key = maybe_named<PartitionKey>(row, 5),
+          .content_type = maybe_text(row, 6),
+          .created_at = row.instant(7),
+          .last_seen_at = row.instant(8),
+          .due_at = maybe_instant(row, 9),
+          .expires_at = maybe_instant(row, 10),
+          .seen_count = static_cast<int>(row.integer(11)),
+          .content_version = static_cast<int>(row.integer(12)),
+          .size = row.is_null(13) ? 0 : row.integer(13)};
+}
+
+/// The columns of `work_columns` and `outcome_columns`, from column `at` on.
+DutyView read_duty(const Row& row, std::int64_t number, int at) {
+  return {
+      .key = {number, HandlerKey{std::string{row.text(at)}, Trusted{}}},
+      .state = static_cast<DutyState>(row.integer(at + 2)),
+      .work_id = row.is_null(at + 1) ? std::nullopt : std::optional{WorkId{row.integer(at + 1)}},
+      .attempts = static_cast<int>(row.integer(at + 3)),
+      .expiries = static_cast<int>(row.integer(at + 4)),
+      .requeues = static_cast<int>(row.integer(at + 5)),
+      .visible_at = maybe_instant(row, at + 6),
+      .lease_until = maybe_instant(row, at + 7),
+      .owner = maybe_uuid(row, at + 8),
+      .finished_at = maybe_instant(row, at + 9),
+      .reason = text_or_empty(row, at + 10),
+      .last_error = text_or_empty(row, at + 11)};
+}
+
+DutyView seen_duty(std::int64_t number) {
+  return {.key = {number},
+          .state = DutyState::seen,
+          .work_id = {},
+          .visible_at = {},
+          .lease_until = {},
+          .owner = {},
+          .finished_at = {},
+          .reason = {},
+          .last_error = {}};
+}
+
+std::vector<DutyView> read_duties(const Box& box, Session& session, std::int64_t number) {
+  std::vector<DutyView> duties;
+  box.run(session, box.sql().duties, {{"number", number}, box.now()},
+          [&](const Row& row) { duties.push_back(read_duty(row, number, 0)); });
+  return duties;
+}
+
+Value maybe_view(const auto& maybe) { return maybe ? Value{maybe->view()} : Value{}; }
+
+std::vector<Arg> filter_args(const Box& box, const Filter& filter,
+                             const std::optional<DutyKey>& after, std::int64_t limit) {
+  return {
+      {"before", after ? after->number : INT64_MAX},
+      {"before_handler", after ? after->handler.view() : std::string_view{}},
+      {"limit", limit},
+      {"topic", maybe_view(filter.topic)},
+      {"handler", maybe_view(filter.handler)},
+      {"source", maybe_view(filter.source)},
+      {"message_id", maybe_view(filter.id)},
+      {"correlation_id", maybe_view(filter.correlation_id)},
+      {"error", filter.error_contains ? Value{std::string_view{*filter.error_contains}} : Value{}},
+      {"since", filter.created_since},
+      {"until", filter.created_before},
+      box.now()};
+}
+
+const Statement& list_statement(const Box& box, StateFilter state) {
+  switch (state) {
+    case StateFilter::ready:
+    case StateFilter::scheduled:
+    case StateFilter::leased:
+    case StateFilter::waiting:
+    case StateFilter::open: return box.sql().list_open;
+    case StateFilter::dead: return box.sql().list_dead;
+    case StateFilter::done:
+    case StateFilter::discarded:
+    case StateFilter::marked: return box.sql().list_finished;
+    case StateFilter::seen:
+    case StateFilter::any: break;
+  }
+  return box.sql().list_all;
+}
+
+/// What the chosen statement takes as @state: the state of a duty, or of an outcome.
+Value state_value(StateFilter state) {
+  if (state == StateFilter::open) return {};
+  const auto number = static_cast<std::int64_t>(state);
+  return state < StateFilter::done ? number : number - 3;
+}
+
+/// One duty per entry.
+Page list_duties(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
+                 const std::optional<DutyKey>& after) {
+  std::vector<Arg> args = filter_args(box, filter, after, limit);
+  if (filter.state != StateFilter::dead) args.emplace_back("state", state_value(filter.state));
+  Page page;
+  box.run(session, list_statement(box, filter.state), args, [&](const Row& row) {
+    MessageView message = read_message(row);
+    DutyView duty = read_duty(row, message.number, message_width);
+    page.entries.push_back({std::move(message), std::move(duty)});
+  });
+  if (static_cast<std::int64_t>(page.entries.size()) == limit)
+    page.next = page.entries.back().duty.key;
+  return page;
+}
+
+/// Whole messages, with all their duties.
+Page list_messages(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
+                   const std::optional<DutyKey>& after) {
+  std::vector<Arg> args = filter_args(box, filter, after, limit);
+  args.emplace_back("seen", Value{filter.state == StateFilter::seen});
+  std::erase_if(args,
+                [](const Arg& arg) { return arg.name == "before_handler" || arg.name == "now"; });
+  std::vector<MessageView> messages;
+  box.run(session, box.sql().list_all, args,
+          [&](const Row& row) { messages.push_back(read_message(row)); });
+  Page page;
+  for (const MessageView& message : messages) {
+    std::vector<DutyView> duties = read_duties(box, session, message.number);
+    if (duties.empty()) duties.push_back(seen_duty(message.number));
+    for (DutyView& duty : duties) {
+      if (filter.handler && duty.key.handler != *filter.handler) continue;
+      page.entries.push_back({message, std::move(duty)});
+    }
+  }
+  if (static_cast<std::int64_t>(messages.size()) == limit)
+    page.next = DutyKey{messages.back().number};
+  return page;
+}
+
+void add_state(StateCounts& counts, int outcome_state, std::int64_t count) {
+  switch (outcome_state) {
+    case 0: counts.seen += count; break;
+    case 1: counts.done += count; break;
+    case 3: counts.discarded += count; break;
+    case 4: counts.marked += count; break;
+    default: break;
+  }
+}
+
+}  // namespace
+
+Page list_page(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
+               const std::optional<DutyKey>& after) {
+  const bool whole = filter.state == StateFilter::any || filter.state == StateFilter::seen;
+  return whole ? list_messages(box, session, filter, limit, after)
+               : list_duties(box, session, filter, limit, after);
+}
+
+std::string_view to_string(DutyState state) noexcept {
+  switch (state) {
+    case DutyState::ready: return "ready";
+    case DutyState::scheduled: return "scheduled";
+    case DutyState::leased: return "leased";
+    case DutyState::waiting: return "waiting";
+    case DutyState::done: return "done";
+    case DutyState::dead: return "dead";
+    case DutyState::discarded: return "discarded";
+    case DutyState::marked: return "marked";
+    case DutyState::seen: return "seen";
+  }
+  return "unknown";
+}
+
+Admin::Admin(WorkQueue& queue) : queue_(queue) {}
+
+Counts Admin::counts(bool include_history) {
+  Box& box = queue_.box();
+  return box.own(Access::read, Scope::transaction, [&](Session& session) {
+    Counts counts;
+    const auto each = [&](const Row& row, auto&& add) {
+      add(counts.all);
+      add(counts.by_topic[text_or_empty(row, 0)]);
+      add(counts.by_handler[std::string{row.text(1)}]);
+    };
+    box.run(session, box.sql().count_open, {box.now()}, [&](const Row& row) {
+      each(row, [&](StateCounts& to) {
+        to.ready += row.integer(2);
+        to.scheduled += row.integer(3);
+        to.leased += row.integer(4);
+        to.waiting += row.integer(5);
+      });
+    });
+    box.run(session, box.sql().count_dead, {}, [&](const Row& row) {
+      each(row, [&](StateCounts& to) { to.dead += row.integer(2); });
+    });
+    if (include_history) {
+      box.run(session, box.sql().count_history, {}, [&](const Row& row) {
+        const int state = static_cast<int>(row.integer(2));
+        each(row, [&](StateCounts& to) { add_state(to, state, row.integer(3)); });
+      });
+    }
+    box.run(session, box.sql().oldest_pending, {box.now()}, [&](const Row& row) {
+      counts.oldest_pending =
+          std::chrono::duration_cast<Duration>(std::chrono::duration<double>(row.real(0)));
+    });
+    return counts;
+  });
+}
+
+Page Admin::list(const Filter& filter, std::int64_t limit, const std::optional<DutyKey>& after) {
+  require_limit(limit);
+  Box& box = queue_.box();
+  return box.own(Access::read, Scope::transaction,
+                 [&](Session& session) { return list_page(box, session, filter, limit, after); });
+}
+
+std::optional<MessageDetail> Admin::get(const MessageKey& key) {
+  Box& box = queue_.box();
+  return box.own(Access::read, Scope::transaction, [&](Session& session) {
+    std::optional<MessageDetail> detail;
+    box.run(session, box.sql().get, {{"id", key.id.view()}, {"source", key.source.view()}},
+            [&](const Row& row) {
+              detail.emplace(MessageDetail{read_message(row),
+                                           std::string{row.bytes(message_width)},
+                                           maybe_text(row, message_width + 1),
+                                           {},
+                                           {},
+                                           {}});
+              if (!row.is_null(message_width + 2)) {
+                detail->hash = ContentHash{std::string{row.bytes(message_width + 2)},
+                                           text_or_empty(row, message_width + 3)};
+              }
+            });
+    if (!detail) return detail;
+    const std::int64_t number = detail->message.number;
+    detail->duties = read_duties(box, session, number);
+    box.run(session, box.sql().failures, {{"number", number}}, [&](const Row& row) {
+      detail->timeline.push_back({row.instant(0), HandlerKey{std::string{row.text(1)}, Trusted{}},
+                                  static_cast<int>(row.integer(2)), maybe_uuid(row, 3),
+                                  text_or_empty(row, 4)});
+    });
+    return detail;
+  });
+}
+
+std::optional<MessageDetail> Admin::get(const MessageId& id) {
+  Box& box = queue_.box();
+  const std::vector<Source> sources =
+      box.own(Access::read, Scope::statement, [&](Session& session) {
+        std::vector<Source> found;
+        box.run(session, box.sql().find_sources, {{"id", id.view()}},
+                [&](const Row& row) { found.emplace_back(std::string{row.text(0)}, Trusted{}); });
+        return found;
+      });
+  if (sources.empty()) return std::nullopt;
+  if (sources.size() == 1) return get(MessageKey{sources.front(), id});
+  std::string names;
+  for (const Source& source : sources) names += (names.empty() ? "" : ", ") + source.str();
+  throw UsageError("message id '" + id.str() + "' is known from several sources (" + names +
+                   "): name the source");
+}
+
+std::vector<DeadGroup> Admin::dead_groups() {
+  Box& box = queue_.box();
+  return box.own(Access::read, Scope::statement, [&](Session& session) {
+    std::map<std::tuple<std::string, std::string, std::string>, DeadGroup> groups;
+    box.run(session, box.sql().group_dead, {}, [&](const Row& row) {
+      const std::string topic = text_or_empty(row, 0);
+      const std::string handler{row.text(1)};
+      const std::string error = normalise_error(text_or_empty(row, 2));
+      const auto [found, added] = groups.try_emplace(
+          {topic, handler, error}, DeadGroup{topic, HandlerKey{handler, Trusted{}}, error, 0,
+                                             row.instant(4), row.instant(5)});
+      DeadGroup& group = found->second;
+      group.count += row.integer(3);
+      group.first_at = std::min(group.first_at, row.instant(4));
+      group.last_at = std::max(group.last_at, row.instant(5));
+    });
+    std::vector<DeadGroup> sorted;
+    for (auto& [key, group] : groups) sorted.push_back(std::move(group));
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const DeadGroup& a, const DeadGroup& b) { return a.count > b.count; });
+    return sorted;
+  });
+}
+
+}  // namespace twinbox
