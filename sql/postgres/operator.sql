@@ -87,7 +87,7 @@ not exists (select 1 from {work} d where d.number = m.number)
 
 -- Numbers follow the time, so the look-out ends at the first message that is too young.
 -- name: prune_pick
-select m.number from {message} m
+select m.number, m.source, m.id from {message} m
 where m.number > @after::bigint
   and m.number < coalesce((
     select n.number from {message} n

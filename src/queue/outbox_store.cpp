@@ -1,0 +1,26 @@
+#include "twinbox/outbox_store.hpp"
+
+#include "queue/box.hpp"
+
+namespace twinbox {
+
+OutboxStore::OutboxStore(Outbox& outbox, OwnerToken owner, Duration lease)
+    : outbox_(outbox), owner_(owner), lease_(lease) {
+  require_lease(lease);
+}
+
+std::vector<Message> OutboxStore::claim_due(std::int64_t limit) {
+  return outbox_.claim(owner_, lease_, limit);
+}
+
+bool OutboxStore::mark_dispatched(WorkId id) { return outbox_.ack(owner_, id) > 0; }
+
+bool OutboxStore::reschedule(WorkId id, Duration delay, std::string_view last_error) {
+  return outbox_.abandon(owner_, id, last_error, delay) > 0;
+}
+
+bool OutboxStore::fail(WorkId id, std::string_view last_error) {
+  return outbox_.fail(owner_, id, last_error) > 0;
+}
+
+}  // namespace twinbox
