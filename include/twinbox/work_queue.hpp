@@ -19,6 +19,11 @@ namespace twinbox {
 
 class Box;  // one box's tables and statements
 
+using Duration = std::chrono::microseconds;
+
+inline constexpr Duration default_lease = std::chrono::seconds{30};
+inline constexpr std::int64_t default_batch = 50;
+
 /// Where a box lives and how it behaves. Valid after construction of the box, or it throws.
 struct BoxOptions {
   std::string schema = "infra";
@@ -26,9 +31,9 @@ struct BoxOptions {
   bool deploy_schema = false;  ///< create or upgrade the tables when the box is opened
   RetryPolicy retry = RetryPolicy::standard();
   int max_expiries = 5;  ///< workers that may die holding a message before it is dead; 0: no limit
+  /// How long finished messages are kept; empty: 7 days in an outbox, 30 days in an inbox.
+  std::optional<Duration> retention = {};
 };
-
-using Duration = std::chrono::microseconds;
 
 /// Finished messages older than `older_than` are deleted. Values below zero are refused.
 struct PruneOptions {
@@ -92,7 +97,8 @@ class WorkQueue {
 
   /// Leases up to `limit` due messages to `owner`, oldest first. An empty result means nothing is
   /// due. `visible_from` passes over what became visible earlier.
-  std::vector<Message> claim(OwnerToken owner, Duration lease, std::int64_t limit,
+  std::vector<Message> claim(OwnerToken owner, Duration lease = default_lease,
+                             std::int64_t limit = default_batch,
                              std::optional<Instant> visible_from = {});
   std::vector<Message> claim(Session& session, OwnerToken owner, Duration lease, std::int64_t limit,
                              std::optional<Instant> visible_from = {});
@@ -141,6 +147,8 @@ class WorkQueue {
   /// Makes open work that is past its expiry dead.
   std::size_t expire(std::int64_t limit = 1000);
   std::size_t expire(Session& session, std::int64_t limit = 1000);
+  /// Deletes finished messages that are older than the box's retention.
+  std::size_t prune();
   /// Deletes old finished messages, batch by batch, one transaction each.
   std::size_t prune(const PruneOptions& options);
   /// One batch, in the caller's transaction.

@@ -224,6 +224,11 @@ with found as materialized (
          coalesce(@error::text, last_error)
   from gone
   returning number
+), given_up as (
+  update {outcome} o
+  set state = 2, finished_at = {now}, reason = @reason::text, last_error = coalesce(@error::text, o.last_error)
+  where o.number = (select number from found) and o.state = 4
+  returning o.number
 ), seen as (
   insert into {outcome} (number, finished_at, state, reason, last_error)
   select f.number, {now}, 2, @reason::text, @error::text from found f
@@ -232,7 +237,7 @@ with found as materialized (
   on conflict do nothing
   returning number
 )
-select number from moved union all select number from seen;
+select number from moved union all select number from given_up union all select number from seen;
 
 -- The gate: only the one whose row is new may handle the message.
 -- name: try_claim

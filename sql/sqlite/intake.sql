@@ -131,7 +131,10 @@ where not exists (select 1 from {outcome} where number = @number);
 -- name: mark_dead
 select m.number from {message} m
 where m.id = @id and m.source = @source
-  and (exists (select 1 from {work} d where d.number = m.number) or not {finished});
+  and ({open} or not {finished});
+-- each
+update {outcome} set state = 2, finished_at = {now}, reason = @reason, last_error = coalesce(@error, last_error)
+where number = @number and state = 4;
 -- each
 insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
                        last_error)

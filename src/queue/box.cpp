@@ -57,6 +57,10 @@ Statements::Statements(const StatementSet& set)
 
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
   if (options.table.empty()) options.table = to_string(kind);
+  if (!options.retention)
+    options.retention = std::chrono::hours{24 * (kind == BoxKind::outbox ? 7 : 30)};
+  if (*options.retention < Duration::zero())
+    throw std::out_of_range("retention: must not be below zero");
   check_box_name({options.schema, options.table}, dialect);
   options.retry.check();
   if (options.max_expiries < 0) {

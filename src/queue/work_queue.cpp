@@ -413,6 +413,8 @@ std::size_t WorkQueue::expire(Session& session, std::int64_t limit) {
   return expire_some(*box_, box_->checked(session), limit);
 }
 
+std::size_t WorkQueue::prune() { return prune({.older_than = *box_->options().retention}); }
+
 std::size_t WorkQueue::prune(const PruneOptions& options) {
   check_prune(options);
   std::size_t deleted = 0;

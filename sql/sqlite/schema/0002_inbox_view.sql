@@ -18,7 +18,7 @@ select
     else 'Seen'
   end as Status,
   strftime('%Y-%m-%d %H:%M:%f', w.lease_until / 1000000.0, 'unixepoch') as LockedUntil,
-  hex(w.owner) as OwnerToken,
+  nullif(hex(w.owner), '') as OwnerToken,
   coalesce(w.attempts, o.attempts, 0) as Attempt,
   coalesce(w.last_error, o.last_error) as LastError,
   strftime('%Y-%m-%d %H:%M:%f', coalesce(w.visible_at, m.due_at, m.created_at) / 1000000.0, 'unixepoch') as NextAttemptAt,

@@ -15,10 +15,10 @@ select
     else 2
   end as Status,
   strftime('%Y-%m-%d %H:%M:%f', w.lease_until / 1000000.0, 'unixepoch') as LockedUntil,
-  hex(w.owner) as OwnerToken,
+  nullif(hex(w.owner), '') as OwnerToken,
   coalesce(o.state, 0) in (1, 3) as IsProcessed,
   case when o.state in (1, 3) then strftime('%Y-%m-%d %H:%M:%f', o.finished_at / 1000000.0, 'unixepoch') end as ProcessedAt,
-  case when o.state in (1, 3) then hex(o.finished_by) end as ProcessedBy,
+  case when o.state in (1, 3) then nullif(hex(o.finished_by), '') end as ProcessedBy,
   coalesce(w.attempts, o.attempts, 0) as RetryCount,
   coalesce(w.last_error, o.last_error) as LastError,
   strftime('%Y-%m-%d %H:%M:%f', coalesce(w.visible_at, m.due_at, m.created_at) / 1000000.0, 'unixepoch') as NextAttemptAt,
