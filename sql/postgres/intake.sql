@@ -174,7 +174,13 @@ from seen;
 -- name: state
 select {state} from {message} m where m.id = @id::text and m.source = @source::text;
 
+-- The key before the message, as accept locks them: the end of a keyed duty needs both.
 -- name: lock_message
+select 1 from (
+  select pg_advisory_xact_lock({key_lock}) as held from {message}
+  where id = @id::text and source = @source::text and partition_key is not null
+) locks where held::text is null;
+
 select number from {message} where id = @id::text and source = @source::text for update;
 
 -- name: mark_processing

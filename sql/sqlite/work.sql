@@ -63,6 +63,9 @@ insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expi
 select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from {work} where {held};
 delete from {work} where {held};
 
+-- name: attempts
+select id, attempts from {work} where id = @id;
+
 -- name: abandon
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
 select number, id, {now}, @owner, attempts + 1, handler, @error from {work} where {held};
