@@ -157,7 +157,19 @@ returning w.id;
 -- call
 select * from {function:reap}(@limit::bigint, @now::timestamptz);
 
+-- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and
+-- needs the row of the next one.
 -- name: expire
+select 1 from (
+  select pg_advisory_xact_lock(lock) as held from (
+    select distinct hashtextextended(partition_key, {work_text}::regclass::oid::bigint) as lock from (
+      select partition_key from {work}
+      where expires_at <= {now} and (lease_until is null or lease_until <= {now})
+      order by expires_at limit @limit::bigint) old
+    where partition_key is not null
+    order by 1) keys
+) locks where held::text is null;
+
 with gone as (
   delete from {work} w
   where w.ctid = any(array(

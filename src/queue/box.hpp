@@ -81,6 +81,25 @@ class Box {
 /// `options` with its table filled in; throws for names or values that cannot be used.
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect);
 
+/// A call of several statements in somebody else's transaction: a failure leaves nothing of it.
+template <class F>
+auto all_or_nothing(Session& session, F&& work) {
+  // An error ends a whole transaction of PostgreSQL: there can be no half.
+  if (session.dialect() != Dialect::sqlite) return work();
+  session.execute("savepoint twinbox_act");
+  try {
+    auto result = work();
+    session.execute("release twinbox_act");
+    return result;
+  } catch (...) {
+    if (session.in_transaction()) {
+      session.execute("rollback to twinbox_act");
+      session.execute("release twinbox_act");
+    }
+    throw;
+  }
+}
+
 /// Bounds of arguments: std::out_of_range with the argument's name.
 void require_lease(Duration lease);
 void require_delay(Duration delay);
