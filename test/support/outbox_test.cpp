@@ -68,14 +68,6 @@ void OutboxTest::refuse_topic(const std::string& topic) {
   }
 }
 
-std::vector<Backend> backends_among(std::initializer_list<Backend> wanted) {
-  std::vector<Backend> found = backends();
-  std::erase_if(found, [&](Backend backend) {
-    return std::find(wanted.begin(), wanted.end(), backend) == wanted.end();
-  });
-  return found;
-}
-
 std::vector<std::string> topics_of(const std::vector<Message>& messages) {
   std::vector<std::string> topics;
   for (const Message& message : messages) topics.push_back(message.topic.str());

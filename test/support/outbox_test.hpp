@@ -2,7 +2,6 @@
 // document.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,17 +28,7 @@ class OutboxTest : public BoxTest {
   void refuse_topic(const std::string& topic);
 };
 
-/// Those of this run's backends that are among `wanted`.
-std::vector<Backend> backends_among(std::initializer_list<Backend> wanted);
-
 std::vector<std::string> topics_of(const std::vector<Message>& messages);
 std::vector<std::string> names_of(const std::vector<Message>& messages);  ///< the message ids
 
 }  // namespace twinbox::test
-
-/// Runs the tests of a suite on some of the backends.
-#define TWINBOX_ON_SOME_BACKENDS(Suite, ...)                                            \
-  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite);                                 \
-  INSTANTIATE_TEST_SUITE_P(                                                             \
-      some, Suite, ::testing::ValuesIn(::twinbox::test::backends_among({__VA_ARGS__})), \
-      [](const auto& test) { return ::twinbox::test::to_string(test.param); })
