@@ -195,6 +195,24 @@ TEST_P(Race, OBX_003_the_callers_own_rows_and_the_message_are_one_transaction) {
   EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 1u);
 }
 
+TEST_P(Race, OBX_101_claim_ack_abandon_and_fail_take_one_statement) {
+  std::vector<std::string> statements;
+  Environment watched = environment();
+  watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+    statements.emplace_back(statement);
+  };
+  Database database(place().address(), {}, watched);
+  Outbox box(database, options());
+  for (int i = 0; i < 3; ++i) box.enqueue(a_message());
+  statements.clear();
+  const auto held = box.claim(worker_a, 30s, 10);
+  ASSERT_EQ(held.size(), 3u);
+  EXPECT_EQ(box.ack(worker_a, held[0]), 1u);
+  EXPECT_EQ(box.abandon(worker_a, held[1], "error"), 1u);
+  EXPECT_EQ(box.fail(worker_a, held[2], "error"), 1u);
+  EXPECT_EQ(statements, (std::vector<std::string>{"claim", "ack", "abandon", "fail"}));
+}
+
 TWINBOX_ON_EVERY_BACKEND(Race);
 
 }  // namespace
