@@ -38,7 +38,8 @@ exists (select 1 from {outcome} d where d.number = m.number)
 
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
--- whether the content differs from what came before.
+-- whether the content differs from what came before. A message that only the gate knew has no content yet
+-- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
 -- name: accept
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash,
                        hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
@@ -61,8 +62,9 @@ update {message} as m
 set topic = @topic, payload = @payload, content_type = @content_type, headers = @headers,
     correlation_id = @correlation_id, hash = @hash, hash_algorithm = @hash_algorithm, due_at = @due_at,
     expires_at = @expires_at, content_version = content_version + 1,
-    partition_key = case when {open} or {finished} then partition_key else @partition_key end
-where id = @id and source = @source and seen_count > 1 and ({open} or {dead} or not {finished});
+    partition_key = case when content_version = 0 then @partition_key else partition_key end
+where id = @id and source = @source and seen_count > 1
+  and ({open} or {dead} or not {finished} or (content_version = 0 and exists (select 1 from {missing})));
 
 update {work}
 set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})

@@ -388,16 +388,24 @@ std::size_t WorkQueue::postpone(Session& session, OwnerToken owner, const Duties
   return release_some(*box_, box_->checked(session), owner, duties, until);
 }
 
+/// An operator names duties, not claims: two claims of one duty are the same to him.
+static Duties without_epochs(const Duties& duties) {
+  std::vector<WorkId> ids;
+  for (const Value& id : duties.ids().column) ids.emplace_back(std::get<std::int64_t>(id));
+  return ids;
+}
+
 std::size_t WorkQueue::release(const Duties& duties) {
   if (duties.empty()) return 0;
-  return box_->write(
-      [&](Session& session) { return release_some(*box_, session, {}, duties, {}); });
+  const Duties named = without_epochs(duties);
+  return box_->write([&](Session& session) { return release_some(*box_, session, {}, named, {}); });
 }
 
 std::size_t WorkQueue::postpone(const Duties& duties, Instant until) {
   if (duties.empty()) return 0;
+  const Duties named = without_epochs(duties);
   return box_->write(
-      [&](Session& session) { return release_some(*box_, session, {}, duties, until); });
+      [&](Session& session) { return release_some(*box_, session, {}, named, until); });
 }
 
 SettledById WorkQueue::ack(OwnerToken owner, std::span<const MessageId> ids) {
