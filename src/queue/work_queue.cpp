@@ -91,18 +91,19 @@ std::size_t fail_some(Box& box, Session& session, const OwnerToken& owner, const
   if (held.empty()) return 0;
   std::string cut;
   const std::vector<Value> errors = repeated(text_or_null(cut_into(cut, error)), held.size());
+  const std::string reason = cut_error(failure.reason);
   const std::size_t changed = box.run(session, box.sql().fail,
                                       {{"owner", owner_value(owner)},
                                        held.ids(),
                                        held.epochs(),
                                        held.guarded(),
                                        {"error", ValueType::text, errors},
-                                       {"reason", failure.reason},
+                                       {"reason", reason},
                                        {"counts", Value{failure.handler_failed}},
                                        box.now()});
   box.log(LogLevel::info, "fail",
           {{"count", static_cast<std::int64_t>(changed)},
-           {"reason", std::string_view{failure.reason}}});
+           {"reason", std::string_view{reason}}});
   return changed;
 }
 
