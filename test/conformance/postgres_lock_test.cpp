@@ -1,6 +1,9 @@
 // Locks that keep two transactions apart: partition keys, pruning, the order of a batch.
+#include <functional>
+
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
+#include <twinbox/admin.hpp>
 #include <twinbox/schema.hpp>
 
 namespace twinbox::test {
@@ -24,6 +27,8 @@ class PostgresLock : public BoxTest {
     while (!call.finished() && !is_blocked(client)) {
     }
   }
+
+  void expect_no_deadlock_with_ack(const std::function<std::size_t()>& end);
 
   std::size_t retries() { return log().events("retry").size(); }
 
@@ -78,8 +83,10 @@ TEST_P(PostgresLock, two_first_messages_of_a_key_do_not_both_lead) {
 TEST_P(PostgresLock, messages_of_other_keys_do_not_wait) {
   first_.begin();
   outbox().enqueue(first_.session(), with_key("one"));
-  EXPECT_EQ(outbox().enqueue(with_key("two", "customer 2")).str(), "two");
+  Call two([&] { return outbox().enqueue(with_key("two", "customer 2")); });
+  EXPECT_FALSE(waits_for(two, first_, watcher_));
   first_.commit();
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 2u);
 }
 
 TEST_P(PostgresLock, an_accept_beside_mark_processed_of_the_same_key_meets_no_deadlock) {
@@ -106,7 +113,7 @@ TEST_P(PostgresLock, an_accept_beside_mark_processed_of_the_same_key_meets_no_de
 
 /// Ends what waits behind the heads of two keys while the head of one is acked. The first key is
 /// held, so that the ending stands in its middle.
-TEST_P(PostgresLock, an_end_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {
+void PostgresLock::expect_no_deadlock_with_ack(const std::function<std::size_t()>& end) {
   const auto hash = [&](const std::string& key) {
     return std::stoll(watcher_.value("select hashtextextended('" + key + "', '" + place().schema() +
                                      ".outbox_work'::regclass::oid::bigint)"));
@@ -127,8 +134,8 @@ TEST_P(PostgresLock, an_end_of_what_waits_beside_the_ack_of_its_head_meets_no_de
   clock().advance(2h);
   first_.begin();
   outbox().enqueue(first_.session(), with_key("more", held));
-  Call expire([&] { return outbox().expire(); });
-  EXPECT_TRUE(waits_for(expire, first_, watcher_));
+  Call ending(end);
+  EXPECT_TRUE(waits_for(ending, first_, watcher_));
   second_.begin();
   const auto& head = heads.front().partition_key->str() == acked ? heads.front() : heads.back();
   Call ack([&] {
@@ -139,11 +146,26 @@ TEST_P(PostgresLock, an_end_of_what_waits_beside_the_ack_of_its_head_meets_no_de
   wait_until_blocked_or_finished(ack, second_);
   first_.commit();
   EXPECT_EQ(ack.get(), 1u);
-  EXPECT_EQ(expire.get(), 2u);
+  EXPECT_EQ(ending.get(), 2u);
   EXPECT_EQ(retries(), 0u);
   const auto next = outbox().claim(worker_a, 30s, 10);
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next.front().id.str(), "last");
+}
+
+TEST_P(PostgresLock, an_expiry_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {
+  expect_no_deadlock_with_ack([&] { return outbox().expire(); });
+}
+
+TEST_P(PostgresLock, a_discard_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {
+  expect_no_deadlock_with_ack([&] {
+    std::vector<DutyKey> waiting;
+    for (const char* id : {"n1", "n2"}) {
+      waiting.push_back({std::stoll(
+          read("select number from {schema}outbox_message where id = '" + std::string{id} + "'"))});
+    }
+    return Admin(outbox()).discard(waiting, {.reason = "not wanted"});
+  });
 }
 
 /// Two batches with the same messages in opposite order. The first is held in its middle until the
@@ -205,8 +227,10 @@ TEST_P(PostgresLock, a_prune_passes_over_what_is_being_accepted) {
   clock().advance(48h);
   first_.begin();
   inbox().accept(first_.session(), an_arrival(), ledger);
-  EXPECT_EQ(inbox().prune({.older_than = 24h}), 0u);
+  Call prune([&] { return inbox().prune({.older_than = 24h}); });
+  EXPECT_FALSE(waits_for(prune, first_, watcher_));
   first_.commit();
+  EXPECT_EQ(prune.get(), 0u);
   EXPECT_EQ(inbox().claim(worker_a, 30s, 10).size(), 1u);
 }
 

@@ -77,8 +77,10 @@ TEST_P(PostgresRace, accept_does_not_wait_for_whoever_settles_the_message) {
   clock().advance(31s);
   first_.begin();
   ASSERT_EQ(inbox().ack(first_.session(), worker_a, claimed), 1u);
-  EXPECT_EQ(inbox().accept(an_arrival()).state, Acceptance::duplicate_open);
+  Call again([&] { return inbox().accept(an_arrival()); });
+  EXPECT_FALSE(waits_for_first(again));
   first_.commit();
+  EXPECT_EQ(again.get().state, Acceptance::duplicate_open);
   EXPECT_EQ(duties(), "0 open, 1 finished");
   EXPECT_EQ(inbox().accept(an_arrival()).state, Acceptance::duplicate_done);
 }
@@ -175,8 +177,10 @@ TEST_P(PostgresRace, OBX_019_two_claims_at_once_share_the_messages) {
   for (int i = 0; i < 4; ++i) outbox().enqueue(a_message());
   first_.begin();
   const auto held = outbox().claim(first_.session(), worker_a, 30s, 2);
-  const auto others = outbox().claim(worker_b, 30s, 10);
+  Call claim([&] { return outbox().claim(worker_b, 30s, 10); });
+  EXPECT_FALSE(waits_for_first(claim));
   first_.commit();
+  const auto others = claim.get();
   ASSERT_EQ(held.size(), 2u);
   ASSERT_EQ(others.size(), 2u);
   EXPECT_EQ(outbox().ack(worker_a, held), 2u);
