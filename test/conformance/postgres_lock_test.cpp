@@ -28,6 +28,7 @@ class PostgresLock : public BoxTest {
     }
   }
 
+  void expect_no_deadlock_of_batches(const std::vector<HandlerName>& handlers);
   void expect_no_deadlock_with_ack(const std::function<std::size_t()>& end);
 
   std::size_t retries() { return log().events("retry").size(); }
@@ -168,43 +169,50 @@ TEST_P(PostgresLock, a_discard_of_what_waits_beside_the_ack_of_its_head_meets_no
   });
 }
 
-/// Two batches with the same messages in opposite order. The first is held in its middle until the
-/// second stands in its way, if it can.
-void expect_no_deadlock(Inbox& inbox, PgClient& holds_b, PgClient& holds_c,
-                        const std::string& address,
-                        const std::function<void(const Call<bool>&, PgClient&)>& settle) {
-  holds_b.begin();
-  inbox.accept(holds_b.session(), an_arrival("b"));
-  holds_c.begin();
-  inbox.accept(holds_c.session(), an_arrival("c"));
-  PgClient one(address);
-  PgClient two(address);
-  const auto accept = [&inbox](PgClient& client, std::vector<Arrival> batch) {
+/// Two batches with the same messages in opposite order. Each is held in its middle until the other
+/// stands in its way, if it can.
+void PostgresLock::expect_no_deadlock_of_batches(const std::vector<HandlerName>& handlers) {
+  const auto accept = [&](PgClient& client, const std::vector<const char*>& ids) {
+    std::vector<Arrival> batch;
+    for (const char* id : ids) batch.push_back(an_arrival(id));
+    inbox().accept(client.session(), batch, handlers);
+  };
+  const auto accept_and_commit = [&](PgClient& client, const std::vector<const char*>& ids) {
     client.begin();
-    inbox.accept(client.session(), batch);
+    accept(client, ids);
     client.commit();
     return true;
   };
-  Call first([&] { return accept(one, {an_arrival("b"), an_arrival("a")}); });
-  settle(first, one);
-  Call second([&] { return accept(two, {an_arrival("a"), an_arrival("c"), an_arrival("b")}); });
-  settle(second, two);
-  holds_b.rollback();
-  settle(first, one);
-  holds_c.rollback();
-  EXPECT_NO_THROW(first.get());
-  EXPECT_NO_THROW(second.get());
+  first_.begin();
+  accept(first_, {"b"});
+  second_.begin();
+  accept(second_, {"c"});
+  PgClient one(place().address());
+  PgClient two(place().address());
+  Call b_then_a([&] { return accept_and_commit(one, {"b", "a"}); });
+  wait_until_blocked_or_finished(b_then_a, one);
+  Call a_then_b([&] { return accept_and_commit(two, {"a", "c", "b"}); });
+  wait_until_blocked_or_finished(a_then_b, two);
+  first_.rollback();
+  EXPECT_FALSE(waits_for(b_then_a, two, watcher_));
+  second_.rollback();
+  EXPECT_NO_THROW(b_then_a.get());
+  EXPECT_NO_THROW(a_then_b.get());
 }
 
 TEST_P(PostgresLock, OBX_082_batches_in_opposite_order_meet_no_deadlock) {
   REQUIREMENT("IBX-104");
-  const auto settle = [&](const Call<bool>& call, PgClient& client) {
-    wait_until_blocked_or_finished(call, client);
-  };
-  expect_no_deadlock(inbox(), first_, second_, place().address(), settle);
+  expect_no_deadlock_of_batches({});
   EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "3");
-  expect_no_deadlock(inbox(), first_, second_, place().address(), settle);
-  EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "3");
+}
+
+TEST_P(PostgresLock, batches_for_handlers_in_opposite_order_meet_no_deadlock) {
+  const std::vector<HandlerName> handlers{{HandlerKey{"mail"}}, {HandlerKey{"ledger"}}};
+  for (const bool known : {false, true}) {
+    SCOPED_TRACE(known);
+    expect_no_deadlock_of_batches(handlers);
+    EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "6");
+  }
 }
 
 TEST_P(PostgresLock, an_accept_that_waited_for_a_prune_is_a_new_message) {

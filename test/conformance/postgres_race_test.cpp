@@ -60,10 +60,13 @@ TEST_P(PostgresRace, accept_with_handlers_beside_a_finishing_ack_finds_the_messa
 }
 
 TEST_P(PostgresRace, accept_in_a_callers_transaction_beside_a_finishing_ack_finds_it_done) {
+  const std::vector<HandlerName> handlers{{HandlerKey{"mail"}, {HandlerKey{"post"}}}};
   first_.begin();
-  accept_claim_and_ack(inbox(), first_.session(), worker_a);
+  const auto claimed =
+      inbox().accept_and_claim(first_.session(), an_arrival(), worker_a, 30s, handlers);
+  ASSERT_EQ(inbox().ack(first_.session(), worker_a, claimed.messages), 1u);
   second_.begin();
-  Call again([&] { return inbox().accept(second_.session(), an_arrival()); });
+  Call again([&] { return inbox().accept(second_.session(), an_arrival(), handlers); });
   EXPECT_TRUE(waits_for_first(again));
   first_.commit();
   EXPECT_EQ(again.get().state, Acceptance::duplicate_done);
