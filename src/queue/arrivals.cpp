@@ -17,16 +17,17 @@ using Positions = std::vector<std::size_t>;
 /// The columns of @source … @position, filled for some of the messages.
 class Columns {
  public:
-  Columns(std::span<const Incoming> messages, const Positions& chosen) {
-    for (auto& column : columns_) column.reserve(chosen.size());
-    for (const std::size_t position : chosen) add(messages[position], position);
+  Columns(std::span<const Incoming> messages, const Positions& chosen)
+      : rows_(chosen.size()), values_(names.size() * chosen.size()) {
+    for (std::size_t row = 0; row < rows_; ++row) set(row, messages[chosen[row]], chosen[row]);
   }
 
   /// The arguments that `add` takes; accept also takes those of `rest`.
   [[nodiscard]] std::vector<Arg> args() const {
     std::vector<Arg> result;
+    result.reserve(names.size() + 2);
     for (std::size_t i = 0; i < names.size(); ++i)
-      result.emplace_back(names[i], types[i], columns_[i]);
+      result.emplace_back(names[i], types[i], std::span{values_}.subspan(i * rows_, rows_));
     return result;
   }
 
@@ -40,10 +41,13 @@ class Columns {
       ValueType::text,    ValueType::text, ValueType::bytes,  ValueType::text,  ValueType::instant,
       ValueType::instant, ValueType::text, ValueType::integer};
 
-  void add(const Incoming& message, std::size_t position) {
+  void set(std::size_t row, const Incoming& message, std::size_t position) {
     const MessageExtras& extras = *message.extras;
-    std::size_t column = 0;
-    const auto put = [&](Value value) { columns_[column++].push_back(value); };
+    std::size_t at = row;
+    const auto put = [&](Value value) {
+      values_[at] = value;
+      at += rows_;
+    };
     const auto put_text = [&](const auto& maybe) {
       if (!maybe) {
         put({});
@@ -68,7 +72,8 @@ class Columns {
     put(static_cast<std::int64_t>(position));
   }
 
-  std::array<std::vector<Value>, names.size()> columns_;
+  std::size_t rows_;
+  std::vector<Value> values_;  ///< column after column
 };
 
 using Key = std::pair<std::string_view, std::string_view>;
@@ -84,6 +89,7 @@ std::vector<Positions> rounds_of(std::span<const Incoming> messages) {
     ascending = key_of(messages[i - 1]) < key_of(messages[i]);
   }
   if (ascending) {
+    rounds[0].reserve(messages.size());
     for (std::size_t i = 0; i < messages.size(); ++i) rounds[0].push_back(i);
     return rounds;
   }
@@ -182,11 +188,18 @@ std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
   for (const Positions& round : rounds_of(messages)) {
     Positions plain;
     Positions rest;
+    plain.reserve(round.size());
     for (const std::size_t position : round) {
       const bool fast = addressees.single() && !messages[position].extras->partition_key;
       (fast ? plain : rest).push_back(position);
     }
     if (!plain.empty()) {
+      // Two batches that lock the same keys in different orders would wait for each other.
+      const auto by_key = [&](std::size_t a, std::size_t b) {
+        return key_of(messages[a]) < key_of(messages[b]);
+      };
+      if (!std::is_sorted(plain.begin(), plain.end(), by_key))
+        std::sort(plain.begin(), plain.end(), by_key);
       const Positions known = add_new(box, transaction, messages, plain, addressees);
       rest.insert(rest.end(), known.begin(), known.end());
       std::sort(rest.begin(), rest.end());
