@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "core/json.hpp"
+#include "core/text.hpp"
 #include "queue/admin_list.hpp"
 
 namespace twinbox {
@@ -75,6 +76,8 @@ std::size_t discard_some(const Box& box, Session& session, std::span<const DutyK
 void check_act(const Act& act) {
   if (act.limit <= 0) throw std::out_of_range("limit: must be at least 1");
   require_limit(act.batch);
+  if (!act.actor.empty()) check_text("actor", act.actor, 255);
+  if (!act.reason.empty()) check_text("reason", act.reason, 4000);
 }
 
 void check_requeue(Duration delay, const Act& act) {
@@ -229,6 +232,8 @@ bool Admin::edit(Session& session, std::int64_t number, const Edit& change, cons
   if (change.headers && !is_json_object(*change.headers)) {
     throw std::invalid_argument("headers: not a JSON object");
   }
+  if (change.content_type) check_text("content type", *change.content_type, 1000);
+  check_act(act);
   Box& box = queue_.box();
   const auto text = [](const std::optional<std::string>& value) {
     return value ? Value{std::string_view{*value}} : Value{};

@@ -308,6 +308,16 @@ TEST_P(AdminOf, edit_leaves_leased_and_finished_messages_alone) {
   EXPECT_THROW(admin().edit(number, {.headers = "[]"}), std::invalid_argument);
 }
 
+TEST_P(AdminOf, who_and_why_are_text_that_every_backend_can_keep) {
+  make_dead({"boom"});
+  const std::string with_nul{"a\0b", 3};
+  EXPECT_THROW(admin().discard(Filter{}, {.reason = with_nul}), std::invalid_argument);
+  EXPECT_THROW(admin().requeue(Filter{}, {}, {.actor = "\xff"}), std::invalid_argument);
+  EXPECT_THROW(admin().edit(1, {.content_type = with_nul}), std::invalid_argument);
+  EXPECT_THROW(admin().edit(1, {}, {.actor = std::string(256, 'a')}), std::invalid_argument);
+  EXPECT_EQ(admin().counts().all.dead, 1);
+}
+
 TEST_P(AdminOf, acts_join_the_callers_transaction) {
   make_dead({"boom"});
   const DutyKey key = admin().list({.state = StateFilter::dead}).entries.at(0).duty.key;
