@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "core/json.hpp"
+#include "core/text.hpp"
 
 namespace twinbox {
 namespace {
@@ -129,17 +131,20 @@ Positions add_new(Box& box, const Transaction& transaction, std::span<const Inco
 
 void accept_some(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
                  const Positions& chosen, const Addressees& addressees,
-                 std::vector<Accepted>& answers) {
+                 std::span<std::optional<Accepted>> answers) {
   const Columns columns(messages, chosen);
   std::vector<Arg> args = columns.args();
   args.emplace_back("handlers", addressees.json());
   args.push_back(box.now());
+  std::vector<std::pair<std::size_t, Accepted>> found;
   transaction([&](Session& session) {
+    found.clear();
     box.run(session, box.sql().accept, args, [&](const Row& row) {
-      answers.at(static_cast<std::size_t>(row.integer(0))) = {
-          static_cast<Acceptance>(row.integer(1)), row.boolean(2)};
+      found.emplace_back(static_cast<std::size_t>(row.integer(0)),
+                         Accepted{static_cast<Acceptance>(row.integer(1)), row.boolean(2)});
     });
   });
+  for (const auto& [position, accepted] : found) answers[position] = accepted;
 }
 
 }  // namespace
@@ -176,15 +181,33 @@ void check_extras(const MessageExtras& extras) {
   if (extras.headers && !is_json_object(*extras.headers)) {
     throw std::invalid_argument("headers: not a JSON object");
   }
-  if (extras.hash && extras.hash->bytes.empty()) {
+  if (extras.content_type && !extras.content_type->empty()) {
+    check_text("content type", *extras.content_type, 1000);
+  }
+  check_hash(extras.hash);
+}
+
+void check_hash(const std::optional<ContentHash>& hash) {
+  if (!hash) return;
+  if (hash->bytes.empty()) {
     throw std::invalid_argument("hash: empty (leave it out when there is none)");
   }
+  check_text("hash algorithm", hash->algorithm, 255);
 }
 
 std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
                                      std::span<const Incoming> messages,
                                      const Addressees& addressees) {
-  std::vector<Accepted> answers(messages.size(), Accepted{Acceptance::accepted});
+  std::vector<std::optional<Accepted>> answers(messages.size());
+  write_messages(box, transaction, messages, addressees, answers);
+  std::vector<Accepted> result;
+  result.reserve(answers.size());
+  for (const auto& answer : answers) result.push_back(answer.value());
+  return result;
+}
+
+void write_messages(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
+                    const Addressees& addressees, std::span<std::optional<Accepted>> answers) {
   for (const Positions& round : rounds_of(messages)) {
     Positions plain;
     Positions rest;
@@ -201,12 +224,13 @@ std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
       if (!std::is_sorted(plain.begin(), plain.end(), by_key))
         std::sort(plain.begin(), plain.end(), by_key);
       const Positions known = add_new(box, transaction, messages, plain, addressees);
+      for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
+      for (const std::size_t position : known) answers[position].reset();
       rest.insert(rest.end(), known.begin(), known.end());
       std::sort(rest.begin(), rest.end());
     }
     if (!rest.empty()) accept_some(box, transaction, messages, rest, addressees, answers);
   }
-  return answers;
 }
 
 }  // namespace twinbox

@@ -61,4 +61,12 @@ Message read_claimed(const Row& row) {
   };
 }
 
+bool crash_looped(const Message& message, int max_expiries) noexcept {
+  return max_expiries > 0 && message.expiries >= max_expiries;
+}
+
+std::string crash_text(const Message& message) {
+  return "the worker that held it died " + std::to_string(message.expiries) + " times";
+}
+
 }  // namespace twinbox

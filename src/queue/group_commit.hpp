@@ -18,12 +18,13 @@
 
 namespace twinbox {
 
-/// Thread-safe. `write` stores some items durably and answers for each; a batch that fails because
-/// of its content is written again item by item, so that one caller's item never fails another's.
+/// Thread-safe. `write` stores some items durably and answers for each as soon as it is durable;
+/// what has no answer when a batch fails because of its content is written again item by item, so
+/// that one caller's item never fails another's.
 template <class Item, class Answer>
 class GroupCommit {
  public:
-  using Write = std::function<std::vector<Answer>(std::span<const Item>)>;
+  using Write = std::function<void(std::span<const Item>, std::span<std::optional<Answer>>)>;
 
   GroupCommit(Write write, std::size_t most_items, std::size_t most_bytes)
       : write_(std::move(write)), most_items_(most_items), most_bytes_(most_bytes) {}
@@ -143,10 +144,13 @@ class GroupCommit {
 
   void settle_failure(const std::vector<Caller*>& batch, bool shared) {
     if (shared || batch.size() == 1) {
-      for (Caller* caller : batch) caller->error = std::current_exception();
+      for (Caller* caller : batch) {
+        if (!caller->answer) caller->error = std::current_exception();
+      }
       return;
     }
     for (Caller* caller : batch) {
+      if (caller->answer) continue;
       try {
         write_some({caller});
       } catch (...) {
@@ -159,8 +163,17 @@ class GroupCommit {
     std::vector<Item> items;
     items.reserve(batch.size());
     for (const Caller* caller : batch) items.push_back(caller->item);
-    std::vector<Answer> answers = write_(items);
-    for (std::size_t i = 0; i < batch.size(); ++i) batch[i]->answer = std::move(answers[i]);
+    std::vector<std::optional<Answer>> answers(batch.size());
+    const auto hand_over = [&] {
+      for (std::size_t i = 0; i < batch.size(); ++i) batch[i]->answer = std::move(answers[i]);
+    };
+    try {
+      write_(items, answers);
+    } catch (...) {
+      hand_over();
+      throw;
+    }
+    hand_over();
   }
 
   Write write_;

@@ -71,11 +71,11 @@ class Inbox::Writer : public GroupCommit<Incoming, Accepted> {
  public:
   explicit Writer(Box& box)
       : GroupCommit(
-            [&box](std::span<const Incoming> messages) {
+            [&box](std::span<const Incoming> messages, std::span<std::optional<Accepted>> answers) {
               const Transaction each = [&box](const std::function<void(Session&)>& work) {
                 box.write([&](Session& session) { return work(session), true; });
               };
-              return write_messages(box, each, messages, by_topic());
+              write_messages(box, each, messages, by_topic(), answers);
             },
             512, 4 << 20) {}
 };
@@ -152,6 +152,10 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(Session& session, const Arriva
                {"message_id", arrival.id.view()},
                box().now()},
               [&](const Row& row) { both.messages.push_back(read_claimed(row)); });
+    std::erase_if(both.messages, [&](const Message& message) {
+      return crash_looped(message, box().options().max_expiries) &&
+             fail(session, owner, message, crash_text(message), crash_loop) > 0;
+    });
     return both;
   });
   box().log(LogLevel::debug, "claim",
@@ -174,6 +178,7 @@ Observed Inbox::observe(const MessageKey& key, const std::optional<ContentHash>&
 
 Observed Inbox::observe(Session& session, const MessageKey& key,
                         const std::optional<ContentHash>& hash) {
+  check_hash(hash);
   Observed observed{};
   box().run(box().checked(session), box().sql().observe,
             {id_arg(key),

@@ -36,11 +36,11 @@ class Outbox::Writer : public GroupCommit<Incoming, Accepted> {
  public:
   explicit Writer(Box& box)
       : GroupCommit(
-            [&box](std::span<const Incoming> messages) {
+            [&box](std::span<const Incoming> messages, std::span<std::optional<Accepted>> answers) {
               const Transaction each = [&box](const std::function<void(Session&)>& work) {
                 box.write([&](Session& session) { return work(session), true; });
               };
-              return write_messages(box, each, messages, by_topic());
+              write_messages(box, each, messages, by_topic(), answers);
             },
             512, 4 << 20) {}
 };

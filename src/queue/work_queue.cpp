@@ -102,8 +102,7 @@ std::size_t fail_some(Box& box, Session& session, const OwnerToken& owner, const
                                        {"counts", Value{failure.handler_failed}},
                                        box.now()});
   box.log(LogLevel::info, "fail",
-          {{"count", static_cast<std::int64_t>(changed)},
-           {"reason", std::string_view{reason}}});
+          {{"count", static_cast<std::int64_t>(changed)}, {"reason", std::string_view{reason}}});
   return changed;
 }
 
@@ -268,17 +267,10 @@ WorkQueue::~WorkQueue() = default;
 Database& WorkQueue::database() const noexcept { return box_->database(); }
 const BoxOptions& WorkQueue::options() const noexcept { return box_->options(); }
 
-/// A message that has taken down `max_expiries` workers is handed out alone, so it is the whole
-/// claim: it becomes a dead letter here, and the claim is made again.
-static bool crash_loop(const Box& box, const std::vector<Message>& messages) {
-  const int limit = box.options().max_expiries;
-  return limit > 0 && messages.size() == 1 && messages.front().expiries >= limit;
-}
-
-static const Failure crash_loop_failure{.reason = "crash_loop", .handler_failed = false};
-
-static std::string crash_text(const Message& message) {
-  return "the worker that held it died " + std::to_string(message.expiries) + " times";
+/// Such a message is handed out alone, so it is the whole claim: it is failed, and the claim is
+/// made again.
+static bool only_crash_looped(const Box& box, const std::vector<Message>& messages) {
+  return messages.size() == 1 && crash_looped(messages.front(), box.options().max_expiries);
 }
 
 std::vector<Message> WorkQueue::claim(OwnerToken owner, Duration lease, std::int64_t limit,
@@ -291,13 +283,12 @@ std::vector<Message> WorkQueue::claim(OwnerToken owner, Duration lease, std::int
         box_->own(Access::write_relaxed, Scope::statement, [&](Session& session) {
           return claim_some(*box_, session, owner, lease, limit, visible_from);
         });
-    if (!crash_loop(*box_, messages)) {
+    if (!only_crash_looped(*box_, messages)) {
       box_->log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(messages.size())}});
       return messages;
     }
     box_->write([&](Session& session) {
-      return fail_some(*box_, session, owner, messages, crash_text(messages.front()),
-                       crash_loop_failure);
+      return fail_some(*box_, session, owner, messages, crash_text(messages.front()), crash_loop);
     });
   }
 }
@@ -311,8 +302,8 @@ std::vector<Message> WorkQueue::claim(Session& session, OwnerToken owner, Durati
   std::vector<Message> messages = all_or_nothing(session, [&] {
     for (;;) {
       std::vector<Message> some = claim_some(*box_, session, owner, lease, limit, visible_from);
-      if (!crash_loop(*box_, some)) return some;
-      fail_some(*box_, session, owner, some, crash_text(some.front()), crash_loop_failure);
+      if (!only_crash_looped(*box_, some)) return some;
+      fail_some(*box_, session, owner, some, crash_text(some.front()), crash_loop);
     }
   });
   box_->log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(messages.size())}});
