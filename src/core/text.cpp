@@ -1,5 +1,6 @@
 #include "core/text.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 
@@ -112,6 +113,9 @@ bool is_blank(std::string_view text) noexcept {
 }
 
 void check_text(std::string_view noun, std::string_view text, std::size_t limit) {
+  // Almost every text is of this kind, and one look at it is enough.
+  const auto is_visible_ascii = [](char c) { return c > ' ' && c < '\x7f'; };
+  if (!text.empty() && text.size() <= limit && std::ranges::all_of(text, is_visible_ascii)) return;
   const auto refuse = [&](const std::string& why) {
     throw std::invalid_argument(
         message(noun, why + ", 1 to " + std::to_string(limit) + " characters are needed"));

@@ -147,6 +147,34 @@ void accept_some(Box& box, const Transaction& transaction, std::span<const Incom
   for (const auto& [position, accepted] : found) answers[position] = accepted;
 }
 
+/// Sets each answer once its statement has gone through `transaction`.
+void write_rounds(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
+                  const Addressees& addressees, std::span<std::optional<Accepted>> answers) {
+  for (const Positions& round : rounds_of(messages)) {
+    Positions plain;
+    Positions rest;
+    plain.reserve(round.size());
+    for (const std::size_t position : round) {
+      const bool fast = addressees.single() && !messages[position].extras->partition_key;
+      (fast ? plain : rest).push_back(position);
+    }
+    if (!plain.empty()) {
+      // Two batches that lock the same keys in different orders would wait for each other.
+      const auto by_key = [&](std::size_t a, std::size_t b) {
+        return key_of(messages[a]) < key_of(messages[b]);
+      };
+      if (!std::is_sorted(plain.begin(), plain.end(), by_key))
+        std::sort(plain.begin(), plain.end(), by_key);
+      const Positions known = add_new(box, transaction, messages, plain, addressees);
+      for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
+      for (const std::size_t position : known) answers[position].reset();
+      rest.insert(rest.end(), known.begin(), known.end());
+      std::sort(rest.begin(), rest.end());
+    }
+    if (!rest.empty()) accept_some(box, transaction, messages, rest, addressees, answers);
+  }
+}
+
 }  // namespace
 
 Addressees::Addressees(std::span<const HandlerName> handlers)
@@ -199,38 +227,29 @@ std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
                                      std::span<const Incoming> messages,
                                      const Addressees& addressees) {
   std::vector<std::optional<Accepted>> answers(messages.size());
-  write_messages(box, transaction, messages, addressees, answers);
+  write_rounds(box, transaction, messages, addressees, answers);
   std::vector<Accepted> result;
   result.reserve(answers.size());
   for (const auto& answer : answers) result.push_back(answer.value());
   return result;
 }
 
-void write_messages(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
-                    const Addressees& addressees, std::span<std::optional<Accepted>> answers) {
-  for (const Positions& round : rounds_of(messages)) {
-    Positions plain;
-    Positions rest;
-    plain.reserve(round.size());
-    for (const std::size_t position : round) {
-      const bool fast = addressees.single() && !messages[position].extras->partition_key;
-      (fast ? plain : rest).push_back(position);
-    }
-    if (!plain.empty()) {
-      // Two batches that lock the same keys in different orders would wait for each other.
-      const auto by_key = [&](std::size_t a, std::size_t b) {
-        return key_of(messages[a]) < key_of(messages[b]);
-      };
-      if (!std::is_sorted(plain.begin(), plain.end(), by_key))
-        std::sort(plain.begin(), plain.end(), by_key);
-      const Positions known = add_new(box, transaction, messages, plain, addressees);
-      for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
-      for (const std::size_t position : known) answers[position].reset();
-      rest.insert(rest.end(), known.begin(), known.end());
-      std::sort(rest.begin(), rest.end());
-    }
-    if (!rest.empty()) accept_some(box, transaction, messages, rest, addressees, answers);
+void write_shared(Box& box, std::span<const Incoming> messages, const Addressees& addressees,
+                  std::span<std::optional<Accepted>> answers) {
+  if (box.database().dialect() == Dialect::sqlite) {
+    // A second commit would cost as much again as the first.
+    const auto written = box.own(Access::write, Scope::transaction, [&](Session& session) {
+      return write_messages(
+          box, [&](const auto& work) { work(session); }, messages, addressees);
+    });
+    std::copy(written.begin(), written.end(), answers.begin());
+    return;
   }
+  // Most batches need one statement: alone it is a transaction, and one round trip.
+  const Transaction each = [&](const std::function<void(Session&)>& work) {
+    box.write([&](Session& session) { return work(session), true; });
+  };
+  write_rounds(box, each, messages, addressees, answers);
 }
 
 }  // namespace twinbox

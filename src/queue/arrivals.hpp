@@ -52,9 +52,9 @@ std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
                                      std::span<const Incoming> messages,
                                      const Addressees& addressees);
 
-/// The same, with each answer set as soon as its message is written: what has none when it throws
-/// is not.
-void write_messages(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
-                    const Addressees& addressees, std::span<std::optional<Accepted>> answers);
+/// Writes the messages of callers who share a commit. A message is durable once its answer is set:
+/// what has none when it throws is not.
+void write_shared(Box& box, std::span<const Incoming> messages, const Addressees& addressees,
+                  std::span<std::optional<Accepted>> answers);
 
 }  // namespace twinbox

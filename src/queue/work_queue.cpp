@@ -210,20 +210,29 @@ struct Pruned {
   std::int64_t last = 0;
 };
 
+/// The number of the first message that is too young to be pruned.
+std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options) {
+  std::int64_t bound = INT64_MAX;
+  box.run(session, box.sql().prune_bound, {{"retention", micros(options.older_than)}, box.now()},
+          [&](const Row& row) { bound = row.integer(0); });
+  return bound;
+}
+
 /// One batch: the candidates are locked first and looked at again under the lock.
 Pruned prune_some(Box& box, Session& session, const PruneOptions& options, std::int64_t after,
-                  std::int64_t limit) {
+                  std::int64_t below, std::int64_t limit) {
   const Arg retention{"retention", micros(options.older_than)};
   const Arg dead{"dead", Value{options.include_dead}};
   const Arg seen{"seen", Value{options.include_seen}};
   std::vector<Value> numbers;
   box.run(session, box.sql().prune_pick,
-          {{"after", after}, {"limit", limit}, retention, dead, seen, box.now()},
+          {{"after", after}, {"below", below}, {"limit", limit}, retention, dead, seen, box.now()},
           [&](const Row& row) { numbers.emplace_back(row.integer(0)); });
   if (numbers.empty()) return {};
-  const std::size_t deleted =
-      box.run(session, box.sql().prune,
-              {{"number", ValueType::integer, numbers}, retention, dead, seen, box.now()});
+  std::size_t deleted = 0;
+  box.run(session, box.sql().prune,
+          {{"number", ValueType::integer, numbers}, retention, dead, seen, box.now()},
+          [&](const Row&) { ++deleted; });
   return {numbers.size(), deleted, std::get<std::int64_t>(numbers.back())};
 }
 
@@ -443,13 +452,16 @@ std::size_t WorkQueue::prune() { return prune({.older_than = *box_->options().re
 
 std::size_t WorkQueue::prune(const PruneOptions& options) {
   check_prune(options);
+  const std::int64_t below = box_->own(Access::read, Scope::statement, [&](Session& session) {
+    return prune_bound(*box_, session, options);
+  });
   std::size_t deleted = 0;
   for (Pruned last;;) {
     const std::int64_t limit =
         std::min(options.batch, options.limit - static_cast<std::int64_t>(deleted));
     if (limit <= 0) break;
     last = box_->own(Access::write, Scope::transaction, [&](Session& session) {
-      return prune_some(*box_, session, options, last.last, limit);
+      return prune_some(*box_, session, options, last.last, below, limit);
     });
     deleted += last.deleted;
     if (static_cast<std::int64_t>(last.picked) < limit) break;
@@ -460,9 +472,9 @@ std::size_t WorkQueue::prune(const PruneOptions& options) {
 
 std::size_t WorkQueue::prune(Session& session, const PruneOptions& options) {
   check_prune(options);
-  return prune_some(*box_, box_->checked(session), options, 0,
-                    std::min(options.batch, options.limit))
-      .deleted;
+  const std::int64_t below = prune_bound(*box_, box_->checked(session), options);
+  const std::int64_t limit = std::min(options.batch, options.limit);
+  return prune_some(*box_, session, options, 0, below, limit).deleted;
 }
 
 }  // namespace twinbox
