@@ -109,6 +109,7 @@ std::size_t act_on(Box& box, const Filter& filter, const Act& act, const Fits& f
                        });
     after = next;
   } while (after);
+  if (changed > 0) box.wake();
   return changed;
 }
 
@@ -123,6 +124,7 @@ std::size_t act_on(Box& box, std::span<const DutyKey> duties, const Act& act, co
                        [&](Session& session) { return apply(session, chunk); });
     at += chunk.size();
   }
+  if (changed > 0) box.wake();
   return changed;
 }
 

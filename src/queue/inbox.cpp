@@ -90,6 +90,7 @@ Accepted Inbox::accept(const Arrival& arrival) {
   check_arrival(arrival, false);
   box().database().pool().check_reentry(Access::write);
   const Accepted accepted = writer_->submit(incoming(arrival), arrival.payload.size());
+  box().wake();
   log_accept(box(), arrival, accepted);
   return accepted;
 }
@@ -101,8 +102,11 @@ Accepted Inbox::accept(const Arrival& arrival, std::span<const HandlerName> hand
 std::vector<Accepted> Inbox::accept(std::span<const Arrival> arrivals,
                                     std::span<const HandlerName> handlers) {
   if (arrivals.empty()) return {};
-  return box().own(Access::write, Scope::transaction,
-                   [&](Session& session) { return accept(session, arrivals, handlers); });
+  std::vector<Accepted> answers =
+      box().own(Access::write, Scope::transaction,
+                [&](Session& session) { return accept(session, arrivals, handlers); });
+  box().wake();
+  return answers;
 }
 
 Accepted Inbox::accept(Session& session, const Arrival& arrival,

@@ -57,6 +57,7 @@ MessageId Outbox::enqueue(const NewMessage& message) {
   const Incoming item = incoming(message, id);
   box().database().pool().check_reentry(Access::write);
   writer_->submit(item, message.payload.size());
+  box().wake();
   log_enqueue(box(), item);
   return id;
 }
@@ -68,6 +69,7 @@ std::vector<MessageId> Outbox::enqueue(std::span<const NewMessage> messages) {
     ids = enqueue(session, messages);
     return true;
   });
+  box().wake();
   return ids;
 }
 
