@@ -144,7 +144,8 @@ class Dispatcher::Loop {
   std::vector<Shared> running_;
   std::vector<Settlement> finished_;
   bool woken_ = false;
-  bool active_ = false;  ///< a loop is there to settle what workers finish
+  bool retimed_ = false;  ///< a call with a timeout has begun
+  bool active_ = false;   ///< a loop is there to settle what workers finish
   bool closing_ = false;
 
   // Of the loop thread alone.
@@ -169,8 +170,11 @@ void Dispatcher::Loop::work() {
     if (closing_) return;
     const Shared task = waiting_.front();
     waiting_.pop_front();
-    if (const auto timeout = caller_.timeout(task->message))
+    if (const auto timeout = caller_.timeout(task->message)) {
       task->deadline = Clock::now() + *timeout;
+      retimed_ = true;
+      changed_.notify_all();
+    }
     running_.push_back(task);
     lock.unlock();
     std::optional<Verdict> verdict;
@@ -294,9 +298,10 @@ void Dispatcher::Loop::wait(const std::stop_token& stop) {
   }
   const auto limit = 2 * static_cast<std::size_t>(options_.workers);
   const auto ready = [&] {
-    return woken_ || !finished_.empty() || (hungry_ && !paused_ && in_flight() < limit);
+    return woken_ || retimed_ || !finished_.empty() || (hungry_ && !paused_ && in_flight() < limit);
   };
   changed_.wait_until(lock, stop, until, ready);
+  retimed_ = false;
   if (std::exchange(woken_, false)) hungry_ = true;
 }
 
