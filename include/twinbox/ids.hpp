@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -69,6 +70,8 @@ struct HandlerKey : BoundedText<HandlerKey> {
 /// Ties messages of one story together. At most 255 characters.
 struct CorrelationId : BoundedText<CorrelationId> {
   using BoundedText::BoundedText;
+  /// For text from outside, where an empty one means none.
+  static std::optional<CorrelationId> or_none(std::string text);
 };
 
 /// Messages with the same key are handled one after the other. At most 255 characters.

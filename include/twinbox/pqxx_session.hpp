@@ -21,8 +21,16 @@ class PqxxSession final : public PostgresTextSession {
  public:
   explicit PqxxSession(pqxx::dbtransaction& transaction) : transaction_(transaction) {}
 
+  /// Asks the server: libpqxx itself lets statements with parameters through after the end of a
+  /// transaction, where they would commit on their own.
   [[nodiscard]] bool in_transaction() const override {
-    return !failed_ && transaction_.conn().is_open();
+    if (failed_ || !transaction_.conn().is_open()) return false;
+    try {
+      transaction_.exec("select 1");
+      return true;
+    } catch (const pqxx::pqxx_exception&) {
+      return false;
+    }
   }
 
  private:

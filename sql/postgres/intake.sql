@@ -38,7 +38,8 @@ where (select count(*) from fresh) < cardinality(@id::text[])
 
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
--- whether the content differs from what came before.
+-- whether the content differs from what came before. A message that only the gate knew has no content yet
+-- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
 -- name: accept
 with keys as materialized (
   select distinct {key_lock} as lock
@@ -67,10 +68,10 @@ set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count =
 
 with arrived as materialized (
   select a.*, m.number, m.seen_count = 1 as fresh, m.hash as known_hash, m.hash_algorithm as known_algorithm,
-         m.partition_key as known_partition_key
+         m.content_version = 0 as bare, m.partition_key as known_partition_key
   from {arrived}
   cross join lateral (
-    select number, seen_count, hash, hash_algorithm, partition_key from {message}
+    select number, seen_count, content_version, hash, hash_algorithm, partition_key from {message}
     where id = a.id and source = a.source offset 0) m
 ), duty as materialized (
   select a.number, d.handler, d.state from arrived a
@@ -85,10 +86,9 @@ with arrived as materialized (
   from jsonb_array_elements(@handlers::jsonb) h
 ), missing as materialized (
   select a.number, a.position, w.handler, a.due_at, a.expires_at,
-         case when k.number is null then a.partition_key else a.known_partition_key end as partition_key
+         case when a.bare then a.partition_key else a.known_partition_key end as partition_key
   from arrived a
   cross join wanted w
-  left join known k on k.number = a.number
   where not exists (
     select 1 from duty d
     where d.number = a.number and (d.handler in ('', w.handler) or d.handler = any(w.legacy)))
@@ -97,10 +97,12 @@ with arrived as materialized (
   set topic = a.topic, payload = a.payload, content_type = a.content_type, headers = a.headers,
       correlation_id = a.correlation_id, hash = a.hash, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
       expires_at = a.expires_at, content_version = m.content_version + 1,
-      partition_key = case when k.number is null then a.partition_key else m.partition_key end
+      partition_key = case when a.bare then a.partition_key else m.partition_key end
   from arrived a left join known k on k.number = a.number
   where m.number = any(array(select number from arrived)) and m.number = a.number
-    and not a.fresh and (k.number is null or k.open or k.dead)
+    and not a.fresh
+    and (k.number is null or k.open or k.dead
+         or (a.bare and exists (select 1 from missing n where n.number = a.number)))
 ), moved as (
   update {work} w
   set visible_at = case when w.attempts = 0 then greatest(a.due_at, {now})
@@ -174,7 +176,13 @@ from seen;
 -- name: state
 select {state} from {message} m where m.id = @id::text and m.source = @source::text;
 
+-- The key before the message, as accept locks them: the end of a keyed duty needs both.
 -- name: lock_message
+select 1 from (
+  select pg_advisory_xact_lock({key_lock}) as held from {message}
+  where id = @id::text and source = @source::text and partition_key is not null
+) locks where held::text is null;
+
 select number from {message} where id = @id::text and source = @source::text for update;
 
 -- name: mark_processing

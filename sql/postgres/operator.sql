@@ -5,8 +5,9 @@
 number = any(@number::bigint[]) and coalesce((number, handler) in (
     select k.number, k.handler from unnest(@number::bigint[], @handler::text[]) k(number, handler)), false)
 
--- The keys are locked in a step of their own, so that the next one sees what is there under the lock.
--- name: requeue
+-- The keys are locked in a step of their own: the next one sees what is there under the lock, and whoever holds
+-- a key may need the rows that it takes.
+-- define: lock_keys
 select 1 from (
   select pg_advisory_xact_lock(lock) as held from (
     select distinct hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint) as lock
@@ -14,6 +15,9 @@ select 1 from (
     where m.number = any(@number::bigint[]) and m.partition_key is not null
     order by 1) keys
 ) locks where held::text is null;
+
+-- name: requeue
+{lock_keys}
 
 with back as (
   delete from {outcome} o where {named} and o.state = 2
@@ -34,6 +38,8 @@ from again a order by a.number
 returning id;
 
 -- name: discard
+{lock_keys}
+
 with gone as (
   delete from {work} w where {named}
   returning w.*

@@ -89,6 +89,9 @@ select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 1, handler
 select from generate_series(1, {function:ack}(
   @owner::uuid, @id::bigint[], case when @guarded::boolean then @epoch::int[] end, @now::timestamptz));
 
+-- name: attempts
+select id, attempts from {work} where id = any(@id::bigint[]);
+
 -- name: abandon
 with settled as (
   update {work} w
@@ -130,7 +133,9 @@ with gone as (
             w.attempts + @counts::boolean::int as attempts, w.last_error
 ), told as (
   select gone.*, coalesce(k.error, gone.last_error) as error
-  from gone join unnest(@id::bigint[], @error::text[]) k(id, error) using (id)
+  from gone
+  -- Two leases of one duty, a stale one and the right one, may come in one call.
+  join (select distinct on (id) id, error from unnest(@id::bigint[], @error::text[]) k(id, error)) k using (id)
 ), failed as (
   insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
   select number, id, {now}, @owner::uuid, attempts, handler, error from told where @counts::boolean
@@ -152,7 +157,19 @@ returning w.id;
 -- call
 select * from {function:reap}(@limit::bigint, @now::timestamptz);
 
+-- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and
+-- needs the row of the next one.
 -- name: expire
+select 1 from (
+  select pg_advisory_xact_lock(lock) as held from (
+    select distinct hashtextextended(partition_key, {work_text}::regclass::oid::bigint) as lock from (
+      select partition_key from {work}
+      where expires_at <= {now} and (lease_until is null or lease_until <= {now})
+      order by expires_at limit @limit::bigint) old
+    where partition_key is not null
+    order by 1) keys
+) locks where held::text is null;
+
 with gone as (
   delete from {work} w
   where w.ctid = any(array(

@@ -1,15 +1,17 @@
 -- How messages come in. One writer at a time: what a step reads is what the next one finds.
 
 -- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
--- that are not new; they go through accept.
+-- that are not new; they go through accept. The duty of a message that is not new has no number, which "or
+-- ignore" passes over: an insert … select would do the same, but SQLite keeps a journal for undoing each.
 -- name: add
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm,
                        due_at, expires_at, created_at, last_seen_at, content_version)
 values (@source, @id, @topic, @payload, @content_type, @headers, @correlation_id, @hash, @hash_algorithm,
         @due_at, @expires_at, {now}, {now}, 1)
 on conflict (id, source) do nothing;
-insert into {work} (number, handler, visible_at, expires_at)
-select last_insert_rowid(), @handler, max(coalesce(@due_at, {now}), {now}), @expires_at where changes() = 1;
+insert or ignore into {work} (number, handler, visible_at, expires_at)
+values (case when changes() = 1 then last_insert_rowid() end, @handler, max(coalesce(@due_at, {now}), {now}),
+        @expires_at);
 select @id, @source where changes() = 0;
 
 -- define: message_number
@@ -38,7 +40,8 @@ exists (select 1 from {outcome} d where d.number = m.number)
 
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
--- whether the content differs from what came before.
+-- whether the content differs from what came before. A message that only the gate knew has no content yet
+-- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
 -- name: accept
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash,
                        hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
@@ -61,8 +64,9 @@ update {message} as m
 set topic = @topic, payload = @payload, content_type = @content_type, headers = @headers,
     correlation_id = @correlation_id, hash = @hash, hash_algorithm = @hash_algorithm, due_at = @due_at,
     expires_at = @expires_at, content_version = content_version + 1,
-    partition_key = case when {open} or {finished} then partition_key else @partition_key end
-where id = @id and source = @source and seen_count > 1 and ({open} or {dead} or not {finished});
+    partition_key = case when content_version = 0 then @partition_key else partition_key end
+where id = @id and source = @source and seen_count > 1
+  and ({open} or {dead} or not {finished} or (content_version = 0 and exists (select 1 from {missing})));
 
 update {work}
 set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})

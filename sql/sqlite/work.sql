@@ -15,28 +15,26 @@ set owner = @owner, epoch = epoch + 1, lease_until = {now} + @lease,
     expiries = expiries + (lease_until is not null)
 where id = @id;
 
+-- define: due
+w.waiting = 0
+  and w.visible_at <= {now} and w.visible_at >= coalesce(@floor, -9223372036854775807)
+  and (w.lease_until is null or w.lease_until <= {now})
+  and (w.expires_at is null or w.expires_at > {now})
+
 -- Selecting first and then updating by id is faster here than one UPDATE … RETURNING. A row whose last worker
--- died with it (expiries) is handed out alone, so that it cannot charge its neighbours.
+-- died with it (expiries) is handed out alone, so that it cannot charge its neighbours. The rows come in the
+-- order of the index: a sort would carry every payload with it.
 -- name: claim
-with picked as materialized (
-  select id, visible_at, expiries + (lease_until is not null) as expiries
-  from {work}
-  where waiting = 0
-    and visible_at <= {now} and visible_at >= coalesce(@floor, -9223372036854775807)
-    and (lease_until is null or lease_until <= {now})
-    and (expires_at is null or expires_at > {now})
-  order by visible_at, id
-  limit @limit
-), oldest as materialized (
-  select id, expiries > 0 as alone from picked order by visible_at, id limit 1
+with oldest as materialized (
+  select w.expiries > 0 or w.lease_until is not null as alone
+  from {work} w where {due} order by w.visible_at, w.id limit 1
 )
 select {claimed}
-from picked p
-join oldest o
-join {work} w on w.id = p.id
-join {message} m on m.number = w.number
-where case when o.alone then p.id = o.id else p.expiries = 0 end
-order by p.visible_at, p.id;
+from {work} w
+cross join {message} m on m.number = w.number
+where {due} and ((select alone from oldest) or (w.expiries = 0 and w.lease_until is null))
+order by w.visible_at, w.id
+limit case when (select alone from oldest) then 1 else @limit end;
 -- each
 {lease}
 
@@ -62,6 +60,9 @@ returning id;
 insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
 select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from {work} where {held};
 delete from {work} where {held};
+
+-- name: attempts
+select id, attempts from {work} where id = @id;
 
 -- name: abandon
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)

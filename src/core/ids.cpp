@@ -51,4 +51,9 @@ MessageId MessageId::event_id(std::string text) {
   return MessageId{std::move(text), Trusted{}};
 }
 
+std::optional<CorrelationId> CorrelationId::or_none(std::string text) {
+  if (text.empty()) return std::nullopt;
+  return CorrelationId{std::move(text)};
+}
+
 }  // namespace twinbox

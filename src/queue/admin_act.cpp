@@ -48,24 +48,28 @@ std::size_t requeue_some(const Box& box, Session& session, std::span<const DutyK
                          Duration delay, const Act& act) {
   const Named named(duties);
   if (named.empty()) return 0;
-  std::size_t changed = 0;
-  box.run(session, box.sql().requeue,
-          {named.numbers(), named.handlers(), {"delay", micros(delay)}, box.now()},
-          [&](const Row&) { ++changed; });
-  write_audit(box, session, "requeue", changed, act);
-  return changed;
+  return all_or_nothing(session, [&] {
+    std::size_t changed = 0;
+    box.run(session, box.sql().requeue,
+            {named.numbers(), named.handlers(), {"delay", micros(delay)}, box.now()},
+            [&](const Row&) { ++changed; });
+    write_audit(box, session, "requeue", changed, act);
+    return changed;
+  });
 }
 
 std::size_t discard_some(const Box& box, Session& session, std::span<const DutyKey> duties,
                          const Act& act) {
   const Named named(duties);
   if (named.empty()) return 0;
-  std::size_t changed = 0;
-  box.run(session, box.sql().discard,
-          {named.numbers(), named.handlers(), {"reason", act.reason}, box.now()},
-          [&](const Row&) { ++changed; });
-  write_audit(box, session, "discard", changed, act);
-  return changed;
+  return all_or_nothing(session, [&] {
+    std::size_t changed = 0;
+    box.run(session, box.sql().discard,
+            {named.numbers(), named.handlers(), {"reason", act.reason}, box.now()},
+            [&](const Row&) { ++changed; });
+    write_audit(box, session, "discard", changed, act);
+    return changed;
+  });
 }
 
 void check_act(const Act& act) {

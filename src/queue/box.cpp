@@ -33,6 +33,7 @@ Statements::Statements(const StatementSet& set)
       claim_message(set["claim_message"]),
       renew(set["renew"]),
       ack(set["ack"]),
+      attempts(set["attempts"]),
       abandon(set["abandon"]),
       release(set["release"]),
       fail(set["fail"]),

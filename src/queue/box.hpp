@@ -20,8 +20,8 @@ struct Statements {
   const Statement &add, &accept, &observe, &state, &lock_message, &mark_processing, &mark_processed,
       &mark_dead, &try_claim, &release_claim;
   const Statement &mark, &finish_marked, &put_back, &discard_held;
-  const Statement &claim, &claim_message, &renew, &ack, &abandon, &release, &fail, &reap, &expire,
-      &find_work;
+  const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release, &fail, &reap,
+      &expire, &find_work;
   const Statement &requeue, &discard, &edit, &audit, &prune_pick, &prune, &list_open, &list_dead,
       &list_finished, &list_all, &get, &find_sources, &duties, &failures, &count_open, &count_dead,
       &count_history, &oldest_pending, &group_dead;
@@ -84,6 +84,25 @@ class Box {
 
 /// `options` with its table filled in; throws for names or values that cannot be used.
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect);
+
+/// A call of several statements in somebody else's transaction: a failure leaves nothing of it.
+template <class F>
+auto all_or_nothing(Session& session, F&& work) {
+  // An error ends a whole transaction of PostgreSQL: there can be no half.
+  if (session.dialect() != Dialect::sqlite) return work();
+  session.execute("savepoint twinbox_act");
+  try {
+    auto result = work();
+    session.execute("release twinbox_act");
+    return result;
+  } catch (...) {
+    if (session.in_transaction()) {
+      session.execute("rollback to twinbox_act");
+      session.execute("release twinbox_act");
+    }
+    throw;
+  }
+}
 
 /// Bounds of arguments: std::out_of_range with the argument's name.
 void require_lease(Duration lease);

@@ -125,8 +125,10 @@ std::vector<Accepted> Inbox::accept(Session& session, std::span<const Arrival> a
     items.push_back(incoming(arrival));
   }
   if (items.empty()) return {};
-  std::vector<Accepted> answers = write_messages(
-      box(), [&](const auto& work) { work(session); }, items, addressees);
+  std::vector<Accepted> answers = all_or_nothing(session, [&] {
+    return write_messages(
+        box(), [&](const auto& work) { work(session); }, items, addressees);
+  });
   for (std::size_t i = 0; i < answers.size(); ++i) log_accept(box(), arrivals[i], answers[i]);
   return answers;
 }
@@ -144,14 +146,18 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(Session& session, const Arriva
                                                   OwnerToken owner, Duration lease,
                                                   std::span<const HandlerName> handlers) {
   require_lease(lease);
-  AcceptedAndClaimed result{accept(session, arrival, handlers), {}};
-  box().run(session, box().sql().claim_message,
-            {{"owner", Value{owner.uuid()}},
-             {"lease", micros(lease)},
-             {"source", arrival.source.view()},
-             {"message_id", arrival.id.view()},
-             box().now()},
-            [&](const Row& row) { result.messages.push_back(read_claimed(row)); });
+  box().checked(session);
+  AcceptedAndClaimed result = all_or_nothing(session, [&] {
+    AcceptedAndClaimed both{accept(session, arrival, handlers), {}};
+    box().run(session, box().sql().claim_message,
+              {{"owner", Value{owner.uuid()}},
+               {"lease", micros(lease)},
+               {"source", arrival.source.view()},
+               {"message_id", arrival.id.view()},
+               box().now()},
+              [&](const Row& row) { both.messages.push_back(read_claimed(row)); });
+    return both;
+  });
   box().log(LogLevel::debug, "claim",
             {{"count", static_cast<std::int64_t>(result.messages.size())}});
   return result;
@@ -245,8 +251,11 @@ bool Inbox::mark_processed(const Arrival& arrival) {
 }
 
 bool Inbox::mark_processed(Session& session, const Arrival& arrival) {
-  accept(session, arrival);
-  return mark_processed(session, arrival.key());
+  box().checked(session);
+  return all_or_nothing(session, [&] {
+    accept(session, arrival);
+    return mark_processed(session, arrival.key());
+  });
 }
 
 bool Inbox::mark_dead(const MessageKey& key, std::string_view error) {

@@ -89,8 +89,10 @@ std::vector<MessageId> Outbox::enqueue(Session& session, std::span<const NewMess
     items.push_back(incoming(message, ids.back()));
   }
   if (items.empty()) return ids;
-  write_messages(
-      box(), [&](const auto& work) { work(session); }, items, by_topic());
+  all_or_nothing(session, [&] {
+    return write_messages(
+        box(), [&](const auto& work) { work(session); }, items, by_topic());
+  });
   for (const Incoming& item : items) log_enqueue(box(), item);
   return ids;
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/sha256.hpp"
+#include "sql/lexer.hpp"
 
 namespace twinbox {
 namespace {
@@ -28,19 +29,21 @@ bool is_for(BoxKind kind, std::string_view name) {
   return !name.starts_with(to_string(other));
 }
 
-/// A step of one of our statements with its parameters named `p_…`, for the body of a function.
+/// A step of one of our statements with its parameters named `p_…`, for the body of a function. A
+/// `$1` inside quotation marks is part of a name.
 std::string function_step(const Step& step) {
+  const std::string_view sql = step.sql;
   std::string text;
-  for (std::size_t at = 0; at < step.sql.size(); ++at) {
+  for (std::size_t at = 0; at < sql.size();) {
     std::size_t number = 0;
-    const char* digits = step.sql.data() + at + 1;
-    const auto [end, error] = std::from_chars(digits, step.sql.data() + step.sql.size(), number);
-    if (step.sql[at] == '$' && error == std::errc{} && number >= 1 &&
-        number <= step.params.size()) {
+    const auto [end, error] = std::from_chars(sql.data() + at + 1, sql.data() + sql.size(), number);
+    if (sql[at] == '$' && error == std::errc{} && number >= 1 && number <= step.params.size()) {
       text += "p_" + step.params[number - 1];
-      at = static_cast<std::size_t>(end - step.sql.data()) - 1;
+      at = static_cast<std::size_t>(end - sql.data());
     } else {
-      text += step.sql[at];
+      const std::size_t next = next_token(sql, at, Dialect::postgres).end;
+      text += sql.substr(at, next - at);
+      at = next;
     }
   }
   return text;

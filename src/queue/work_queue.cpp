@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <set>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "core/text.hpp"
 #include "queue/box.hpp"
@@ -91,18 +91,19 @@ std::size_t fail_some(Box& box, Session& session, const OwnerToken& owner, const
   if (held.empty()) return 0;
   std::string cut;
   const std::vector<Value> errors = repeated(text_or_null(cut_into(cut, error)), held.size());
+  const std::string reason = cut_error(failure.reason);
   const std::size_t changed = box.run(session, box.sql().fail,
                                       {{"owner", owner_value(owner)},
                                        held.ids(),
                                        held.epochs(),
                                        held.guarded(),
                                        {"error", ValueType::text, errors},
-                                       {"reason", failure.reason},
+                                       {"reason", reason},
                                        {"counts", Value{failure.handler_failed}},
                                        box.now()});
   box.log(LogLevel::info, "fail",
           {{"count", static_cast<std::int64_t>(changed)},
-           {"reason", std::string_view{failure.reason}}});
+           {"reason", std::string_view{reason}}});
   return changed;
 }
 
@@ -115,6 +116,26 @@ std::size_t ack_some(Box& box, Session& session, const OwnerToken& owner, const 
   return changed;
 }
 
+/// The statement doubles by itself; chance, or a function of the user's own, is asked here.
+bool delays_here(const RetryPolicy& retry) { return retry.custom || retry.jitter != Jitter::none; }
+
+std::vector<Value> delays_of(Box& box, Session& session, const Duties& held) {
+  std::vector<Value> delays(held.size());
+  const RetryPolicy& retry = box.options().retry;
+  if (!delays_here(retry)) return delays;
+  std::unordered_map<std::int64_t, int> attempts;
+  const Arg ids = held.ids();
+  box.run(session, box.sql().attempts, {ids}, [&](const Row& row) {
+    attempts.emplace(row.integer(0), static_cast<int>(row.integer(1)));
+  });
+  for (std::size_t i = 0; i < delays.size(); ++i) {
+    const auto found = attempts.find(std::get<std::int64_t>(ids.column[i]));
+    if (found != attempts.end())
+      delays[i] = micros(retry.delay(found->second + 1, box.environment()));
+  }
+  return delays;
+}
+
 std::size_t abandon_some(Box& box, Session& session, const OwnerToken& owner, const Duties& held,
                          std::string_view error, const std::optional<Duration>& delay) {
   if (delay) require_delay(*delay);
@@ -122,7 +143,8 @@ std::size_t abandon_some(Box& box, Session& session, const OwnerToken& owner, co
   std::string cut;
   const RetryPolicy& retry = box.options().retry;
   const std::vector<Value> errors = repeated(text_or_null(cut_into(cut, error)), held.size());
-  const std::vector<Value> delays = repeated(delay ? Value{micros(*delay)} : Value{}, held.size());
+  const std::vector<Value> delays =
+      delay ? repeated(Value{micros(*delay)}, held.size()) : delays_of(box, session, held);
   const std::size_t changed = box.run(session, box.sql().abandon,
                                       {{"owner", owner_value(owner)},
                                        held.ids(),
@@ -288,14 +310,15 @@ std::vector<Message> WorkQueue::claim(Session& session, OwnerToken owner, Durati
   require_limit(limit);
   box_->checked(session);
   box_->advise(lease, limit);
-  for (;;) {
-    std::vector<Message> messages = claim_some(*box_, session, owner, lease, limit, visible_from);
-    if (!crash_loop(*box_, messages)) {
-      box_->log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(messages.size())}});
-      return messages;
+  std::vector<Message> messages = all_or_nothing(session, [&] {
+    for (;;) {
+      std::vector<Message> some = claim_some(*box_, session, owner, lease, limit, visible_from);
+      if (!crash_loop(*box_, some)) return some;
+      fail_some(*box_, session, owner, some, crash_text(some.front()), crash_loop_failure);
     }
-    fail_some(*box_, session, owner, messages, crash_text(messages.front()), crash_loop_failure);
-  }
+  });
+  box_->log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(messages.size())}});
+  return messages;
 }
 
 std::vector<WorkId> WorkQueue::renew(OwnerToken owner, const Duties& duties, Duration lease) {
@@ -324,7 +347,9 @@ std::size_t WorkQueue::abandon(OwnerToken owner, const Duties& duties, std::stri
                                std::optional<Duration> delay) {
   if (delay) require_delay(*delay);
   if (duties.empty()) return 0;
-  return box_->write(
+  const bool one_statement = delay || !delays_here(options().retry);
+  return box_->own(
+      Access::write, one_statement ? Scope::statement : Scope::transaction,
       [&](Session& session) { return abandon_some(*box_, session, owner, duties, error, delay); });
 }
 
@@ -366,16 +391,24 @@ std::size_t WorkQueue::postpone(Session& session, OwnerToken owner, const Duties
   return release_some(*box_, box_->checked(session), owner, duties, until);
 }
 
+/// An operator names duties, not claims: two claims of one duty are the same to him.
+static Duties without_epochs(const Duties& duties) {
+  std::vector<WorkId> ids;
+  for (const Value& id : duties.ids().column) ids.emplace_back(std::get<std::int64_t>(id));
+  return ids;
+}
+
 std::size_t WorkQueue::release(const Duties& duties) {
   if (duties.empty()) return 0;
-  return box_->write(
-      [&](Session& session) { return release_some(*box_, session, {}, duties, {}); });
+  const Duties named = without_epochs(duties);
+  return box_->write([&](Session& session) { return release_some(*box_, session, {}, named, {}); });
 }
 
 std::size_t WorkQueue::postpone(const Duties& duties, Instant until) {
   if (duties.empty()) return 0;
+  const Duties named = without_epochs(duties);
   return box_->write(
-      [&](Session& session) { return release_some(*box_, session, {}, duties, until); });
+      [&](Session& session) { return release_some(*box_, session, {}, named, until); });
 }
 
 SettledById WorkQueue::ack(OwnerToken owner, std::span<const MessageId> ids) {
@@ -400,6 +433,7 @@ SettledById WorkQueue::fail(OwnerToken owner, std::span<const MessageId> ids,
 }
 
 std::size_t WorkQueue::reap(std::int64_t limit) {
+  require_limit(limit);
   return box_->write([&](Session& session) { return reap_some(*box_, session, limit); });
 }
 
@@ -408,6 +442,7 @@ std::size_t WorkQueue::reap(Session& session, std::int64_t limit) {
 }
 
 std::size_t WorkQueue::expire(std::int64_t limit) {
+  require_limit(limit);
   return box_->write([&](Session& session) { return expire_some(*box_, session, limit); });
 }
 

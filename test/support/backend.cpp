@@ -1,5 +1,6 @@
 #include "support/backend.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
@@ -59,6 +60,16 @@ std::vector<Backend> backends() {
     result.insert(result.end(), {Backend::sqlite_file, Backend::sqlite_memory});
   }
   if (names.find("postgres") != std::string_view::npos) result.push_back(Backend::postgres);
+  return result;
+}
+
+std::vector<Backend> backends(std::initializer_list<Backend> wanted) {
+  std::vector<Backend> result;
+  for (const Backend backend : backends()) {
+    if (std::find(wanted.begin(), wanted.end(), backend) != wanted.end()) {
+      result.push_back(backend);
+    }
+  }
   return result;
 }
 

@@ -24,6 +24,8 @@ std::ostream& operator<<(std::ostream& out, Backend backend);
 
 /// The backends of this run: all, or those that TWINBOX_TEST_BACKENDS names (`sqlite`, `postgres`).
 std::vector<Backend> backends();
+/// Those of `wanted` that belong to this run.
+std::vector<Backend> backends(std::initializer_list<Backend> wanted);
 
 /// Every payload of the suite carries this mark; no log may show it.
 inline constexpr std::string_view payload_mark = "~payload~";
@@ -141,4 +143,11 @@ std::vector<WorkId> ids_of(const std::vector<Message>& messages);
 #define TWINBOX_ON_EVERY_BACKEND(Suite)                             \
   INSTANTIATE_TEST_SUITE_P(                                         \
       all, Suite, ::testing::ValuesIn(::twinbox::test::backends()), \
+      [](const auto& test) { return ::twinbox::test::to_string(test.param); })
+
+/// Runs the tests of a suite on the named backends only: what is tested exists nowhere else.
+#define TWINBOX_ON_BACKENDS(Suite, ...)                                          \
+  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite);                          \
+  INSTANTIATE_TEST_SUITE_P(                                                      \
+      all, Suite, ::testing::ValuesIn(::twinbox::test::backends({__VA_ARGS__})), \
       [](const auto& test) { return ::twinbox::test::to_string(test.param); })

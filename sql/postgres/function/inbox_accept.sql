@@ -11,18 +11,15 @@ language plpgsql as $twinbox$
 declare
   answer int;
 begin
-  if btrim(coalesce(source, '')) = '' or length(source) > 255 then
-    raise exception 'source: must be 1 to 255 characters' using errcode = 'invalid_parameter_value';
+  perform {function:check_text}('source', source, 255);
+  perform {function:check_text}('id', id, case when handlers = array[''] then 255 else 200 end);
+  perform {function:check_text}('topic', topic, 255);
+  perform {function:check_extras}(payload, correlation_id, partition_key, headers);
+  if coalesce(cardinality(handlers), 0) = 0
+     or cardinality(handlers) <> (select count(distinct h) from unnest(handlers) h) then
+    raise exception 'handlers: at least one is needed, each once' using errcode = 'invalid_parameter_value';
   end if;
-  if btrim(coalesce(id, '')) = '' or length(id) > 255 then
-    raise exception 'id: must be 1 to 255 characters' using errcode = 'invalid_parameter_value';
-  end if;
-  if btrim(coalesce(topic, '')) = '' or length(topic) > 255 then
-    raise exception 'topic: must be 1 to 255 characters' using errcode = 'invalid_parameter_value';
-  end if;
-  if payload is null then
-    raise exception 'payload: must not be null (it may be empty)' using errcode = 'invalid_parameter_value';
-  end if;
+  perform {function:check_text}('handler', h, 200) from unnest(handlers) h where h <> '';
   select b.answer into answer from {function:accept_batch}(
     array[source], array[id], array[topic], array[payload], array[content_type], array[headers],
     array[nullif(correlation_id, '')], array[nullif(partition_key, '')], array[hash],
@@ -31,3 +28,14 @@ begin
     (select jsonb_agg(jsonb_build_object('key', h, 'legacy', '[]'::jsonb))::text from unnest(handlers) h)) b;
   return (array['accepted', 'duplicate_open', 'duplicate_done', 'duplicate_dead'])[answer + 1];
 end $twinbox$;
+
+create or replace function {function:accept}(
+  source text, id text, topic text, payload text, hash bytea default null, due_at timestamptz default null,
+  handlers text[] default array[''], correlation_id text default null, partition_key text default null,
+  headers text default null, content_type text default null, expires_at timestamptz default null,
+  hash_algorithm text default 'sha256')
+returns text
+language sql as $twinbox$
+  select {function:accept}(source, id, topic, convert_to(payload, 'UTF8'), hash, due_at, handlers, correlation_id,
+                           partition_key, headers, content_type, expires_at, hash_algorithm)
+$twinbox$;

@@ -17,9 +17,7 @@ declare
   p_floor timestamptz := visible_from;
   p_now timestamptz := at;
 begin
-  if coalesce(p_owner, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000' then
-    raise exception 'owner: must not be null or all zero' using errcode = 'invalid_parameter_value';
-  end if;
+  perform {function:check_owner}(p_owner);
   if coalesce(p_lease, 0) <= 0 then
     raise exception 'lease: must be longer than zero' using errcode = 'invalid_parameter_value';
   end if;
@@ -42,6 +40,7 @@ declare
   p_now timestamptz := at;
   changed bigint;
 begin
+  perform {function:check_owner}(p_owner);
   {step:ack_1};
   get diagnostics changed = row_count;
   return changed;
@@ -52,12 +51,14 @@ create or replace function {function:abandon}(
 returns bigint
 language plpgsql as $twinbox$
 begin
+  perform {function:check_owner}(owner);
   if delay <= interval '0' then
     raise exception 'delay: must be longer than zero' using errcode = 'invalid_parameter_value';
   end if;
   return {function:abandon_batch}(
-    owner, ids, epochs, array_fill(nullif(error, ''), array[cardinality(ids)]),
-    array_fill((extract(epoch from delay) * 1000000)::bigint, array[cardinality(ids)]), 2000000, 60000000);
+    owner, ids, epochs, array_fill(nullif(error, ''), array[coalesce(cardinality(ids), 0)]),
+    array_fill((extract(epoch from delay) * 1000000)::bigint, array[coalesce(cardinality(ids), 0)]),
+    2000000, 60000000);
 end $twinbox$;
 
 create or replace function {function:abandon_batch}(
@@ -88,8 +89,9 @@ create or replace function {function:fail}(
 returns bigint
 language plpgsql as $twinbox$
 begin
+  perform {function:check_owner}(owner);
   return {function:fail_batch}(
-    owner, ids, epochs, array_fill(nullif(error, ''), array[cardinality(ids)]), reason, true);
+    owner, ids, epochs, array_fill(nullif(error, ''), array[coalesce(cardinality(ids), 0)]), reason, true);
 end $twinbox$;
 
 create or replace function {function:fail_batch}(
@@ -120,5 +122,8 @@ declare
   p_limit bigint := batch_size;
   p_now timestamptz := at;
 begin
+  if coalesce(p_limit, 0) <= 0 then
+    raise exception 'batch_size: must be at least 1' using errcode = 'invalid_parameter_value';
+  end if;
   return query {step:reap_1};
 end $twinbox$;

@@ -1,0 +1,86 @@
+#include <atomic>
+
+#include "cases.hpp"
+#include "contestant.hpp"
+#include "group_writer.hpp"
+#include "load.hpp"
+
+namespace twinbox::bench {
+namespace {
+
+using Enqueue = std::function<void(const NewMessage&)>;
+
+/// Messages per second of as many threads as there are ways to enqueue, one message a call.
+double concurrent_rate(std::chrono::milliseconds slice, const std::vector<Enqueue>& threads) {
+  const NewMessage message = some_messages(1, 256).front();
+  std::atomic<bool> go = false;
+  std::atomic<bool> stop = false;
+  std::atomic<std::size_t> done = 0;
+  std::vector<std::jthread> running;
+  for (const Enqueue& enqueue : threads) {
+    running.emplace_back([&] {
+      go.wait(false);
+      std::size_t mine = 0;
+      for (; !stop.load(std::memory_order_relaxed); ++mine) enqueue(message);
+      done += mine;
+    });
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  go = true;
+  go.notify_all();
+  std::this_thread::sleep_for(slice);
+  stop = true;
+  running.clear();
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  return static_cast<double>(done) / spent.count();
+}
+
+std::function<double()> through_twinbox(const Effort& effort, Dialect dialect, std::size_t count) {
+  auto place = std::make_shared<Place>(dialect, BoxKind::outbox);
+  auto box = place->twinbox();
+  const Enqueue enqueue = [box](const NewMessage& message) { box->enqueue(message); };
+  return [place, effort, threads = std::vector(count, enqueue)] {
+    return concurrent_rate(effort.slice, threads);
+  };
+}
+
+std::function<double()> through_a_writer(const Effort& effort, Dialect dialect, std::size_t count) {
+  auto place = std::make_shared<Place>(dialect, BoxKind::outbox);
+  auto writer = std::make_shared<GroupWriter>(place->raw());
+  const Enqueue enqueue = [writer](const NewMessage& message) { writer->enqueue(message); };
+  return [place, effort, threads = std::vector(count, enqueue)] {
+    return concurrent_rate(effort.slice, threads);
+  };
+}
+
+std::function<double()> each_alone(const Effort& effort, Dialect dialect, std::size_t count) {
+  auto place = std::make_shared<Place>(dialect, BoxKind::outbox);
+  std::vector<Enqueue> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back(
+        [connection = place->raw()](const NewMessage& message) { connection->enqueue(message); });
+  }
+  return [place, effort, threads] { return concurrent_rate(effort.slice, threads); };
+}
+
+}  // namespace
+
+std::vector<Case> group_commit_cases(Dialect dialect) {
+  std::vector<Case> cases;
+  for (const std::size_t threads : {1, 4, 16, 64}) {
+    cases.push_back(
+        {"group commit, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
+         dialect, "msg/s", usual_target, false, [=](const Effort& effort) {
+           return Duel{through_twinbox(effort, dialect, threads),
+                       through_a_writer(effort, dialect, threads)};
+         }});
+  }
+  cases.push_back(
+      {"group commit, 16 threads, against each alone", dialect, "msg/s",
+       dialect == Dialect::sqlite ? 5.0 : 2.5, false, [=](const Effort& effort) {
+         return Duel{through_twinbox(effort, dialect, 16), each_alone(effort, dialect, 16)};
+       }});
+  return cases;
+}
+
+}  // namespace twinbox::bench

@@ -1,0 +1,60 @@
+#include "measure.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace twinbox::bench {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::steady_clock;
+
+/// Of sorted numbers, between neighbours where there is none at the place.
+double quantile(const std::vector<double>& sorted, double place) {
+  const double at = place * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<std::size_t>(std::floor(at));
+  const auto high = static_cast<std::size_t>(std::ceil(at));
+  return sorted[low] + (sorted[high] - sorted[low]) * (at - std::floor(at));
+}
+
+}  // namespace
+
+Figure measure(const Case& question, const Effort& effort) {
+  std::vector<double> ours;
+  std::vector<double> ceiling;
+  const Duel duel = question.open(effort);
+  duel.ceiling();  // warm-up: caches, prepared statements
+  duel.ours();
+  for (int i = 0; i < effort.repeats; ++i) {
+    if (i % 2 == 0) ceiling.push_back(duel.ceiling());
+    ours.push_back(duel.ours());
+    if (i % 2 != 0) ceiling.push_back(duel.ceiling());
+  }
+  std::sort(ours.begin(), ours.end());
+  std::sort(ceiling.begin(), ceiling.end());
+  const double value = quantile(ours, 0.5);
+  const double bound = quantile(ceiling, 0.5);
+  return {.name = question.name,
+          .backend = std::string{to_string(question.dialect)},
+          .unit = question.unit,
+          .value = value,
+          .ceiling = bound,
+          .ratio = question.less_is_better ? bound / value : value / bound,
+          .spread = (quantile(ours, 0.75) - quantile(ours, 0.25)) / value,
+          .target = question.target};
+}
+
+double rate(std::chrono::milliseconds slice, const std::function<std::size_t()>& act,
+            const std::function<void()>& prepare) {
+  duration<double> spent{};
+  std::size_t done = 0;
+  while (spent < slice) {
+    if (prepare) prepare();
+    const auto begin = steady_clock::now();
+    done += act();
+    spent += steady_clock::now() - begin;
+  }
+  return static_cast<double>(done) / spent.count();
+}
+
+}  // namespace twinbox::bench

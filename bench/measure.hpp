@@ -1,0 +1,59 @@
+// How a figure is made: both sides take turns, and the median counts.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "twinbox/session.hpp"
+
+namespace twinbox::bench {
+
+/// How long and how often.
+struct Effort {
+  int repeats = 7;
+  std::chrono::milliseconds slice{150};  ///< of one repeat that is bound by time
+  int backlog = 10'000;                  ///< messages of one repeat that drains
+
+  static Effort quick() { return {3, std::chrono::milliseconds{50}, 2'000}; }
+};
+
+/// Two sides of one question; each call makes one measurement.
+struct Duel {
+  std::function<double()> ours;
+  std::function<double()> ceiling;
+};
+
+struct Case {
+  std::string name;
+  Dialect dialect;
+  std::string unit;
+  double target;  ///< for the ratio
+  bool less_is_better;
+  /// Opens its stores, which live as long as the duel.
+  std::function<Duel(const Effort&)> open;
+};
+
+/// The form of every benchmark's result. `ratio` is better when higher, whatever the unit.
+struct Figure {
+  std::string name;
+  std::string backend;
+  std::string unit;
+  double value;
+  double ceiling;
+  double ratio;
+  double spread;  ///< of our own repeats: the middle half's width over the median
+  double target;
+
+  [[nodiscard]] bool reached() const noexcept { return ratio >= target; }
+};
+
+Figure measure(const Case& question, const Effort& effort);
+
+/// Messages per second of what `act` says it has done, call after call, until the slice is over.
+/// `prepare` is not counted.
+double rate(std::chrono::milliseconds slice, const std::function<std::size_t()>& act,
+            const std::function<void()>& prepare = {});
+
+}  // namespace twinbox::bench

@@ -1,0 +1,50 @@
+-- The bounds of what any language may hand over, as the C++ types check them: characters are UTF-16 code units.
+
+create or replace function {function:check_text}(noun text, value text, most int)
+returns void
+language plpgsql immutable as $twinbox$
+begin
+  if value is null or value !~ '\S' then
+    raise exception '%: empty, 1 to % characters are needed', noun, most using errcode = 'invalid_parameter_value';
+  end if;
+  if length(value) * 2 > most
+     and length(value) + length(regexp_replace(value, '[^\U00010000-\U0010FFFF]', '', 'g')) > most then
+    raise exception '%: too long, at most % characters are allowed', noun, most
+      using errcode = 'invalid_parameter_value';
+  end if;
+end $twinbox$;
+
+create or replace function {function:check_extras}(
+  payload bytea, correlation_id text, partition_key text, headers text)
+returns void
+language plpgsql immutable as $twinbox$
+begin
+  if payload is null then
+    raise exception 'payload: must not be null (it may be empty)' using errcode = 'invalid_parameter_value';
+  end if;
+  if correlation_id <> '' then
+    perform {function:check_text}('correlation_id', correlation_id, 255);
+  end if;
+  if partition_key <> '' then
+    perform {function:check_text}('partition_key', partition_key, 255);
+  end if;
+  if headers is not null then
+    begin
+      if json_typeof(headers::json) = 'object' then
+        return;
+      end if;
+    exception when invalid_text_representation then
+      null;
+    end;
+    raise exception 'headers: not a JSON object' using errcode = 'invalid_parameter_value';
+  end if;
+end $twinbox$;
+
+create or replace function {function:check_owner}(owner uuid)
+returns void
+language plpgsql immutable as $twinbox$
+begin
+  if coalesce(owner, '00000000-0000-0000-0000-000000000000') = '00000000-0000-0000-0000-000000000000' then
+    raise exception 'owner: must not be null or all zero' using errcode = 'invalid_parameter_value';
+  end if;
+end $twinbox$;

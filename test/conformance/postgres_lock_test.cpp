@@ -1,0 +1,271 @@
+// Locks that keep two transactions apart: partition keys, pruning, the order of a batch.
+#include "support/backend.hpp"
+#include "support/postgres.hpp"
+#include <twinbox/schema.hpp>
+
+namespace twinbox::test {
+namespace {
+
+class PostgresLock : public BoxTest {
+ protected:
+  PostgresLock()
+      : first_(place().address()), second_(place().address()), watcher_(place().address()) {
+    inbox();
+    outbox();
+  }
+
+  bool is_blocked(const PgClient& client) {
+    return watcher_.value("select cardinality(pg_blocking_pids(" + std::to_string(client.pid()) +
+                          ")) > 0") == "t";
+  }
+
+  template <class Result>
+  void wait_until_blocked_or_finished(const Call<Result>& call, const PgClient& client) {
+    while (!call.finished() && !is_blocked(client)) {
+    }
+  }
+
+  std::size_t retries() { return log().events("retry").size(); }
+
+  PgClient first_;
+  PgClient second_;
+  PgClient watcher_;
+};
+
+NewMessage with_key(std::string id, std::string key = "customer 1") {
+  NewMessage message = a_message();
+  message.id = MessageId{std::move(id)};
+  message.extras.partition_key = PartitionKey{std::move(key)};
+  return message;
+}
+
+TEST_P(PostgresLock, an_enqueue_beside_the_ack_of_its_keys_head_is_not_left_waiting) {
+  outbox().enqueue(with_key("head"));
+  const auto head = outbox().claim(worker_a, 30s, 1);
+  first_.begin();
+  ASSERT_EQ(outbox().ack(first_.session(), worker_a, head), 1u);
+  Call next([&] { return outbox().enqueue(with_key("next")); });
+  EXPECT_TRUE(waits_for(next, first_, watcher_));
+  first_.commit();
+  next.get();
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 1u);
+}
+
+TEST_P(PostgresLock, an_ack_of_the_head_beside_an_enqueue_lets_the_new_one_go) {
+  outbox().enqueue(with_key("head"));
+  const auto head = outbox().claim(worker_a, 30s, 1);
+  first_.begin();
+  outbox().enqueue(first_.session(), with_key("next"));
+  Call ack([&] { return outbox().ack(worker_a, head); });
+  EXPECT_TRUE(waits_for(ack, first_, watcher_));
+  first_.commit();
+  EXPECT_EQ(ack.get(), 1u);
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 1u);
+}
+
+TEST_P(PostgresLock, two_first_messages_of_a_key_do_not_both_lead) {
+  first_.begin();
+  outbox().enqueue(first_.session(), with_key("one"));
+  Call two([&] { return outbox().enqueue(with_key("two")); });
+  EXPECT_TRUE(waits_for(two, first_, watcher_));
+  first_.commit();
+  two.get();
+  const auto leading = outbox().claim(worker_a, 30s, 10);
+  ASSERT_EQ(leading.size(), 1u);
+  EXPECT_EQ(leading.front().id.str(), "one");
+}
+
+TEST_P(PostgresLock, messages_of_other_keys_do_not_wait) {
+  first_.begin();
+  outbox().enqueue(first_.session(), with_key("one"));
+  EXPECT_EQ(outbox().enqueue(with_key("two", "customer 2")).str(), "two");
+  first_.commit();
+}
+
+TEST_P(PostgresLock, an_accept_beside_mark_processed_of_the_same_key_meets_no_deadlock) {
+  Arrival arrival = an_arrival();
+  arrival.extras.partition_key = PartitionKey{"customer 1"};
+  inbox().accept(arrival);
+  const auto held = inbox().claim(worker_a, 30s, 1);
+  second_.begin();
+  ASSERT_EQ(inbox().renew(second_.session(), worker_a, held, 60s).size(), 1u);
+  Call mark([&] { return inbox().mark_processed(a_key()); });
+  EXPECT_TRUE(waits_for(mark, second_, watcher_));
+  first_.begin();
+  Call again([&] {
+    const auto accepted = inbox().accept(first_.session(), arrival);
+    first_.commit();
+    return accepted;
+  });
+  wait_until_blocked_or_finished(again, first_);
+  second_.commit();
+  EXPECT_TRUE(mark.get());
+  EXPECT_EQ(again.get().state, Acceptance::duplicate_done);
+  EXPECT_EQ(retries(), 0u);
+}
+
+/// Ends what waits behind the heads of two keys while the head of one is acked. The first key is
+/// held, so that the ending stands in its middle.
+TEST_P(PostgresLock, an_end_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {
+  const auto hash = [&](const std::string& key) {
+    return std::stoll(watcher_.value("select hashtextextended('" + key + "', '" + place().schema() +
+                                     ".outbox_work'::regclass::oid::bigint)"));
+  };
+  std::string held = "customer 1";
+  std::string acked = "customer 2";
+  if (hash(acked) < hash(held)) std::swap(held, acked);
+  const auto expiring = [&](const std::string& id, const std::string& key) {
+    NewMessage message = with_key(id, key);
+    message.extras.expires_at = clock().now() + 1h;
+    return message;
+  };
+  outbox().enqueue(std::vector<NewMessage>{with_key("h1", held), with_key("h2", acked),
+                                           expiring("n1", held), expiring("n2", acked),
+                                           with_key("last", acked)});
+  const auto heads = outbox().claim(worker_a, 48h, 10);
+  ASSERT_EQ(heads.size(), 2u);
+  clock().advance(2h);
+  first_.begin();
+  outbox().enqueue(first_.session(), with_key("more", held));
+  Call expire([&] { return outbox().expire(); });
+  EXPECT_TRUE(waits_for(expire, first_, watcher_));
+  second_.begin();
+  const auto& head = heads.front().partition_key->str() == acked ? heads.front() : heads.back();
+  Call ack([&] {
+    const auto changed = outbox().ack(second_.session(), worker_a, head);
+    second_.commit();
+    return changed;
+  });
+  wait_until_blocked_or_finished(ack, second_);
+  first_.commit();
+  EXPECT_EQ(ack.get(), 1u);
+  EXPECT_EQ(expire.get(), 2u);
+  EXPECT_EQ(retries(), 0u);
+  const auto next = outbox().claim(worker_a, 30s, 10);
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next.front().id.str(), "last");
+}
+
+/// Two batches with the same messages in opposite order. The first is held in its middle until the
+/// second stands in its way, if it can.
+void expect_no_deadlock(Inbox& inbox, PgClient& holds_b, PgClient& holds_c,
+                        const std::string& address,
+                        const std::function<void(const Call<bool>&, PgClient&)>& settle) {
+  holds_b.begin();
+  inbox.accept(holds_b.session(), an_arrival("b"));
+  holds_c.begin();
+  inbox.accept(holds_c.session(), an_arrival("c"));
+  PgClient one(address);
+  PgClient two(address);
+  const auto accept = [&inbox](PgClient& client, std::vector<Arrival> batch) {
+    client.begin();
+    inbox.accept(client.session(), batch);
+    client.commit();
+    return true;
+  };
+  Call first([&] { return accept(one, {an_arrival("b"), an_arrival("a")}); });
+  settle(first, one);
+  Call second([&] { return accept(two, {an_arrival("a"), an_arrival("c"), an_arrival("b")}); });
+  settle(second, two);
+  holds_b.rollback();
+  settle(first, one);
+  holds_c.rollback();
+  EXPECT_NO_THROW(first.get());
+  EXPECT_NO_THROW(second.get());
+}
+
+TEST_P(PostgresLock, OBX_082_batches_in_opposite_order_meet_no_deadlock) {
+  REQUIREMENT("IBX-104");
+  const auto settle = [&](const Call<bool>& call, PgClient& client) {
+    wait_until_blocked_or_finished(call, client);
+  };
+  expect_no_deadlock(inbox(), first_, second_, place().address(), settle);
+  EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "3");
+  expect_no_deadlock(inbox(), first_, second_, place().address(), settle);
+  EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "3");
+}
+
+TEST_P(PostgresLock, an_accept_that_waited_for_a_prune_is_a_new_message) {
+  inbox().mark_processed(an_arrival());
+  clock().advance(48h);
+  first_.begin();
+  ASSERT_EQ(inbox().prune(first_.session(), {.older_than = 24h}), 1u);
+  Call again([&] { return inbox().accept(an_arrival()); });
+  EXPECT_TRUE(waits_for(again, first_, watcher_));
+  first_.commit();
+  EXPECT_EQ(again.get().state, Acceptance::accepted);
+  EXPECT_EQ(inbox().claim(worker_a, 30s, 10).size(), 1u);
+}
+
+TEST_P(PostgresLock, a_prune_passes_over_what_is_being_accepted) {
+  const std::vector<HandlerName> mail{{HandlerKey{"mail"}}};
+  const std::vector<HandlerName> ledger{{HandlerKey{"ledger"}}};
+  inbox().accept(an_arrival(), mail);
+  inbox().mark_processed(a_key());
+  clock().advance(48h);
+  first_.begin();
+  inbox().accept(first_.session(), an_arrival(), ledger);
+  EXPECT_EQ(inbox().prune({.older_than = 24h}), 0u);
+  first_.commit();
+  EXPECT_EQ(inbox().claim(worker_a, 30s, 10).size(), 1u);
+}
+
+/// A role for which every look at one message waits for a lock that the test holds: it stops a
+/// statement in its middle, after its snapshot was taken.
+class SlowReader {
+ public:
+  SlowReader(PgClient& admin, const Schema& schema, const std::string& name, const std::string& id)
+      : admin_(admin), role_(name + "_slow") {
+    const std::string message = name + ".inbox_message";
+    admin_.run("create role " + role_ + " login");
+    admin_.run(schema.print_grants(role_));
+    admin_.run("create function " + name +
+               ".pause(id text) returns boolean language plpgsql as $$ " + "begin if id = '" + id +
+               "' then perform pg_advisory_xact_lock_shared(4711); " +
+               "end if; return true; end $$");
+    admin_.run("alter table " + message + " enable row level security");
+    admin_.run("create policy pause on " + message + " using (" + name + ".pause(id))");
+    admin_.run("select pg_advisory_lock(4711)");
+  }
+  SlowReader(const SlowReader&) = delete;
+  SlowReader& operator=(const SlowReader&) = delete;
+  ~SlowReader() {
+    admin_.run("drop owned by " + role_ + " cascade");
+    admin_.run("drop role " + role_);
+  }
+
+  void go_on() { admin_.run("select pg_advisory_unlock(4711)"); }
+  [[nodiscard]] std::string address(const std::string& address) const {
+    return "postgresql://" + role_ + address.substr(address.find('@'));
+  }
+
+ private:
+  PgClient& admin_;
+  std::string role_;
+};
+
+TEST_P(PostgresLock, a_prune_looks_again_at_what_an_accept_has_changed_since) {
+  const std::vector<HandlerName> mail{{HandlerKey{"mail"}}};
+  const std::vector<HandlerName> ledger{{HandlerKey{"ledger"}}};
+  for (const char* id : {"evt_1", "evt_2"}) {
+    inbox().accept(an_arrival(id), mail);
+    inbox().mark_processed(a_key(id));
+  }
+  clock().advance(48h);
+  SlowReader slow(first_, Schema(database(), BoxKind::inbox, options()), place().schema(), "evt_1");
+  Database database(slow.address(place().address()), {}, environment());
+  BoxOptions opened = options();
+  opened.deploy_schema = false;
+  Inbox pruned(database, opened);
+  Call prune([&] { return pruned.prune({.older_than = 24h}); });
+  EXPECT_TRUE(waits_for(prune, first_, watcher_));
+  EXPECT_EQ(inbox().accept(an_arrival("evt_2"), ledger).state, Acceptance::accepted);
+  slow.go_on();
+  EXPECT_EQ(prune.get(), 1u);
+  EXPECT_EQ(inbox().claim(worker_a, 30s, 10).size(), 1u);
+}
+
+TWINBOX_ON_BACKENDS(PostgresLock, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test

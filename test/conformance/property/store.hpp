@@ -1,0 +1,152 @@
+// A real store and the model beside it: each step is made on both, and both are compared.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
+#include "conformance/property/model.hpp"
+#include "support/backend.hpp"
+#include <twinbox/admin.hpp>
+
+namespace twinbox::test {
+
+enum class Act {
+  accept,
+  accept_batch,
+  accept_and_claim,
+  observe,
+  mark_processing,
+  mark_processed,
+  mark_arrival_processed,
+  mark_dead,
+  try_claim,
+  release_claim,
+  claim,
+  renew,
+  ack,
+  abandon,
+  fail,
+  release,
+  postpone,
+  release_by_operator,
+  postpone_by_operator,
+  ack_by_id,
+  abandon_by_id,
+  fail_by_id,
+  reap,
+  expire,
+  prune,
+  requeue,
+  discard,
+  edit,
+  advance,
+  step_back,
+};
+
+const char* to_string(Act act) noexcept;
+
+/// One step of a case. Small numbers choose among small sets, so that steps meet each other and a
+/// failing case shrinks to few and simple ones.
+struct Step {
+  Act act;
+  std::array<int, 7> choice;
+};
+
+std::ostream& operator<<(std::ostream& out, const Step& step);
+
+enum class Kind { outbox, inbox };
+
+/// The two stores gave different answers, or stand differently.
+struct Disagreement : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Store {
+ public:
+  Store(Backend backend, Kind kind);
+
+  /// Empties the store; ids go on.
+  void clear();
+  /// Makes the step on the store and on the model. Throws Disagreement.
+  void make(const Step& step);
+
+ private:
+  struct Granted {
+    OwnerToken owner;
+    Lease lease;
+  };
+  /// How a call is made: by itself, in a caller's transaction, or in one that is rolled back.
+  enum class Way { own, session, rolled_back };
+  static Way way_of(const Step& step);
+
+  [[nodiscard]] WorkQueue& queue();
+  [[nodiscard]] model::State read_state();
+  /// Makes a call the way it is to be made.
+  template <class Call>
+  auto perform(Way way, Call call);
+  /// Makes a call and what the model says about it; both must answer the same.
+  template <class Call, class Expect>
+  void both(Way way, Call call, Expect expect);
+  void compare();
+  void check_invariants(const model::State& found) const;
+
+  void make_intake(const Step& step);
+  void make_mark(const Step& step);
+  void make_claim(const Step& step);
+  void make_accept_and_claim(const Step& step);
+  void make_settle(const Step& step);
+  void make_settle_by_id(const Step& step);
+  void make_operator(const Step& step);
+  void make_sweep(const Step& step);
+
+  [[nodiscard]] Arrival arrival_of(const Step& step, int shift = 0) const;
+  [[nodiscard]] std::vector<Granted> granted_of(const Step& step) const;
+  void grant(const OwnerToken& owner, const std::vector<Message>& messages);
+  void check_claimed(const model::Model& after, const std::vector<Message>& messages) const;
+
+  Kind kind_;
+  Place place_;
+  TestClock clock_;
+  std::unique_ptr<Database> database_;
+  std::unique_ptr<Inbox> inbox_;
+  std::unique_ptr<Outbox> outbox_;
+  std::unique_ptr<Admin> admin_;
+  model::Model model_;
+  model::State last_;  ///< of the real store, one step ago
+  std::map<model::Key, std::int64_t> numbers_;
+  std::vector<Granted> granted_;
+  bool pruned_ = false;
+};
+
+template <class Call>
+auto Store::perform(Way way, Call call) {
+  if constexpr (!std::is_invocable_v<Call&, Session&>) {
+    return call();
+  } else {
+    if (way == Way::own) return call();
+    struct Undo {};
+    std::optional<decltype(call())> answer;
+    try {
+      database_->in_transaction([&](Session& session) {
+        answer.emplace(call(session));
+        if (way == Way::rolled_back) throw Undo{};
+      });
+    } catch (const Undo&) {
+    }
+    return std::move(*answer);
+  }
+}
+
+template <class Call, class Expect>
+void Store::both(Way way, Call call, Expect expect) {
+  model::Model next = model_;
+  const auto expected = expect(next);
+  const auto found = perform(way, call);
+  if (!(expected == found)) throw Disagreement("the answer differs");
+  if (!std::is_invocable_v<Call&, Session&> || way != Way::rolled_back) model_ = std::move(next);
+}
+
+}  // namespace twinbox::test

@@ -1,0 +1,151 @@
+// A role of the application's own, with the rights that the grants script names and no more.
+#include "support/outbox_test.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/schema.hpp>
+
+namespace twinbox::test {
+namespace {
+
+class PostgresRole : public OutboxTest {
+ protected:
+  PostgresRole() : role_(place().schema() + "_App \"x\"") {
+    outbox();
+    inbox();
+    write("create role " + quoted() + " login");
+    // Functions are open to everybody unless somebody closes them, as careful people do.
+    write("revoke execute on all functions in schema \"" + place().schema() + "\" from public");
+  }
+  ~PostgresRole() override {
+    write("drop owned by " + quoted());
+    write("drop role " + quoted());
+  }
+
+  [[nodiscard]] std::string quoted() const {
+    std::string text;
+    for (const char c : role_) text += c == '"' ? std::string{"\"\""} : std::string{c};
+    return "\"" + text + "\"";
+  }
+  void grant(BoxKind kind) {
+    const std::string script = Schema(database(), kind, options()).print_grants(role_);
+    std::size_t begin = 0;
+    const std::size_t block = script.find("do $twinbox$");
+    database().in_transaction([&](Session& session) {
+      for (std::size_t end = script.find(";\n"); begin < block; end = script.find(";\n", begin)) {
+        session.execute(script.substr(begin, end - begin));
+        begin = end + 2;
+      }
+      session.execute(script.substr(block));
+    });
+  }
+  /// The test server's address with the role as its user.
+  [[nodiscard]] std::string address() {
+    std::string user;
+    for (const char c : role_) {
+      user += c == ' ' ? "%20" : c == '"' ? "%22" : std::string{c};
+    }
+    std::string text = place().address();
+    const std::size_t begin = text.find("://") + 3;
+    return text.replace(begin, text.find('@') - begin, user);
+  }
+  BoxOptions without_deployment() {
+    BoxOptions result = options();
+    result.deploy_schema = false;
+    return result;
+  }
+
+ private:
+  std::string role_;
+};
+
+TEST_P(PostgresRole, OBX_104_the_granted_rights_are_enough_for_the_whole_life_of_a_message) {
+  REQUIREMENT("OBX-105, IBX-126");
+  grant(BoxKind::outbox);
+  Database database(address(), {}, environment());
+  Outbox outbox(database, without_deployment());
+  NewMessage keyed = a_message("keyed");
+  keyed.extras.partition_key = PartitionKey{"k"};
+  keyed.extras.expires_at = clock().now() + 1h;
+  outbox.enqueue(std::vector{keyed, keyed});
+  outbox.enqueue(a_message());
+  outbox.enqueue(std::vector<NewMessage>(3, a_message()));
+  const auto held = outbox.claim(worker_a, 10s, 10);
+  ASSERT_EQ(held.size(), 5u);
+  EXPECT_EQ(outbox.renew(worker_a, held, 10s).size(), 5u);
+  EXPECT_EQ(outbox.ack(worker_a, held[0]), 1u);
+  EXPECT_EQ(outbox.abandon(worker_a, held[1], "error"), 1u);
+  EXPECT_EQ(outbox.fail(worker_a, held[2], "error"), 1u);
+  EXPECT_EQ(outbox.release(worker_a, held[3]), 1u);
+  clock().advance(11s);
+  EXPECT_EQ(outbox.reap(), 1u);
+  Admin admin(outbox);
+  EXPECT_EQ(admin.counts(true).all.dead, 1);
+  EXPECT_EQ(admin.requeue(Filter{.state = StateFilter::dead}), 1u);
+  clock().advance(2h);
+  EXPECT_GE(outbox.expire(), 1u);
+  EXPECT_GE(admin.discard(Filter{.state = StateFilter::dead}, {.reason = "test"}), 1u);
+  EXPECT_GE(outbox.prune({.older_than = 0s}), 1u);
+  EXPECT_GE(admin.list({}).entries.size(), 1u);
+}
+
+TEST_P(PostgresRole, OBX_105_the_granted_rights_let_it_call_the_functions) {
+  grant(BoxKind::outbox);
+  Database database(address(), {}, environment());
+  Outbox outbox(database, without_deployment());
+  database.in_transaction([&](Session& session) {
+    session.execute(in_schema("select {schema}outbox_enqueue('t', 'p')"));
+    NewMessage keyed = a_message();
+    keyed.extras.partition_key = PartitionKey{"k"};
+    outbox.enqueue(session, keyed);
+    const auto held = outbox.claim(session, worker_a, 30s, 10);
+    ASSERT_GE(held.size(), 1u);
+    EXPECT_EQ(outbox.ack(session, worker_a, held), held.size());
+    session.execute(in_schema("select {schema}outbox_reap()"));
+  });
+}
+
+TEST_P(PostgresRole, OBX_104_the_inbox_needs_no_more_either) {
+  REQUIREMENT("IBX-126");
+  grant(BoxKind::inbox);
+  Database database(address(), {}, environment());
+  Inbox inbox(database, without_deployment());
+  EXPECT_EQ(inbox.accept(an_arrival()).state, Acceptance::accepted);
+  EXPECT_EQ(inbox.accept(an_arrival()).state, Acceptance::duplicate_open);
+  EXPECT_EQ(inbox.ack(worker_a, inbox.claim(worker_a, 30s, 10)), 1u);
+  EXPECT_TRUE(inbox.already_processed(a_key()));
+  EXPECT_TRUE(inbox.try_claim(a_key("evt_2"), Topic{"t"}));
+  EXPECT_TRUE(inbox.release_claim(a_key("evt_2")));
+  EXPECT_FALSE(inbox.already_processed(a_key("evt_3")));
+  EXPECT_TRUE(inbox.mark_processing(a_key("evt_3")));
+  EXPECT_TRUE(inbox.mark_processed(a_key("evt_3")));
+}
+
+TEST_P(PostgresRole, OBX_104_the_granted_rights_do_not_reach_the_tables_themselves) {
+  grant(BoxKind::outbox);
+  Database database(address(), {}, environment());
+  for (const char* sql :
+       {"drop table {schema}outbox_work", "alter table {schema}outbox_work add column x int",
+        "truncate {schema}outbox_message", "create table {schema}mine (x int)",
+        "delete from {schema}twinbox_schema", "select * from {schema}inbox_message"}) {
+    try {
+      database.in_transaction([&](Session& session) { session.execute(in_schema(sql)); });
+      ADD_FAILURE() << "was allowed: " << sql;
+    } catch (const DatabaseError& error) {
+      EXPECT_EQ(error.kind(), DatabaseError::Kind::permission) << error.what();
+    }
+  }
+}
+
+TEST_P(PostgresRole, OBX_104_without_rights_the_error_says_so) {
+  Database database(address(), {}, environment());
+  try {
+    Outbox outbox(database, without_deployment());
+    FAIL() << "the outbox was opened";
+  } catch (const DatabaseError& error) {
+    EXPECT_EQ(error.kind(), DatabaseError::Kind::permission) << error.what();
+  }
+}
+
+TWINBOX_ON_BACKENDS(PostgresRole, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test

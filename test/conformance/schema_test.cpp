@@ -1,0 +1,235 @@
+// The tables of a box: deployed, checked, printed, refused.
+#include <thread>
+
+#include <libpq-fe.h>
+#include <sqlite3.h>
+
+#include "support/outbox_test.hpp"
+#include <twinbox/schema.hpp>
+
+namespace twinbox::test {
+namespace {
+
+class SchemaOf : public OutboxTest {
+ protected:
+  BoxOptions without_deployment() {
+    BoxOptions result = options();
+    result.deploy_schema = false;
+    return result;
+  }
+  Schema schema(BoxKind kind = BoxKind::outbox) { return {database(), kind, options()}; }
+
+  /// Everything in the test's schema, by name.
+  std::int64_t objects(const std::string& like = "%") {
+    return on_postgres() ? count(
+                               "select count(*) from pg_class c join pg_namespace n on n.oid = "
+                               "c.relnamespace where n.nspname = '" +
+                               place().schema() + "' and c.relname like '" + like + "'")
+                         : count("select count(*) from sqlite_master where name like '" + like +
+                                 "' and name not like 'sqlite_%'");
+  }
+};
+
+TEST_P(SchemaOf, OBX_091_deploy_creates_what_is_missing_and_says_what) {
+  SchemaState before = schema().check();
+  EXPECT_TRUE(before.missing());
+  EXPECT_FALSE(before.current());
+  EXPECT_EQ(schema().deploy(), before.pending);
+  const SchemaState after = schema().check();
+  EXPECT_TRUE(after.current());
+  EXPECT_EQ(after.version, after.known_version);
+  EXPECT_NO_THROW(schema().require());
+  Outbox outbox(database(), without_deployment());
+  outbox.enqueue(a_message());
+  EXPECT_EQ(outbox.claim(worker_a, 30s, 10).size(), 1u);
+}
+
+TEST_P(SchemaOf, OBX_091_a_box_deploys_its_tables_when_it_is_asked_to) {
+  Outbox outbox(database(), options());
+  EXPECT_TRUE(schema().check().current());
+  EXPECT_FALSE(log().events("deploy").empty());
+}
+
+TEST_P(SchemaOf, OBX_092_without_deployment_nothing_is_created_and_the_error_says_the_way_out) {
+  try {
+    Outbox outbox(database(), without_deployment());
+    FAIL() << "an outbox without tables was opened";
+  } catch (const SchemaError& error) {
+    const std::string_view text = error.what();
+    for (const char* part : {"test store", "missing", "deploy", "print"}) {
+      EXPECT_NE(text.find(part), std::string_view::npos) << part << ": " << text;
+    }
+  }
+  EXPECT_THROW(Inbox(database(), without_deployment()), SchemaError);
+  EXPECT_TRUE(schema().check().missing());
+  EXPECT_EQ(objects(), 0);
+}
+
+TEST_P(SchemaOf, OBX_093_deploying_again_changes_nothing_and_is_no_error) {
+  EXPECT_FALSE(schema().deploy().empty());
+  outbox().enqueue(a_message());
+  const auto before = objects();
+  EXPECT_TRUE(schema().deploy().empty());
+  EXPECT_TRUE(schema().deploy().empty());
+  EXPECT_EQ(objects(), before);
+  EXPECT_EQ(rows("message"), 1);
+}
+
+TEST_P(SchemaOf, OBX_093_two_deployers_at_once_both_succeed) {
+  constexpr int deployers = 4;
+  database();
+  std::vector<std::unique_ptr<Database>> databases;
+  for (int i = 0; i < deployers; ++i) {
+    databases.push_back(
+        GetParam() == Backend::sqlite_memory
+            ? nullptr
+            : std::make_unique<Database>(place().address(), DatabaseOptions{}, environment()));
+  }
+  std::atomic<int> applied = 0;
+  std::atomic<int> errors = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (auto& own : databases) {
+      threads.emplace_back([&] {
+        try {
+          Schema schema(own ? *own : database(), BoxKind::outbox, options());
+          if (!schema.deploy().empty()) ++applied;
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << error.what();
+          ++errors;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(errors, 0);
+  EXPECT_EQ(applied, 1);
+  EXPECT_TRUE(schema().check().current());
+}
+
+TEST_P(SchemaOf, OBX_094_holds_the_outbox_and_the_indexes_that_claim_needs) {
+  schema().deploy();
+  EXPECT_EQ(objects("outbox"), 1);
+  for (const char* table : {"message", "work", "outcome", "failure"}) {
+    EXPECT_EQ(objects("outbox_" + std::string{table}), 1) << table;
+    EXPECT_EQ(rows(table), 0);
+  }
+  EXPECT_EQ(objects("outbox_work_visible"), 1);
+  EXPECT_EQ(objects("outbox_work_duty"), 1);
+  EXPECT_EQ(count("select count(*) from {schema}outbox"), 0);
+}
+
+TEST_P(SchemaOf, a_newer_schema_is_refused_and_left_alone) {
+  schema().deploy();
+  write(
+      "insert into {schema}twinbox_schema (box, name, version, hash) values ('outbox', "
+      "'9999_future', 9999, 'x')");
+  EXPECT_TRUE(schema().check().too_new());
+  EXPECT_FALSE(schema().check().current());
+  EXPECT_THROW(schema().require(), SchemaError);
+  EXPECT_THROW(schema().deploy(), SchemaError);
+  for (const bool deploy : {false, true}) {
+    BoxOptions choice = options();
+    choice.deploy_schema = deploy;
+    try {
+      Outbox outbox(database(), choice);
+      FAIL() << "a newer schema was opened";
+    } catch (const SchemaError& error) {
+      EXPECT_NE(std::string_view{error.what()}.find("9999"), std::string_view::npos);
+    }
+  }
+}
+
+TEST_P(SchemaOf, an_older_schema_is_refused_without_deployment) {
+  schema().deploy();
+  write("delete from {schema}twinbox_schema where version > 1");
+  EXPECT_THROW(schema().require(), SchemaError);
+  EXPECT_THROW(Outbox(database(), without_deployment()), SchemaError);
+  EXPECT_FALSE(schema().check().pending.empty());
+}
+
+TEST_P(SchemaOf, outbox_and_inbox_of_one_schema_are_apart) {
+  schema(BoxKind::outbox).deploy();
+  EXPECT_TRUE(schema(BoxKind::inbox).check().missing());
+  schema(BoxKind::inbox).deploy();
+  EXPECT_TRUE(schema(BoxKind::inbox).check().current());
+  EXPECT_TRUE(schema(BoxKind::outbox).check().current());
+  NewMessage message = a_message();
+  message.id = MessageId{"evt_1"};
+  outbox().enqueue(message);
+  inbox().accept(an_arrival("evt_1"));
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 1u);
+  EXPECT_EQ(inbox().claim(worker_a, 30s, 10).size(), 1u);
+}
+
+TEST_P(SchemaOf, OBX_102_an_open_outbox_is_kept_and_not_made_again_on_every_call) {
+  Place second_place(GetParam());
+  Database second_database(second_place.address(), {.name = "second"}, environment());
+  BoxOptions second_options = options();
+  second_options.schema = second_place.schema();
+  Outbox second(second_database, second_options);
+  outbox();
+  write("drop table {schema}twinbox_schema");
+  second_database.in_transaction([&](Session& session) {
+    session.execute("drop table " +
+                    std::string{on_postgres() ? "\"" + second_place.schema() + "\"." : ""} +
+                    "twinbox_schema");
+  });
+  log().clear();
+  for (Outbox* box : {&outbox(), &second, &outbox(), &second}) {
+    box->enqueue(a_message());
+    EXPECT_EQ(box->ack(worker_a, box->claim(worker_a, 30s, 10)), 1u);
+  }
+  EXPECT_TRUE(log().events("deploy").empty());
+  EXPECT_THROW(Outbox(database(), without_deployment()), SchemaError);
+}
+
+TEST_P(SchemaOf, grants_are_for_databases_that_have_roles) {
+  if (on_postgres()) {
+    EXPECT_NE(schema().print_grants("app").find("to \"app\""), std::string::npos);
+  } else {
+    EXPECT_THROW(schema().print_grants("app"), UsageError);
+  }
+}
+
+TWINBOX_ON_EVERY_BACKEND(SchemaOf);
+
+class PrintedSchema : public SchemaOf {
+ protected:
+  /// As psql or the sqlite3 shell would.
+  void run_by_hand(const std::string& script) {
+    if (on_postgres()) {
+      const std::unique_ptr<PGconn, decltype(&PQfinish)> connection{
+          PQconnectdb(place().address().c_str()), PQfinish};
+      const std::unique_ptr<PGresult, decltype(&PQclear)> result{
+          PQexec(connection.get(), ("set client_min_messages = warning;" + script).c_str()),
+          PQclear};
+      ASSERT_EQ(PQresultStatus(result.get()), PGRES_COMMAND_OK) << PQerrorMessage(connection.get());
+    } else {
+      sqlite3* handle = nullptr;
+      ASSERT_EQ(sqlite3_open(place().file().c_str(), &handle), SQLITE_OK);
+      const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> owner{handle, sqlite3_close};
+      ASSERT_EQ(sqlite3_exec(handle, script.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+          << sqlite3_errmsg(handle);
+    }
+  }
+};
+
+TEST_P(PrintedSchema, run_by_hand_is_what_deploy_does) {
+  REQUIREMENT("OBX-091");
+  for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
+    run_by_hand(schema(kind).print());
+    EXPECT_TRUE(schema(kind).check().current()) << to_string(kind);
+    EXPECT_TRUE(schema(kind).deploy().empty()) << to_string(kind);
+  }
+  Outbox outbox(database(), without_deployment());
+  outbox.enqueue(a_message());
+  EXPECT_EQ(outbox.ack(worker_a, outbox.claim(worker_a, 30s, 10)), 1u);
+  Inbox inbox(database(), without_deployment());
+  inbox.accept(an_arrival());
+  EXPECT_EQ(inbox.ack(worker_a, inbox.claim(worker_a, 30s, 10)), 1u);
+}
+
+TWINBOX_ON_BACKENDS(PrintedSchema, Backend::sqlite_file, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test

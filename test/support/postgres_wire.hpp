@@ -1,0 +1,40 @@
+// A wire between a client and the test server that can be cut.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+namespace twinbox::test {
+
+/// Forwards one connection after the other between a port of its own and the server's.
+/// Thread-safe.
+class PostgresWire {
+ public:
+  explicit PostgresWire(const std::string& server_address);
+  ~PostgresWire();
+  PostgresWire(const PostgresWire&) = delete;
+  PostgresWire& operator=(const PostgresWire&) = delete;
+
+  /// The server's address, by way of this wire.
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  /// From now on nothing that the server says comes through.
+  void swallow_answers() { swallow_ = true; }
+  /// Cuts the wire of the present connection; the next one works.
+  void cut() { cut_ = true; }
+
+ private:
+  void serve();
+  void forward(int client);
+  [[nodiscard]] int connect_to_server() const;
+
+  std::string address_;
+  int listener_;
+  int server_port_;
+  std::atomic<bool> swallow_ = false;
+  std::atomic<bool> cut_ = false;
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace twinbox::test
