@@ -12,9 +12,9 @@ namespace twinbox::bench {
 
 /// How long and how often.
 struct Effort {
-  int repeats = 7;
-  std::chrono::milliseconds slice{150};  ///< of one repeat that is bound by time
-  int backlog = 10'000;                  ///< messages of one repeat that drains
+  int repeats = 11;
+  std::chrono::milliseconds slice{80};  ///< of one repeat that is bound by time
+  int backlog = 10'000;                 ///< messages of one repeat that drains
 
   static Effort quick() { return {3, std::chrono::milliseconds{50}, 2'000}; }
 };

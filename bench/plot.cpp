@@ -67,7 +67,7 @@ void write_figure(std::string& out, const Figure& figure, int y) {
 
 void write_frame(std::string& out, int height) {
   write(out, R"(<text class="title" x="16" y="26">Twinbox against hand-written loops</text>)");
-  write(out, R"(<text x="16" y="46">1.0 is the raw ceiling, the dashed line 0.85 of it</text>)");
+  write(out, R"(<text x="16" y="46">1.0: the raw ceiling; dashed: 0.85 of it</text>)");
   write(out, R"(<text class="number sqlite" x="%d" y="46">SQLite</text>)", right + 86);
   write(out, R"(<text class="number postgres" x="%d" y="46">PostgreSQL</text>)", right + 176);
   out += '\n';

@@ -56,6 +56,7 @@ struct MessageView {
   std::optional<Instant> expires_at;
   int seen_count;
   int content_version;
+  bool has_content;   ///< false: only seen, or only known to the gate
   std::int64_t size;  ///< of the payload, in bytes
 };
 
@@ -179,10 +180,16 @@ class Admin {
   /// Open or dead becomes discarded; a lease somebody holds is lost. A reason is needed.
   std::size_t discard(std::span<const DutyKey> duties, const Act& act);
   std::size_t discard(Session& session, std::span<const DutyKey> duties, const Act& act);
+  /// The filter must name a state: to throw away what is open is never meant by accident.
   std::size_t discard(const Filter& filter, const Act& act);
   /// The requeue of a whole group, and its end.
   std::size_t requeue(const DeadGroup& group, Duration delay = {}, const Act& act = {});
   std::size_t discard(const DeadGroup& group, const Act& act);
+
+  /// Deletes whole messages whose every duty is done, discarded or marked, whatever their age.
+  /// Returns how many messages.
+  std::size_t prune(std::span<const std::int64_t> numbers, const Act& act = {});
+  std::size_t prune(const Filter& filter, const Act& act = {});
 
   /// Replaces the content of a message with open or dead duties that nobody holds; what was there
   /// is kept in the audit. False: it was in another state.

@@ -49,6 +49,7 @@ class Database {
   [[nodiscard]] const Environment& environment() const noexcept;
 
   /// For the library's own parts.
+  explicit Database(std::unique_ptr<Pool> pool);
   [[nodiscard]] Pool& pool() noexcept { return *pool_; }
 
  private:

@@ -77,8 +77,9 @@ class EventInboxStore {
   std::optional<StoredEvent> get(const MessageId& id, const Source& source = Source::none());
   /// Stores an event that is still to be handled.
   void insert(const EventRecord& event);
-  /// Processed and discarded are ends; pending counts a failure and sets the next retry. False: the
-  /// event is unknown, finished, or somebody else's at the moment.
+  /// Processed and discarded are ends, also of what somebody holds; pending stores an event that is
+  /// unknown, counts a failure and sets the next retry. False: the event is finished, somebody
+  /// else's at the moment, or, for the ends, unknown.
   bool update(const EventRecord& event, const EventUpdate& update);
   /// Events that were processed or discarded before `cutoff`, oldest first.
   std::vector<StoredEvent> for_cleanup(Instant cutoff, std::int64_t batch);

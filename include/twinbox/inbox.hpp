@@ -11,6 +11,8 @@
 
 namespace twinbox {
 
+class MessageWriter;
+
 enum class MessageState { seen, open, done, dead };
 
 std::string_view to_string(MessageState state) noexcept;
@@ -94,8 +96,7 @@ class Inbox : public WorkQueue {
                      const HandlerKey& handler = HandlerKey::by_topic());
 
  private:
-  class Writer;
-  std::unique_ptr<Writer> writer_;
+  std::unique_ptr<MessageWriter> writer_;
 };
 
 }  // namespace twinbox

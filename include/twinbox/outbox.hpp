@@ -9,6 +9,8 @@
 
 namespace twinbox {
 
+class MessageWriter;
+
 /// Thread-safe.
 class Outbox : public WorkQueue {
  public:
@@ -29,8 +31,7 @@ class Outbox : public WorkQueue {
   std::vector<MessageId> enqueue(Session& session, std::span<const NewMessage> messages);
 
  private:
-  class Writer;
-  std::unique_ptr<Writer> writer_;
+  std::unique_ptr<MessageWriter> writer_;
 };
 
 }  // namespace twinbox

@@ -13,7 +13,8 @@ unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content
 hashtextextended(partition_key, {work_text}::regclass::oid::bigint)
 
 -- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
--- that are not new; they go through accept.
+-- that are not new; they go through accept. Batches come in the order of their keys: a sort here would carry
+-- every payload.
 -- name: add
 with fresh as (
   insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash,
@@ -25,7 +26,6 @@ with fresh as (
               @due_at::timestamptz[], @expires_at::timestamptz[])
     as a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at,
          expires_at)
-  order by id, source
   on conflict (id, source) do nothing
   returning number, id, source, due_at, expires_at
 ), duty as (

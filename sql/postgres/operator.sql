@@ -16,8 +16,20 @@ select 1 from (
     order by 1) keys
 ) locks where held::text is null;
 
+-- Whoever decides by what a message has, or deletes it, holds its row; in the order in which accept locks.
+-- define: lock_rows
+select 1 from (
+  select number from {message} where number = any(@number::bigint[])
+  order by id collate "C", source collate "C" for update) locked
+having count(*) < 0;
+
+-- name: lock_messages
+{lock_rows}
+
 -- name: requeue
 {lock_keys}
+
+{lock_rows}
 
 with back as (
   delete from {outcome} o where {named} and o.state = 2
@@ -39,6 +51,8 @@ returning id;
 
 -- name: discard
 {lock_keys}
+
+{lock_rows}
 
 with gone as (
   delete from {work} w where {named}
@@ -91,15 +105,16 @@ not exists (select 1 from {work} d where d.number = m.number)
       and (d.finished_at > {now} - @retention::bigint * interval '1 microsecond'
            or (d.state = 2 and not @dead::boolean)))
 
--- Numbers follow the time, so the look-out ends at the first message that is too young.
+-- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
+-- was wrong) is no end.
+-- name: prune_bound
+select number from {message}
+where created_at > {now} - @retention::bigint * interval '1 microsecond' and created_at <= {now}
+order by number limit 1;
+
 -- name: prune_pick
 select m.number, m.source, m.id from {message} m
-where m.number > @after::bigint
-  and m.number < coalesce((
-    select n.number from {message} n
-    where n.number > @after::bigint and n.created_at > {now} - @retention::bigint * interval '1 microsecond'
-    order by n.number limit 1), 9223372036854775807)
-  and {prunable}
+where m.number > @after::bigint and m.number < @below::bigint and {prunable}
 order by m.number limit @limit::bigint
 for update of m skip locked;
 
@@ -112,7 +127,7 @@ with old as materialized (
 ), f as (
   delete from {failure} where number = any(array(select number from old))
 )
-delete from {message} where number = any(array(select number from old));
+delete from {message} where number = any(array(select number from old)) returning number;
 
 -- define: message_columns
 m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
@@ -207,8 +222,7 @@ select m.topic, d.handler,
        count(*) filter (where not d.waiting and d.visible_at > {now}
                           and (d.lease_until is null or d.lease_until <= {now})) as scheduled,
        count(*) filter (where d.lease_until > {now}) as leased,
-       count(*) filter (where d.waiting) as waiting,
-       extract(epoch from {now} - min(d.visible_at) filter (where not d.waiting))::float8 as oldest_seconds
+       count(*) filter (where d.waiting) as waiting
 from {work} d cross join lateral (select topic from {message} where number = d.number offset 0) m
 group by m.topic, d.handler;
 

@@ -59,7 +59,7 @@ with taken as (
     select d.ctid from {message} m
     cross join lateral (
       select ctid from {work}
-      where number = m.number and not waiting and visible_at <= {now}
+      where number = m.number and not waiting and (visible_at <= {now} or not @due_only::boolean)
         and (lease_until is null or lease_until <= {now})
         and (expires_at is null or expires_at > {now})
       for update skip locked) d

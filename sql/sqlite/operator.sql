@@ -1,6 +1,10 @@
 -- What a person does: look, send again, throw away, correct, clean up. Duties are named by (number, handler),
 -- which stays the same while a duty moves between work and outcome.
 
+-- One writer at a time: nothing to lock.
+-- name: lock_messages
+select number from {message} where number = @number;
+
 -- name: requeue
 insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
 select o.number, o.handler, {now} + @delay, o.requeues + 1,
@@ -53,22 +57,24 @@ not exists (select 1 from {work} d where d.number = m.number)
     where d.number = m.number
       and (d.finished_at > {now} - @retention or (d.state = 2 and not @dead)))
 
--- Numbers follow the time, so the look-out ends at the first message that is too young.
+-- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
+-- was wrong) is no end.
+-- name: prune_bound
+select number from {message}
+where created_at > {now} - @retention and created_at <= {now}
+order by number limit 1;
+
 -- name: prune_pick
 select m.number, m.source, m.id from {message} m
-where m.number > @after
-  and m.number < coalesce((
-    select n.number from {message} n
-    where n.number > @after and n.created_at > {now} - @retention
-    order by n.number limit 1), 9223372036854775807)
-  and {prunable}
+where m.number > @after and m.number < @below and {prunable}
 order by m.number limit @limit;
 
 -- name: prune
-delete from {message} as m where m.number = @number and {prunable};
-delete from {outcome} where number = @number and not exists (select 1 from {message} where number = @number);
-delete from {failure} where number = @number and not exists (select 1 from {message} where number = @number);
-select 1 where not exists (select 1 from {message} where number = @number);
+delete from {message} as m where m.number = @number and {prunable} returning number;
+-- each
+delete from {outcome} where number = @number;
+-- each
+delete from {failure} where number = @number;
 
 -- define: message_columns
 m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
@@ -163,8 +169,7 @@ select m.topic, d.handler,
        count(*) filter (where not d.waiting and d.visible_at > {now}
                           and (d.lease_until is null or d.lease_until <= {now})) as scheduled,
        count(*) filter (where d.lease_until > {now}) as leased,
-       count(*) filter (where d.waiting) as waiting,
-       ({now} - min(d.visible_at) filter (where not d.waiting)) / 1000000.0 as oldest_seconds
+       count(*) filter (where d.waiting) as waiting
 from {work} d join {message} m on m.number = d.number
 group by m.topic, d.handler;
 

@@ -43,7 +43,7 @@ select {claimed}
 from {message} m
 join {work} w on w.number = m.number
 where m.id = @message_id and m.source = @source
-  and w.waiting = 0 and w.visible_at <= {now}
+  and w.waiting = 0 and (w.visible_at <= {now} or not @due_only)
   and (w.lease_until is null or w.lease_until <= {now})
   and (w.expires_at is null or w.expires_at > {now})
 order by w.visible_at, w.id;

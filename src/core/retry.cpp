@@ -42,7 +42,7 @@ RetryPolicy RetryPolicy::event_bus() {
 }
 
 milliseconds RetryPolicy::delay(int attempts, const Environment& environment) const {
-  if (custom) return std::max(custom(attempts), 0ms);
+  if (custom) return std::clamp(custom(attempts), 0ms, longest_delay);
   const milliseconds base = doubled(first_delay, max_delay, attempts);
   if (jitter == Jitter::none) return base;
   const milliseconds half = base / 2;

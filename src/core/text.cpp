@@ -1,5 +1,6 @@
 #include "core/text.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 
@@ -112,8 +113,14 @@ bool is_blank(std::string_view text) noexcept {
 }
 
 void check_text(std::string_view noun, std::string_view text, std::size_t limit) {
-  const std::string wanted = ", 1 to " + std::to_string(limit) + " characters are needed";
-  if (text.empty()) throw std::invalid_argument(message(noun, "empty" + wanted));
+  // Almost every text is of this kind, and one look at it is enough.
+  const auto is_visible_ascii = [](char c) { return c > ' ' && c < '\x7f'; };
+  if (!text.empty() && text.size() <= limit && std::ranges::all_of(text, is_visible_ascii)) return;
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument(
+        message(noun, why + ", 1 to " + std::to_string(limit) + " characters are needed"));
+  };
+  if (text.empty()) refuse("empty");
   if (const auto at = find_invalid_utf8(text)) {
     throw std::invalid_argument(message(
         noun, "not UTF-8 (byte " + std::to_string(*at + 1) + "), only UTF-8 text is allowed"));
@@ -126,7 +133,7 @@ void check_text(std::string_view noun, std::string_view text, std::size_t limit)
     throw std::invalid_argument(message(noun, std::to_string(length) + " characters, at most " +
                                                   std::to_string(limit) + " are allowed"));
   }
-  if (is_blank(text)) throw std::invalid_argument(message(noun, "only blanks" + wanted));
+  if (is_blank(text)) refuse("only blanks");
 }
 
 std::string cut_error(std::string_view text) {

@@ -12,6 +12,8 @@ Database::Database(std::string_view address, DatabaseOptions options, Environmen
   pool_ = std::make_unique<Pool>(std::move(driver), std::move(options), std::move(environment));
 }
 
+Database::Database(std::unique_ptr<Pool> pool) : pool_(std::move(pool)) {}
+
 Database::~Database() = default;
 
 void Database::in_transaction(const std::function<void(Session&)>& work) {

@@ -4,34 +4,10 @@
 #include <tuple>
 
 #include "queue/admin_list.hpp"
+#include "queue/read.hpp"
 
 namespace twinbox {
 namespace {
-
-template <class T>
-std::optional<T> maybe_named(const Row& row, int column) {
-  if (row.is_null(column)) return std::nullopt;
-  return T{std::string{row.text(column)}, Trusted{}};
-}
-
-std::string text_or_empty(const Row& row, int column) {
-  return row.is_null(column) ? std::string{} : std::string{row.text(column)};
-}
-
-std::optional<std::string> maybe_text(const Row& row, int column) {
-  if (row.is_null(column)) return std::nullopt;
-  return std::string{row.text(column)};
-}
-
-std::optional<Instant> maybe_instant(const Row& row, int column) {
-  if (row.is_null(column)) return std::nullopt;
-  return row.instant(column);
-}
-
-std::optional<Uuid> maybe_uuid(const Row& row, int column) {
-  if (row.is_null(column)) return std::nullopt;
-  return row.uuid(column);
-}
 
 constexpr int message_width = 14;
 
@@ -50,6 +26,7 @@ MessageView read_message(const Row& row) {
           .expires_at = maybe_instant(row, 10),
           .seen_count = static_cast<int>(row.integer(11)),
           .content_version = static_cast<int>(row.integer(12)),
+          .has_content = !row.is_null(13),
           .size = row.is_null(13) ? 0 : row.integer(13)};
 }
 

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "core/json.hpp"
+#include "core/text.hpp"
 #include "queue/admin_list.hpp"
 
 namespace twinbox {
@@ -75,11 +76,13 @@ std::size_t discard_some(const Box& box, Session& session, std::span<const DutyK
 void check_act(const Act& act) {
   if (act.limit <= 0) throw std::out_of_range("limit: must be at least 1");
   require_limit(act.batch);
+  if (!act.actor.empty()) check_text("actor", act.actor, 255);
+  if (!act.reason.empty()) check_text("reason", act.reason, 4000);
 }
 
 void check_requeue(Duration delay, const Act& act) {
   check_act(act);
-  if (delay < Duration::zero()) throw std::out_of_range("delay: must not be below zero");
+  if (delay != Duration::zero()) require_delay(delay);
 }
 
 void check_discard(const Act& act) {
@@ -88,51 +91,45 @@ void check_discard(const Act& act) {
     throw std::invalid_argument("reason: empty, say why the messages are thrown away");
 }
 
-using Apply = std::function<std::size_t(Session&, std::span<const DutyKey>)>;
-using Fits = std::function<bool(const Entry&)>;
+/// An act: which duties it is for, and how it is done.
+struct Deed {
+  std::function<bool(const Entry&)> fits;
+  std::function<std::size_t(Session&, std::span<const DutyKey>)> apply;
+};
 
-/// Looks up page after page and applies an act to what fits: one transaction for each page.
-std::size_t act_on(Box& box, const Filter& filter, const Act& act, const Fits& fits,
-                   const Apply& apply) {
-  std::size_t changed = 0;
-  std::optional<DutyKey> after;
-  do {
-    const std::int64_t room = act.limit - static_cast<std::int64_t>(changed);
-    if (room <= 0) break;
-    std::optional<DutyKey> next;
-    changed += box.own(act.dry_run ? Access::read : Access::write, Scope::transaction,
-                       [&](Session& session) {
-                         const Page page = list_page(box, session, filter, act.batch, after);
-                         next = page.next;
-                         std::vector<DutyKey> keys;
-                         for (const Entry& entry : page.entries) {
-                           if (static_cast<std::int64_t>(keys.size()) < room && fits(entry))
-                             keys.push_back(entry.duty.key);
-                         }
-                         return act.dry_run ? keys.size() : apply(session, keys);
-                       });
-    after = next;
-  } while (after);
-  if (changed > 0) box.wake();
-  return changed;
+bool is_open(DutyState state) noexcept { return state < DutyState::done; }
+
+Deed requeue_deed(const Box& box, Duration delay, const Act& act) {
+  return {.fits =
+              [](const Entry& entry) {
+                return entry.duty.state == DutyState::dead && entry.message.has_content;
+              },
+          .apply =
+              [&box, delay, &act](Session& session, std::span<const DutyKey> keys) {
+                return requeue_some(box, session, keys, delay, act);
+              }};
 }
 
-/// Applies an act to the named duties in batches.
-std::size_t act_on(Box& box, std::span<const DutyKey> duties, const Act& act, const Apply& apply) {
-  const std::size_t limit = std::min(duties.size(), static_cast<std::size_t>(act.limit));
-  std::size_t changed = 0;
-  for (std::size_t at = 0; at < limit;) {
-    const auto chunk =
-        duties.subspan(at, std::min(limit - at, static_cast<std::size_t>(act.batch)));
-    changed += box.own(Access::write, Scope::transaction,
-                       [&](Session& session) { return apply(session, chunk); });
-    at += chunk.size();
-  }
-  if (changed > 0) box.wake();
-  return changed;
+Deed discard_deed(const Box& box, const Act& act) {
+  return {.fits =
+              [](const Entry& entry) {
+                return entry.duty.state == DutyState::dead || is_open(entry.duty.state);
+              },
+          .apply =
+              [&box, &act](Session& session, std::span<const DutyKey> keys) {
+                return discard_some(box, session, keys, act);
+              }};
 }
 
-bool always(const Entry&) { return true; }
+/// Only those that look like the group.
+Deed within(const DeadGroup& group, Deed deed) {
+  deed.fits = [group, fits = std::move(deed.fits)](const Entry& entry) {
+    const auto& topic = entry.message.topic;
+    return fits(entry) && (topic ? topic->view() : std::string_view{}) == group.topic &&
+           normalise_error(entry.duty.last_error) == group.error;
+  };
+  return deed;
+}
 
 Filter group_filter(const DeadGroup& group) {
   Filter filter{.state = StateFilter::dead};
@@ -141,85 +138,200 @@ Filter group_filter(const DeadGroup& group) {
   return filter;
 }
 
-Fits in_group(const DeadGroup& group) {
-  return [error = group.error](const Entry& entry) {
-    return normalise_error(entry.duty.last_error) == error;
-  };
+/// Looks up page after page and does the deed to what fits: one transaction for each page.
+std::size_t act_on(Box& box, const Filter& filter, const Act& act, const Deed& deed) {
+  std::size_t changed = 0;
+  std::optional<DutyKey> after;
+  do {
+    const std::int64_t room = act.limit - static_cast<std::int64_t>(changed);
+    if (room <= 0) break;
+    std::optional<DutyKey> next;
+    const Access access = act.dry_run ? Access::read : Access::write;
+    changed += box.own(access, Scope::transaction, [&](Session& session) {
+      const Page page = list_page(box, session, filter, act.batch, after);
+      next = page.next;
+      std::vector<DutyKey> keys;
+      for (const Entry& entry : page.entries) {
+        if (static_cast<std::int64_t>(keys.size()) < room && deed.fits(entry))
+          keys.push_back(entry.duty.key);
+      }
+      return act.dry_run ? keys.size() : deed.apply(session, keys);
+    });
+    after = next;
+  } while (after);
+  box.wake();
+  return changed;
+}
+
+/// How many of the named duties the deed is for.
+std::size_t count_fitting(const Box& box, Session& session, std::span<const DutyKey> duties,
+                          const Deed& deed) {
+  std::size_t count = 0;
+  for (const DutyKey& duty : std::set<DutyKey>(duties.begin(), duties.end())) {
+    const Page page = list_page(box, session, {}, 1, DutyKey{duty.number + 1});
+    for (const Entry& entry : page.entries) {
+      if (entry.duty.key == duty && deed.fits(entry)) ++count;
+    }
+  }
+  return count;
+}
+
+/// Does the deed to the named duties in the caller's transaction.
+std::size_t act_on(const Box& box, Session& session, std::span<const DutyKey> duties,
+                   const Act& act, const Deed& deed) {
+  const auto capped = duties.first(std::min(duties.size(), static_cast<std::size_t>(act.limit)));
+  return act.dry_run ? count_fitting(box, session, capped, deed) : deed.apply(session, capped);
+}
+
+/// Does the deed to the named duties in batches.
+std::size_t act_on(Box& box, std::span<const DutyKey> duties, const Act& act, const Deed& deed) {
+  const std::size_t limit = std::min(duties.size(), static_cast<std::size_t>(act.limit));
+  const Access access = act.dry_run ? Access::read : Access::write;
+  std::size_t changed = 0;
+  for (std::size_t at = 0; at < limit;) {
+    const auto chunk =
+        duties.subspan(at, std::min(limit - at, static_cast<std::size_t>(act.batch)));
+    changed += box.own(access, Scope::transaction,
+                       [&](Session& session) { return act_on(box, session, chunk, act, deed); });
+    at += chunk.size();
+  }
+  box.wake();
+  return changed;
+}
+
+/// Whole messages: their rows are locked first, and what they have is looked at under the lock.
+std::size_t prune_messages(const Box& box, Session& session, std::span<const std::int64_t> numbers,
+                           const Act& act) {
+  std::vector<Value> values;
+  for (const std::int64_t number : std::set<std::int64_t>(numbers.begin(), numbers.end()))
+    values.emplace_back(number);
+  if (values.empty()) return 0;
+  const Arg number{"number", ValueType::integer, values};
+  return all_or_nothing(session, [&] {
+    box.run(session, box.sql().lock_messages, {number});
+    std::size_t deleted = 0;
+    box.run(session, box.sql().prune,
+            {number, {"retention", 0}, {"dead", Value{false}}, {"seen", Value{false}}, box.now()},
+            [&](const Row&) { ++deleted; });
+    write_audit(box, session, "prune", deleted, act);
+    return deleted;
+  });
+}
+
+/// The messages of a page whose every duty is finished, each once.
+std::vector<std::int64_t> finished_messages(const Box& box, Session& session, const Page& page) {
+  std::vector<std::int64_t> numbers;
+  for (const Entry& entry : page.entries) {
+    const std::int64_t number = entry.message.number;
+    if (!numbers.empty() && numbers.back() == number) continue;
+    const Page whole = list_page(box, session, {}, 1, DutyKey{number + 1});
+    const bool finished =
+        std::all_of(whole.entries.begin(), whole.entries.end(), [](const Entry& one) {
+          const DutyState state = one.duty.state;
+          return state == DutyState::done || state == DutyState::discarded ||
+                 state == DutyState::marked;
+        });
+    if (finished) numbers.push_back(number);
+  }
+  return numbers;
 }
 
 }  // namespace
 
 std::size_t Admin::requeue(std::span<const DutyKey> duties, Duration delay, const Act& act) {
   check_requeue(delay, act);
-  Box& box = queue_.box();
-  return act_on(box, duties, act, [&](Session& session, std::span<const DutyKey> keys) {
-    return requeue_some(box, session, keys, delay, act);
-  });
+  return act_on(queue_.box(), duties, act, requeue_deed(queue_.box(), delay, act));
 }
 
 std::size_t Admin::requeue(Session& session, std::span<const DutyKey> duties, Duration delay,
                            const Act& act) {
   check_requeue(delay, act);
-  return requeue_some(queue_.box(), queue_.box().checked(session), duties, delay, act);
+  const Box& box = queue_.box();
+  return act_on(box, box.checked(session), duties, act, requeue_deed(box, delay, act));
 }
 
 std::size_t Admin::requeue(const Filter& filter, Duration delay, const Act& act) {
   check_requeue(delay, act);
   Filter dead = filter;
   if (dead.state == StateFilter::any) dead.state = StateFilter::dead;
-  if (dead.state != StateFilter::dead) return 0;
-  Box& box = queue_.box();
-  return act_on(box, dead, act, always, [&](Session& session, std::span<const DutyKey> keys) {
-    return requeue_some(box, session, keys, delay, act);
-  });
+  return act_on(queue_.box(), dead, act, requeue_deed(queue_.box(), delay, act));
 }
 
 std::size_t Admin::requeue(const DeadGroup& group, Duration delay, const Act& act) {
   check_requeue(delay, act);
-  Box& box = queue_.box();
-  return act_on(box, group_filter(group), act, in_group(group),
-                [&](Session& session, std::span<const DutyKey> keys) {
-                  return requeue_some(box, session, keys, delay, act);
-                });
+  return act_on(queue_.box(), group_filter(group), act,
+                within(group, requeue_deed(queue_.box(), delay, act)));
 }
 
 std::size_t Admin::discard(std::span<const DutyKey> duties, const Act& act) {
   check_discard(act);
-  Box& box = queue_.box();
-  return act_on(box, duties, act, [&](Session& session, std::span<const DutyKey> keys) {
-    return discard_some(box, session, keys, act);
-  });
+  return act_on(queue_.box(), duties, act, discard_deed(queue_.box(), act));
 }
 
 std::size_t Admin::discard(Session& session, std::span<const DutyKey> duties, const Act& act) {
   check_discard(act);
-  return discard_some(queue_.box(), queue_.box().checked(session), duties, act);
+  const Box& box = queue_.box();
+  return act_on(box, box.checked(session), duties, act, discard_deed(box, act));
 }
 
 std::size_t Admin::discard(const Filter& filter, const Act& act) {
   check_discard(act);
-  Box& box = queue_.box();
-  const Apply apply = [&](Session& session, std::span<const DutyKey> keys) {
-    return discard_some(box, session, keys, act);
-  };
-  if (filter.state != StateFilter::any) return act_on(box, filter, act, always, apply);
-  Filter one = filter;
-  one.state = StateFilter::dead;
-  const std::size_t dead = act_on(box, one, act, always, apply);
-  if (static_cast<std::int64_t>(dead) >= act.limit) return dead;
-  Act rest = act;
-  rest.limit = act.limit - static_cast<std::int64_t>(dead);
-  one.state = StateFilter::open;
-  return dead + act_on(box, one, rest, always, apply);
+  if (filter.state == StateFilter::any) {
+    throw std::invalid_argument("state: any, say whether open or dead messages are thrown away");
+  }
+  return act_on(queue_.box(), filter, act, discard_deed(queue_.box(), act));
 }
 
 std::size_t Admin::discard(const DeadGroup& group, const Act& act) {
   check_discard(act);
+  return act_on(queue_.box(), group_filter(group), act,
+                within(group, discard_deed(queue_.box(), act)));
+}
+
+std::size_t Admin::prune(std::span<const std::int64_t> numbers, const Act& act) {
+  check_act(act);
   Box& box = queue_.box();
-  return act_on(box, group_filter(group), act, in_group(group),
-                [&](Session& session, std::span<const DutyKey> keys) {
-                  return discard_some(box, session, keys, act);
-                });
+  const std::size_t limit = std::min(numbers.size(), static_cast<std::size_t>(act.limit));
+  std::size_t deleted = 0;
+  for (std::size_t at = 0; at < limit;) {
+    const auto chunk =
+        numbers.subspan(at, std::min(limit - at, static_cast<std::size_t>(act.batch)));
+    deleted += box.own(Access::write, Scope::transaction, [&](Session& session) -> std::size_t {
+      if (!act.dry_run) return prune_messages(box, session, chunk, act);
+      std::size_t count = 0;
+      for (const std::int64_t number : std::set<std::int64_t>(chunk.begin(), chunk.end())) {
+        Page page = list_page(box, session, {}, 1, DutyKey{number + 1});
+        std::erase_if(page.entries,
+                      [&](const Entry& entry) { return entry.message.number != number; });
+        count += finished_messages(box, session, page).size();
+      }
+      return count;
+    });
+    at += chunk.size();
+  }
+  return deleted;
+}
+
+std::size_t Admin::prune(const Filter& filter, const Act& act) {
+  check_act(act);
+  Box& box = queue_.box();
+  std::size_t deleted = 0;
+  std::optional<DutyKey> after;
+  do {
+    const std::int64_t room = act.limit - static_cast<std::int64_t>(deleted);
+    if (room <= 0) break;
+    std::optional<DutyKey> next;
+    deleted += box.own(Access::write, Scope::transaction, [&](Session& session) {
+      const Page page = list_page(box, session, filter, act.batch, after);
+      next = page.next;
+      std::vector<std::int64_t> numbers = finished_messages(box, session, page);
+      if (static_cast<std::int64_t>(numbers.size()) > room)
+        numbers.resize(static_cast<std::size_t>(room));
+      return act.dry_run ? numbers.size() : prune_messages(box, session, numbers, act);
+    });
+    after = next;
+  } while (after);
+  return deleted;
 }
 
 bool Admin::edit(std::int64_t number, const Edit& change, const Act& act) {
@@ -231,6 +343,9 @@ bool Admin::edit(Session& session, std::int64_t number, const Edit& change, cons
   if (change.headers && !is_json_object(*change.headers)) {
     throw std::invalid_argument("headers: not a JSON object");
   }
+  if (change.content_type) check_text("content type", *change.content_type, 1000);
+  check_act(act);
+  if (act.dry_run) throw UsageError("edit: a single edit knows no dry run; read it by get()");
   Box& box = queue_.box();
   const auto text = [](const std::optional<std::string>& value) {
     return value ? Value{std::string_view{*value}} : Value{};

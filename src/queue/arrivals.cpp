@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "core/json.hpp"
+#include "core/text.hpp"
 
 namespace twinbox {
 namespace {
@@ -17,16 +19,17 @@ using Positions = std::vector<std::size_t>;
 /// The columns of @source … @position, filled for some of the messages.
 class Columns {
  public:
-  Columns(std::span<const Incoming> messages, const Positions& chosen) {
-    for (auto& column : columns_) column.reserve(chosen.size());
-    for (const std::size_t position : chosen) add(messages[position], position);
+  Columns(std::span<const Incoming> messages, const Positions& chosen)
+      : rows_(chosen.size()), values_(names.size() * chosen.size()) {
+    for (std::size_t row = 0; row < rows_; ++row) set(row, messages[chosen[row]], chosen[row]);
   }
 
   /// The arguments that `add` takes; accept also takes those of `rest`.
   [[nodiscard]] std::vector<Arg> args() const {
     std::vector<Arg> result;
+    result.reserve(names.size() + 2);
     for (std::size_t i = 0; i < names.size(); ++i)
-      result.emplace_back(names[i], types[i], columns_[i]);
+      result.emplace_back(names[i], types[i], std::span{values_}.subspan(i * rows_, rows_));
     return result;
   }
 
@@ -40,10 +43,13 @@ class Columns {
       ValueType::text,    ValueType::text, ValueType::bytes,  ValueType::text,  ValueType::instant,
       ValueType::instant, ValueType::text, ValueType::integer};
 
-  void add(const Incoming& message, std::size_t position) {
+  void set(std::size_t row, const Incoming& message, std::size_t position) {
     const MessageExtras& extras = *message.extras;
-    std::size_t column = 0;
-    const auto put = [&](Value value) { columns_[column++].push_back(value); };
+    std::size_t at = row;
+    const auto put = [&](Value value) {
+      values_[at] = value;
+      at += rows_;
+    };
     const auto put_text = [&](const auto& maybe) {
       if (!maybe) {
         put({});
@@ -68,7 +74,8 @@ class Columns {
     put(static_cast<std::int64_t>(position));
   }
 
-  std::array<std::vector<Value>, names.size()> columns_;
+  std::size_t rows_;
+  std::vector<Value> values_;  ///< column after column
 };
 
 using Key = std::pair<std::string_view, std::string_view>;
@@ -84,6 +91,7 @@ std::vector<Positions> rounds_of(std::span<const Incoming> messages) {
     ascending = key_of(messages[i - 1]) < key_of(messages[i]);
   }
   if (ascending) {
+    rounds[0].reserve(messages.size());
     for (std::size_t i = 0; i < messages.size(); ++i) rounds[0].push_back(i);
     return rounds;
   }
@@ -123,17 +131,48 @@ Positions add_new(Box& box, const Transaction& transaction, std::span<const Inco
 
 void accept_some(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
                  const Positions& chosen, const Addressees& addressees,
-                 std::vector<Accepted>& answers) {
+                 std::span<std::optional<Accepted>> answers) {
   const Columns columns(messages, chosen);
   std::vector<Arg> args = columns.args();
   args.emplace_back("handlers", addressees.json());
   args.push_back(box.now());
+  std::vector<std::pair<std::size_t, Accepted>> found;
   transaction([&](Session& session) {
+    found.clear();
     box.run(session, box.sql().accept, args, [&](const Row& row) {
-      answers.at(static_cast<std::size_t>(row.integer(0))) = {
-          static_cast<Acceptance>(row.integer(1)), row.boolean(2)};
+      found.emplace_back(static_cast<std::size_t>(row.integer(0)),
+                         Accepted{static_cast<Acceptance>(row.integer(1)), row.boolean(2)});
     });
   });
+  for (const auto& [position, accepted] : found) answers[position] = accepted;
+}
+
+/// Sets each answer once its statement has gone through `transaction`.
+void write_rounds(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
+                  const Addressees& addressees, std::span<std::optional<Accepted>> answers) {
+  for (const Positions& round : rounds_of(messages)) {
+    Positions plain;
+    Positions rest;
+    plain.reserve(round.size());
+    for (const std::size_t position : round) {
+      const bool fast = addressees.single() && !messages[position].extras->partition_key;
+      (fast ? plain : rest).push_back(position);
+    }
+    if (!plain.empty()) {
+      // Two batches that lock the same keys in different orders would wait for each other.
+      const auto by_key = [&](std::size_t a, std::size_t b) {
+        return key_of(messages[a]) < key_of(messages[b]);
+      };
+      if (!std::is_sorted(plain.begin(), plain.end(), by_key))
+        std::sort(plain.begin(), plain.end(), by_key);
+      const Positions known = add_new(box, transaction, messages, plain, addressees);
+      for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
+      for (const std::size_t position : known) answers[position].reset();
+      rest.insert(rest.end(), known.begin(), known.end());
+      std::sort(rest.begin(), rest.end());
+    }
+    if (!rest.empty()) accept_some(box, transaction, messages, rest, addressees, answers);
+  }
 }
 
 }  // namespace
@@ -170,30 +209,47 @@ void check_extras(const MessageExtras& extras) {
   if (extras.headers && !is_json_object(*extras.headers)) {
     throw std::invalid_argument("headers: not a JSON object");
   }
-  if (extras.hash && extras.hash->bytes.empty()) {
+  if (extras.content_type && !extras.content_type->empty()) {
+    check_text("content type", *extras.content_type, 1000);
+  }
+  check_hash(extras.hash);
+}
+
+void check_hash(const std::optional<ContentHash>& hash) {
+  if (!hash) return;
+  if (hash->bytes.empty()) {
     throw std::invalid_argument("hash: empty (leave it out when there is none)");
   }
+  check_text("hash algorithm", hash->algorithm, 255);
 }
 
 std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
                                      std::span<const Incoming> messages,
                                      const Addressees& addressees) {
-  std::vector<Accepted> answers(messages.size(), Accepted{Acceptance::accepted});
-  for (const Positions& round : rounds_of(messages)) {
-    Positions plain;
-    Positions rest;
-    for (const std::size_t position : round) {
-      const bool fast = addressees.single() && !messages[position].extras->partition_key;
-      (fast ? plain : rest).push_back(position);
-    }
-    if (!plain.empty()) {
-      const Positions known = add_new(box, transaction, messages, plain, addressees);
-      rest.insert(rest.end(), known.begin(), known.end());
-      std::sort(rest.begin(), rest.end());
-    }
-    if (!rest.empty()) accept_some(box, transaction, messages, rest, addressees, answers);
+  std::vector<std::optional<Accepted>> answers(messages.size());
+  write_rounds(box, transaction, messages, addressees, answers);
+  std::vector<Accepted> result;
+  result.reserve(answers.size());
+  for (const auto& answer : answers) result.push_back(answer.value());
+  return result;
+}
+
+void write_shared(Box& box, std::span<const Incoming> messages, const Addressees& addressees,
+                  std::span<std::optional<Accepted>> answers) {
+  if (box.database().dialect() == Dialect::sqlite) {
+    // A second commit would cost as much again as the first.
+    const auto written = box.own(Access::write, Scope::transaction, [&](Session& session) {
+      return write_messages(
+          box, [&](const auto& work) { work(session); }, messages, addressees);
+    });
+    std::copy(written.begin(), written.end(), answers.begin());
+    return;
   }
-  return answers;
+  // Most batches need one statement: alone it is a transaction, and one round trip.
+  const Transaction each = [&](const std::function<void(Session&)>& work) {
+    box.write([&](Session& session) { return work(session), true; });
+  };
+  write_rounds(box, each, messages, addressees, answers);
 }
 
 }  // namespace twinbox

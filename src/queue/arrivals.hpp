@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +41,7 @@ class Addressees {
 
 /// Throws std::invalid_argument when the extras cannot be stored.
 void check_extras(const MessageExtras& extras);
+void check_hash(const std::optional<ContentHash>& hash);
 
 /// Runs a piece of work in some transaction; may run it again, from the start.
 using Transaction = std::function<void(const std::function<void(Session&)>&)>;
@@ -49,5 +51,10 @@ using Transaction = std::function<void(const std::function<void(Session&)>&)>;
 std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
                                      std::span<const Incoming> messages,
                                      const Addressees& addressees);
+
+/// Writes the messages of callers who share a commit. A message is durable once its answer is set:
+/// what has none when it throws is not.
+void write_shared(Box& box, std::span<const Incoming> messages, const Addressees& addressees,
+                  std::span<std::optional<Accepted>> answers);
 
 }  // namespace twinbox

@@ -44,6 +44,8 @@ Statements::Statements(const StatementSet& set)
       discard(set["discard"]),
       edit(set["edit"]),
       audit(set["audit"]),
+      lock_messages(set["lock_messages"]),
+      prune_bound(set["prune_bound"]),
       prune_pick(set["prune_pick"]),
       prune(set["prune"]),
       list_open(set["list_open"]),

@@ -22,9 +22,9 @@ struct Statements {
   const Statement &mark, &finish_marked, &put_back, &discard_held;
   const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release, &fail, &reap,
       &expire, &find_work;
-  const Statement &requeue, &discard, &edit, &audit, &prune_pick, &prune, &list_open, &list_dead,
-      &list_finished, &list_all, &get, &find_sources, &duties, &failures, &count_open, &count_dead,
-      &count_history, &oldest_pending, &group_dead;
+  const Statement &requeue, &discard, &edit, &audit, &lock_messages, &prune_bound, &prune_pick,
+      &prune, &list_open, &list_dead, &list_finished, &list_all, &get, &find_sources, &duties,
+      &failures, &count_open, &count_dead, &count_history, &oldest_pending, &group_dead;
 };
 
 class Box {

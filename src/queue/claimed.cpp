@@ -1,32 +1,11 @@
 #include "queue/claimed.hpp"
 
-#include <optional>
 #include <string>
+
+#include "queue/read.hpp"
 
 namespace twinbox {
 namespace {
-
-template <class T>
-std::optional<T> maybe_named(const Row& row, int column) {
-  if (row.is_null(column)) return std::nullopt;
-  return T{std::string{row.text(column)}, Trusted{}};
-}
-
-std::optional<std::string> maybe_text(const Row& row, int column) {
-  if (row.is_null(column)) return std::nullopt;
-  return std::string{row.text(column)};
-}
-
-std::optional<Instant> maybe_instant(const Row& row, int column) {
-  if (row.is_null(column)) return std::nullopt;
-  return row.instant(column);
-}
-
-std::optional<ContentHash> maybe_hash(const Row& row, int bytes, int algorithm) {
-  if (row.is_null(bytes)) return std::nullopt;
-  return ContentHash{std::string{row.bytes(bytes)},
-                     row.is_null(algorithm) ? "" : std::string{row.text(algorithm)}};
-}
 
 int number(const Row& row, int column) { return static_cast<int>(row.integer(column)); }
 
@@ -59,6 +38,14 @@ Message read_claimed(const Row& row) {
       .seen_count = number(row, 23),
       .content_version = number(row, 24),
   };
+}
+
+bool crash_looped(const Message& message, int max_expiries) noexcept {
+  return max_expiries > 0 && message.expiries >= max_expiries;
+}
+
+std::string crash_text(const Message& message) {
+  return "the worker that held it died " + std::to_string(message.expiries) + " times";
 }
 
 }  // namespace twinbox

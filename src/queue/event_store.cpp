@@ -1,6 +1,7 @@
 #include "twinbox/event_store.hpp"
 
 #include "queue/box.hpp"
+#include "queue/claimed.hpp"
 #include "twinbox/admin.hpp"
 
 namespace twinbox {
@@ -51,6 +52,7 @@ std::vector<StoredEvent> finished_before(WorkQueue& queue, Instant cutoff, std::
         std::vector<MessageKey> found;
         box.run(session, box.sql().prune_pick,
                 {{"after", 0},
+                 {"below", INT64_MAX},
                  {"limit", batch},
                  {"retention", 0},
                  {"dead", Value{false}},
@@ -71,18 +73,15 @@ std::vector<StoredEvent> finished_before(WorkQueue& queue, Instant cutoff, std::
 }
 
 std::size_t remove_finished(WorkQueue& queue, std::span<const StoredEvent> events) {
-  if (events.empty()) return 0;
-  Box& box = queue.box();
-  std::vector<Value> numbers;
-  for (const StoredEvent& event : events) numbers.emplace_back(event.number);
-  return box.own(Access::write, Scope::transaction, [&](Session& session) {
-    return box.run(session, box.sql().prune,
-                   {{"number", ValueType::integer, numbers},
-                    {"retention", 0},
-                    {"dead", Value{false}},
-                    {"seen", Value{false}},
-                    box.now()});
-  });
+  std::vector<std::int64_t> numbers;
+  for (const StoredEvent& event : events) {
+    if (event.number == 0) {
+      throw UsageError("remove: event '" + event.event.id.str() +
+                       "' was not handed out for cleanup; only finished events can be removed");
+    }
+    numbers.push_back(event.number);
+  }
+  return Admin{queue}.prune(numbers);
 }
 
 DutyKey duty_of(const MessageDetail& detail) { return {detail.message.number}; }
@@ -135,8 +134,14 @@ bool EventOutboxStore::update(const StoredEvent& event, const EventUpdate& updat
   }
   Admin admin{outbox_};
   const auto detail = admin.get(MessageKey{event.event.source, event.event.id});
+  if (!detail) return false;
+  const DutyKey duty = duty_of(*detail);
   const Act act{.reason = update.error.empty() ? "discarded" : update.error};
-  return detail && admin.discard(std::vector{duty_of(*detail)}, act) > 0;
+  return outbox_.box().own(Access::write, Scope::transaction, [&](Session& session) {
+    // Only who holds the event may give it up.
+    return outbox_.release(session, owner_, *event.lease) > 0 &&
+           admin.discard(session, std::span{&duty, 1}, act) > 0;
+  });
 }
 
 std::size_t EventOutboxStore::remove(std::span<const StoredEvent> events) {
@@ -175,8 +180,18 @@ bool EventInboxStore::update(const EventRecord& event, const EventUpdate& update
   }
   Box& box = inbox_.box();
   return box.own(Access::write, Scope::transaction, [&](Session& session) {
-    const auto claimed = inbox_.accept_and_claim(session, arrival_of(event), owner_, lease_);
-    return inbox_.abandon(session, owner_, claimed.messages, update.error, update.retry_after) > 0;
+    inbox_.accept(session, arrival_of(event));
+    // A failure counts whenever it happens, also while the event waits for its next retry.
+    std::vector<Message> held;
+    box.run(session, box.sql().claim_message,
+            {{"owner", Value{owner_.uuid()}},
+             {"lease", micros(lease_)},
+             {"source", event.source.view()},
+             {"message_id", event.id.view()},
+             {"due_only", Value{false}},
+             box.now()},
+            [&](const Row& row) { held.push_back(read_claimed(row)); });
+    return inbox_.abandon(session, owner_, held, update.error, update.retry_after) > 0;
   });
 }
 

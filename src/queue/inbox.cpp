@@ -3,9 +3,8 @@
 #include <stdexcept>
 
 #include "core/text.hpp"
-#include "queue/arrivals.hpp"
 #include "queue/claimed.hpp"
-#include "queue/group_commit.hpp"
+#include "queue/message_writer.hpp"
 
 namespace twinbox {
 namespace {
@@ -13,11 +12,6 @@ namespace {
 Incoming incoming(const Arrival& arrival) {
   return {arrival.source.view(), arrival.id.view(), arrival.topic.view(), arrival.payload,
           &arrival.extras};
-}
-
-const Addressees& by_topic() {
-  static const Addressees addressees{{}};
-  return addressees;
 }
 
 void check_arrival(const Arrival& arrival, bool per_handler) {
@@ -40,6 +34,30 @@ void log_accept(const Box& box, const Arrival& arrival, const Accepted& accepted
     box.log(LogLevel::warning, "conflict",
             {{"source", arrival.source.view()}, {"id", arrival.id.view()}});
   }
+}
+
+void log_accepts(const Box& box, std::span<const Arrival> arrivals,
+                 std::span<const Accepted> answers) {
+  for (std::size_t i = 0; i < answers.size(); ++i) log_accept(box, arrivals[i], answers[i]);
+}
+
+std::vector<Incoming> checked_items(std::span<const Arrival> arrivals,
+                                    std::span<const HandlerName> handlers) {
+  std::vector<Incoming> items;
+  items.reserve(arrivals.size());
+  for (const Arrival& arrival : arrivals) {
+    check_arrival(arrival, !handlers.empty());
+    items.push_back(incoming(arrival));
+  }
+  return items;
+}
+
+std::vector<Accepted> write_items(Box& box, Session& session, std::span<const Incoming> items,
+                                  const Addressees& addressees) {
+  return all_or_nothing(session, [&] {
+    return write_messages(
+        box, [&](const auto& work) { work(session); }, items, addressees);
+  });
 }
 
 Arg id_arg(const MessageKey& key) { return {"id", key.id.view()}; }
@@ -67,22 +85,9 @@ std::string_view to_string(Acceptance acceptance) noexcept {
   return "unknown";
 }
 
-class Inbox::Writer : public GroupCommit<Incoming, Accepted> {
- public:
-  explicit Writer(Box& box)
-      : GroupCommit(
-            [&box](std::span<const Incoming> messages) {
-              const Transaction each = [&box](const std::function<void(Session&)>& work) {
-                box.write([&](Session& session) { return work(session), true; });
-              };
-              return write_messages(box, each, messages, by_topic());
-            },
-            512, 4 << 20) {}
-};
-
 Inbox::Inbox(Database& database, BoxOptions options)
     : WorkQueue(std::make_unique<Box>(database, BoxKind::inbox, std::move(options))),
-      writer_(std::make_unique<Writer>(box())) {}
+      writer_(std::make_unique<MessageWriter>(box())) {}
 
 Inbox::~Inbox() = default;
 
@@ -101,11 +106,14 @@ Accepted Inbox::accept(const Arrival& arrival, std::span<const HandlerName> hand
 
 std::vector<Accepted> Inbox::accept(std::span<const Arrival> arrivals,
                                     std::span<const HandlerName> handlers) {
-  if (arrivals.empty()) return {};
-  std::vector<Accepted> answers =
+  const std::vector<Incoming> items = checked_items(arrivals, handlers);
+  const Addressees addressees{handlers};
+  if (items.empty()) return {};
+  const std::vector<Accepted> answers =
       box().own(Access::write, Scope::transaction,
-                [&](Session& session) { return accept(session, arrivals, handlers); });
+                [&](Session& session) { return write_items(box(), session, items, addressees); });
   box().wake();
+  log_accepts(box(), arrivals, answers);
   return answers;
 }
 
@@ -116,20 +124,12 @@ Accepted Inbox::accept(Session& session, const Arrival& arrival,
 
 std::vector<Accepted> Inbox::accept(Session& session, std::span<const Arrival> arrivals,
                                     std::span<const HandlerName> handlers) {
-  box().checked(session);
+  const std::vector<Incoming> items = checked_items(arrivals, handlers);
   const Addressees addressees{handlers};
-  std::vector<Incoming> items;
-  items.reserve(arrivals.size());
-  for (const Arrival& arrival : arrivals) {
-    check_arrival(arrival, !handlers.empty());
-    items.push_back(incoming(arrival));
-  }
+  box().checked(session);
   if (items.empty()) return {};
-  std::vector<Accepted> answers = all_or_nothing(session, [&] {
-    return write_messages(
-        box(), [&](const auto& work) { work(session); }, items, addressees);
-  });
-  for (std::size_t i = 0; i < answers.size(); ++i) log_accept(box(), arrivals[i], answers[i]);
+  const std::vector<Accepted> answers = write_items(box(), session, items, addressees);
+  log_accepts(box(), arrivals, answers);
   return answers;
 }
 
@@ -154,8 +154,13 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(Session& session, const Arriva
                {"lease", micros(lease)},
                {"source", arrival.source.view()},
                {"message_id", arrival.id.view()},
+               {"due_only", Value{true}},
                box().now()},
               [&](const Row& row) { both.messages.push_back(read_claimed(row)); });
+    std::erase_if(both.messages, [&](const Message& message) {
+      return crash_looped(message, box().options().max_expiries) &&
+             fail(session, owner, message, crash_text(message), crash_loop) > 0;
+    });
     return both;
   });
   box().log(LogLevel::debug, "claim",
@@ -178,6 +183,7 @@ Observed Inbox::observe(const MessageKey& key, const std::optional<ContentHash>&
 
 Observed Inbox::observe(Session& session, const MessageKey& key,
                         const std::optional<ContentHash>& hash) {
+  check_hash(hash);
   Observed observed{};
   box().run(box().checked(session), box().sql().observe,
             {id_arg(key),

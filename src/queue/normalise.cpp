@@ -39,8 +39,10 @@ std::size_t number_end(std::string_view text, std::size_t at) noexcept {
 std::string normalise_error(std::string_view error) {
   static constexpr std::size_t longest = 300;
   std::string out;
-  for (std::size_t at = 0; at < error.size() && out.size() < longest;) {
+  for (std::size_t at = 0; at < error.size();) {
     const char c = error[at];
+    const bool inside_character = (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
+    if (out.size() >= longest && !inside_character) break;
     const bool word_begins = at == 0 || !is_word(error[at - 1]);
     if (c == '\n' || c == '\r') break;  // what follows the first line is a trace
     if (const std::size_t end = c == '"' || c == '\'' ? quoted_end(error, at) : at; end > at) {

@@ -1,7 +1,6 @@
 #include "twinbox/outbox.hpp"
 
-#include "queue/arrivals.hpp"
-#include "queue/group_commit.hpp"
+#include "queue/message_writer.hpp"
 
 namespace twinbox {
 namespace {
@@ -25,29 +24,35 @@ void log_enqueue(const Box& box, const Incoming& message) {
            {"correlation_id", correlation ? correlation->view() : std::string_view{}}});
 }
 
-const Addressees& by_topic() {
-  static const Addressees addressees{{}};
-  return addressees;
+/// Messages with their ids, checked.
+struct Batch {
+  Batch(std::span<const NewMessage> messages, const Environment& environment) {
+    ids.reserve(messages.size());
+    items.reserve(messages.size());
+    for (const NewMessage& message : messages) {
+      check_extras(message.extras);
+      ids.push_back(id_of(message, environment));
+      items.push_back(incoming(message, ids.back()));
+    }
+  }
+
+  std::vector<MessageId> ids;
+  std::vector<Incoming> items;
+};
+
+std::size_t write_batch(Box& box, Session& session, const Batch& batch) {
+  return all_or_nothing(session, [&] {
+    return write_messages(
+               box, [&](const auto& work) { work(session); }, batch.items, by_topic())
+        .size();
+  });
 }
 
 }  // namespace
 
-class Outbox::Writer : public GroupCommit<Incoming, Accepted> {
- public:
-  explicit Writer(Box& box)
-      : GroupCommit(
-            [&box](std::span<const Incoming> messages) {
-              const Transaction each = [&box](const std::function<void(Session&)>& work) {
-                box.write([&](Session& session) { return work(session), true; });
-              };
-              return write_messages(box, each, messages, by_topic());
-            },
-            512, 4 << 20) {}
-};
-
 Outbox::Outbox(Database& database, BoxOptions options)
     : WorkQueue(std::make_unique<Box>(database, BoxKind::outbox, std::move(options))),
-      writer_(std::make_unique<Writer>(box())) {}
+      writer_(std::make_unique<MessageWriter>(box())) {}
 
 Outbox::~Outbox() = default;
 
@@ -63,14 +68,13 @@ MessageId Outbox::enqueue(const NewMessage& message) {
 }
 
 std::vector<MessageId> Outbox::enqueue(std::span<const NewMessage> messages) {
-  std::vector<MessageId> ids;
-  if (messages.empty()) return ids;
-  box().own(Access::write, Scope::transaction, [&](Session& session) {
-    ids = enqueue(session, messages);
-    return true;
-  });
+  const Batch batch(messages, box().environment());
+  if (messages.empty()) return {};
+  box().own(Access::write, Scope::transaction,
+            [&](Session& session) { return write_batch(box(), session, batch); });
   box().wake();
-  return ids;
+  for (const Incoming& item : batch.items) log_enqueue(box(), item);
+  return batch.ids;
 }
 
 MessageId Outbox::enqueue(Session& session, const NewMessage& message) {
@@ -78,23 +82,12 @@ MessageId Outbox::enqueue(Session& session, const NewMessage& message) {
 }
 
 std::vector<MessageId> Outbox::enqueue(Session& session, std::span<const NewMessage> messages) {
+  const Batch batch(messages, box().environment());
   box().checked(session);
-  std::vector<MessageId> ids;
-  std::vector<Incoming> items;
-  ids.reserve(messages.size());
-  items.reserve(messages.size());
-  for (const NewMessage& message : messages) {
-    check_extras(message.extras);
-    ids.push_back(id_of(message, box().environment()));
-    items.push_back(incoming(message, ids.back()));
-  }
-  if (items.empty()) return ids;
-  all_or_nothing(session, [&] {
-    return write_messages(
-        box(), [&](const auto& work) { work(session); }, items, by_topic());
-  });
-  for (const Incoming& item : items) log_enqueue(box(), item);
-  return ids;
+  if (messages.empty()) return {};
+  write_batch(box(), session, batch);
+  for (const Incoming& item : batch.items) log_enqueue(box(), item);
+  return batch.ids;
 }
 
 }  // namespace twinbox

@@ -102,8 +102,7 @@ std::size_t fail_some(Box& box, Session& session, const OwnerToken& owner, const
                                        {"counts", Value{failure.handler_failed}},
                                        box.now()});
   box.log(LogLevel::info, "fail",
-          {{"count", static_cast<std::int64_t>(changed)},
-           {"reason", std::string_view{reason}}});
+          {{"count", static_cast<std::int64_t>(changed)}, {"reason", std::string_view{reason}}});
   return changed;
 }
 
@@ -211,20 +210,29 @@ struct Pruned {
   std::int64_t last = 0;
 };
 
+/// The number of the first message that is too young to be pruned.
+std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options) {
+  std::int64_t bound = INT64_MAX;
+  box.run(session, box.sql().prune_bound, {{"retention", micros(options.older_than)}, box.now()},
+          [&](const Row& row) { bound = row.integer(0); });
+  return bound;
+}
+
 /// One batch: the candidates are locked first and looked at again under the lock.
 Pruned prune_some(Box& box, Session& session, const PruneOptions& options, std::int64_t after,
-                  std::int64_t limit) {
+                  std::int64_t below, std::int64_t limit) {
   const Arg retention{"retention", micros(options.older_than)};
   const Arg dead{"dead", Value{options.include_dead}};
   const Arg seen{"seen", Value{options.include_seen}};
   std::vector<Value> numbers;
   box.run(session, box.sql().prune_pick,
-          {{"after", after}, {"limit", limit}, retention, dead, seen, box.now()},
+          {{"after", after}, {"below", below}, {"limit", limit}, retention, dead, seen, box.now()},
           [&](const Row& row) { numbers.emplace_back(row.integer(0)); });
   if (numbers.empty()) return {};
-  const std::size_t deleted =
-      box.run(session, box.sql().prune,
-              {{"number", ValueType::integer, numbers}, retention, dead, seen, box.now()});
+  std::size_t deleted = 0;
+  box.run(session, box.sql().prune,
+          {{"number", ValueType::integer, numbers}, retention, dead, seen, box.now()},
+          [&](const Row&) { ++deleted; });
   return {numbers.size(), deleted, std::get<std::int64_t>(numbers.back())};
 }
 
@@ -270,17 +278,10 @@ void WorkQueue::wake() const { box_->wake(); }
 Database& WorkQueue::database() const noexcept { return box_->database(); }
 const BoxOptions& WorkQueue::options() const noexcept { return box_->options(); }
 
-/// A message that has taken down `max_expiries` workers is handed out alone, so it is the whole
-/// claim: it becomes a dead letter here, and the claim is made again.
-static bool crash_loop(const Box& box, const std::vector<Message>& messages) {
-  const int limit = box.options().max_expiries;
-  return limit > 0 && messages.size() == 1 && messages.front().expiries >= limit;
-}
-
-static const Failure crash_loop_failure{.reason = "crash_loop", .handler_failed = false};
-
-static std::string crash_text(const Message& message) {
-  return "the worker that held it died " + std::to_string(message.expiries) + " times";
+/// Such a message is handed out alone, so it is the whole claim: it is failed, and the claim is
+/// made again.
+static bool only_crash_looped(const Box& box, const std::vector<Message>& messages) {
+  return messages.size() == 1 && crash_looped(messages.front(), box.options().max_expiries);
 }
 
 std::vector<Message> WorkQueue::claim(OwnerToken owner, Duration lease, std::int64_t limit,
@@ -293,13 +294,12 @@ std::vector<Message> WorkQueue::claim(OwnerToken owner, Duration lease, std::int
         box_->own(Access::write_relaxed, Scope::statement, [&](Session& session) {
           return claim_some(*box_, session, owner, lease, limit, visible_from);
         });
-    if (!crash_loop(*box_, messages)) {
+    if (!only_crash_looped(*box_, messages)) {
       box_->log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(messages.size())}});
       return messages;
     }
     box_->write([&](Session& session) {
-      return fail_some(*box_, session, owner, messages, crash_text(messages.front()),
-                       crash_loop_failure);
+      return fail_some(*box_, session, owner, messages, crash_text(messages.front()), crash_loop);
     });
   }
 }
@@ -313,8 +313,8 @@ std::vector<Message> WorkQueue::claim(Session& session, OwnerToken owner, Durati
   std::vector<Message> messages = all_or_nothing(session, [&] {
     for (;;) {
       std::vector<Message> some = claim_some(*box_, session, owner, lease, limit, visible_from);
-      if (!crash_loop(*box_, some)) return some;
-      fail_some(*box_, session, owner, some, crash_text(some.front()), crash_loop_failure);
+      if (!only_crash_looped(*box_, some)) return some;
+      fail_some(*box_, session, owner, some, crash_text(some.front()), crash_loop);
     }
   });
   box_->log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(messages.size())}});
@@ -454,13 +454,16 @@ std::size_t WorkQueue::prune() { return prune({.older_than = *box_->options().re
 
 std::size_t WorkQueue::prune(const PruneOptions& options) {
   check_prune(options);
+  const std::int64_t below = box_->own(Access::read, Scope::statement, [&](Session& session) {
+    return prune_bound(*box_, session, options);
+  });
   std::size_t deleted = 0;
   for (Pruned last;;) {
     const std::int64_t limit =
         std::min(options.batch, options.limit - static_cast<std::int64_t>(deleted));
     if (limit <= 0) break;
     last = box_->own(Access::write, Scope::transaction, [&](Session& session) {
-      return prune_some(*box_, session, options, last.last, limit);
+      return prune_some(*box_, session, options, last.last, below, limit);
     });
     deleted += last.deleted;
     if (static_cast<std::int64_t>(last.picked) < limit) break;
@@ -471,9 +474,9 @@ std::size_t WorkQueue::prune(const PruneOptions& options) {
 
 std::size_t WorkQueue::prune(Session& session, const PruneOptions& options) {
   check_prune(options);
-  return prune_some(*box_, box_->checked(session), options, 0,
-                    std::min(options.batch, options.limit))
-      .deleted;
+  const std::int64_t below = prune_bound(*box_, box_->checked(session), options);
+  const std::int64_t limit = std::min(options.batch, options.limit);
+  return prune_some(*box_, session, options, 0, below, limit).deleted;
 }
 
 }  // namespace twinbox

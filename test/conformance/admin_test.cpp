@@ -248,7 +248,21 @@ TEST_P(AdminOf, a_message_without_content_is_not_requeued) {
 TEST_P(AdminOf, a_dry_run_counts_and_changes_nothing) {
   make_dead({"1", "2", "3"});
   EXPECT_EQ(admin().requeue(Filter{}, {}, {.dry_run = true}), 3u);
-  EXPECT_EQ(admin().discard(Filter{}, {.reason = "r", .dry_run = true}), 3u);
+  const Filter dead{.state = StateFilter::dead};
+  EXPECT_EQ(admin().discard(dead, {.reason = "r", .dry_run = true}), 3u);
+  EXPECT_EQ(admin().discard(Filter{.state = StateFilter::done}, {.reason = "r", .dry_run = true}),
+            0u);
+  std::vector<DutyKey> keys;
+  for (const Entry& entry : admin().list(dead).entries) keys.push_back(entry.duty.key);
+  keys.push_back({999, HandlerKey::by_topic()});
+  EXPECT_EQ(admin().requeue(keys, {}, {.dry_run = true}), 3u);
+  EXPECT_EQ(admin().discard(keys, {.reason = "r", .dry_run = true}), 3u);
+  EXPECT_EQ(admin().requeue(keys, {}, {.limit = 2, .dry_run = true}), 2u);
+  database().in_transaction([&](Session& session) {
+    EXPECT_EQ(admin().requeue(session, keys, {}, {.dry_run = true}), 3u);
+    EXPECT_EQ(admin().discard(session, keys, {.reason = "r", .dry_run = true}), 3u);
+  });
+  EXPECT_THROW(admin().edit(1, {.payload = payload("x")}, {.dry_run = true}), UsageError);
   EXPECT_EQ(admin().counts().all.dead, 3);
 }
 
@@ -256,8 +270,9 @@ TEST_P(AdminOf, bulk_acts_are_capped_and_batched) {
   make_dead({"1", "2", "3", "4", "5"});
   EXPECT_EQ(admin().requeue(Filter{}, {}, {.limit = 3, .batch = 2}), 3u);
   EXPECT_EQ(admin().counts().all.dead, 2);
-  EXPECT_EQ(admin().discard(Filter{}, {.reason = "r", .limit = 4, .batch = 1}), 4u);
-  EXPECT_EQ(admin().counts().all.open() + admin().counts().all.dead, 1);
+  const Filter open{.state = StateFilter::open};
+  EXPECT_EQ(admin().discard(open, {.reason = "r", .limit = 2, .batch = 1}), 2u);
+  EXPECT_EQ(admin().counts().all.open() + admin().counts().all.dead, 3);
 }
 
 TEST_P(AdminOf, EVB_10_discard_ends_open_and_dead_messages_with_a_reason_and_its_time) {
@@ -266,7 +281,9 @@ TEST_P(AdminOf, EVB_10_discard_ends_open_and_dead_messages_with_a_reason_and_its
   outbox().enqueue(a_message());
   const auto held = outbox().claim(worker_a, 30s, 1);
   clock().advance(2s);
-  EXPECT_EQ(admin().discard(Filter{}, {.actor = "mia", .reason = "sold out"}), 2u);
+  const Act sold_out{.actor = "mia", .reason = "sold out"};
+  EXPECT_EQ(admin().discard(Filter{.state = StateFilter::dead}, sold_out), 1u);
+  EXPECT_EQ(admin().discard(Filter{.state = StateFilter::open}, sold_out), 1u);
   EXPECT_EQ(outbox().ack(worker_a, held), 0u);
   const Page page = admin().list({.state = StateFilter::discarded});
   ASSERT_EQ(page.entries.size(), 2u);
@@ -275,7 +292,8 @@ TEST_P(AdminOf, EVB_10_discard_ends_open_and_dead_messages_with_a_reason_and_its
     EXPECT_EQ(entry.duty.finished_at, clock().now());
   }
   EXPECT_EQ(read("select sum(affected) from {schema}outbox_audit where actor = 'mia'"), "2");
-  EXPECT_THROW(admin().discard(Filter{}, {}), std::invalid_argument);
+  EXPECT_THROW(admin().discard(Filter{.state = StateFilter::dead}, {}), std::invalid_argument);
+  EXPECT_THROW(admin().discard(Filter{}, sold_out), std::invalid_argument);
 }
 
 TEST_P(AdminOf, edit_replaces_content_and_keeps_what_was_there) {
@@ -306,6 +324,60 @@ TEST_P(AdminOf, edit_leaves_leased_and_finished_messages_alone) {
   EXPECT_FALSE(admin().edit(number, {.payload = payload("z")}));
   EXPECT_EQ(read("select count(*) from {schema}outbox_audit"), "1");
   EXPECT_THROW(admin().edit(number, {.headers = "[]"}), std::invalid_argument);
+}
+
+TEST_P(AdminOf, a_group_without_topic_is_not_every_topic) {
+  make_dead({""});
+  Inbox& box = inbox();
+  box.already_processed(a_key());
+  box.mark_dead(a_key());
+  box.accept(an_arrival("evt_2"));
+  box.fail(worker_a, box.claim(worker_a, 30s, 1), "");
+  Admin of_inbox{box};
+  for (const DeadGroup& group : of_inbox.dead_groups()) {
+    if (!group.topic.empty()) continue;
+    EXPECT_EQ(of_inbox.discard(group, {.reason = "r"}), 1u);
+  }
+  EXPECT_EQ(of_inbox.counts().all.dead, 1);
+}
+
+TEST_P(AdminOf, prunes_whole_finished_messages_by_number_or_filter) {
+  make_dead({"boom"});
+  for (int i = 0; i < 3; ++i) outbox().enqueue(a_message("done"));
+  outbox().ack(worker_a, outbox().claim(worker_a, 30s, 10));
+  std::vector<std::int64_t> numbers;
+  for (const Entry& entry : admin().list({}).entries) numbers.push_back(entry.message.number);
+  ASSERT_EQ(numbers.size(), 4u);
+  EXPECT_EQ(admin().prune(numbers, {.dry_run = true}), 3u);
+  EXPECT_EQ(admin().prune(Filter{}, {.dry_run = true}), 3u);
+  EXPECT_EQ(admin().prune(std::span{numbers}.first(1), {.actor = "mia"}), 1u);
+  EXPECT_EQ(admin().prune(Filter{.topic = Topic{"done"}}, {.limit = 1}), 1u);
+  EXPECT_EQ(admin().prune(Filter{}, {.batch = 1}), 1u);
+  EXPECT_EQ(admin().prune(numbers), 0u);
+  EXPECT_EQ(admin().counts(true).all.dead, 1);
+  EXPECT_EQ(admin().counts(true).all.done, 0);
+  EXPECT_EQ(read("select affected from {schema}outbox_audit where actor = 'mia'"), "1");
+}
+
+TEST_P(AdminOf, a_message_with_an_open_duty_is_not_pruned) {
+  const HandlerName names[] = {{HandlerKey{"a"}}, {HandlerKey{"b"}}};
+  inbox().accept(an_arrival(), names);
+  inbox().ack(worker_a, inbox().claim(worker_a, 30s, 1));
+  Admin of_inbox{inbox()};
+  EXPECT_EQ(of_inbox.prune(Filter{.state = StateFilter::done}, {.dry_run = true}), 0u);
+  EXPECT_EQ(of_inbox.prune(Filter{.state = StateFilter::done}), 0u);
+  EXPECT_TRUE(of_inbox.get(a_key()));
+}
+
+TEST_P(AdminOf, who_and_why_are_text_that_every_backend_can_keep) {
+  make_dead({"boom"});
+  const std::string with_nul{"a\0b", 3};
+  EXPECT_THROW(admin().discard(Filter{.state = StateFilter::dead}, {.reason = with_nul}),
+               std::invalid_argument);
+  EXPECT_THROW(admin().requeue(Filter{}, {}, {.actor = "\xff"}), std::invalid_argument);
+  EXPECT_THROW(admin().edit(1, {.content_type = with_nul}), std::invalid_argument);
+  EXPECT_THROW(admin().edit(1, {}, {.actor = std::string(256, 'a')}), std::invalid_argument);
+  EXPECT_EQ(admin().counts().all.dead, 1);
 }
 
 TEST_P(AdminOf, acts_join_the_callers_transaction) {

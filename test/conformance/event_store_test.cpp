@@ -51,6 +51,17 @@ TEST_P(EventOutbox, an_event_that_failed_often_enough_becomes_dead) {
   EXPECT_EQ(dead.entries[0].duty.reason, "max_retries");
 }
 
+TEST_P(EventOutbox, only_the_holder_of_an_event_can_discard_it) {
+  store().store(an_event());
+  const auto events = store().unprocessed(1, 5);
+  ASSERT_EQ(events.size(), 1u);
+  clock().advance(31s);
+  ASSERT_EQ(outbox().claim(worker_b, 30s, 1).size(), 1u);
+  EXPECT_FALSE(store().update(events[0], {.status = EventStatus::discarded}));
+  EXPECT_EQ(Admin{outbox()}.counts().all.leased, 1);
+  EXPECT_THROW(store().remove(events), UsageError);
+}
+
 TEST_P(EventOutbox, stores_in_the_callers_transaction) {
   outbox();
   try {
@@ -110,6 +121,9 @@ TEST_P(EventInbox, EVB_10_a_failed_event_is_pending_with_its_next_retry_and_can_
   EXPECT_EQ(event->retry_count, 1);
   EXPECT_EQ(event->next_retry_at, clock().now() + 1min);
   EXPECT_EQ(event->last_error, "no such order");
+  EXPECT_TRUE(store().update(an_event(), {.error = "again", .retry_after = Duration{2min}}));
+  EXPECT_EQ(store().get(id)->retry_count, 2);
+  EXPECT_EQ(store().get(id)->next_retry_at, clock().now() + 2min);
   EXPECT_TRUE(store().update(an_event(), {.status = EventStatus::discarded, .error = "obsolete"}));
   event = store().get(id);
   EXPECT_EQ(event->status, EventStatus::discarded);

@@ -117,7 +117,9 @@ TEST_P(PartitionKeys, a_discarded_message_lets_the_next_one_go) {
   enqueue("1", "k");
   enqueue("2", "k");
   enqueue("3", "k");
-  ASSERT_EQ(Admin(outbox()).discard(Filter{.topic = Topic{"2"}}, {.reason = "test"}), 1u);
+  ASSERT_EQ(Admin(outbox()).discard(Filter{.state = StateFilter::open, .topic = Topic{"2"}},
+                                    {.reason = "test"}),
+            1u);
   const auto head = claim();
   ASSERT_EQ(topics_of(head), list({"1"}));
   EXPECT_TRUE(claim().empty());

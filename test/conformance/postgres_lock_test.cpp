@@ -1,6 +1,9 @@
 // Locks that keep two transactions apart: partition keys, pruning, the order of a batch.
+#include <functional>
+
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
+#include <twinbox/admin.hpp>
 #include <twinbox/schema.hpp>
 
 namespace twinbox::test {
@@ -24,6 +27,9 @@ class PostgresLock : public BoxTest {
     while (!call.finished() && !is_blocked(client)) {
     }
   }
+
+  void expect_no_deadlock_of_batches(const std::vector<HandlerName>& handlers);
+  void expect_no_deadlock_with_ack(const std::function<std::size_t()>& end);
 
   std::size_t retries() { return log().events("retry").size(); }
 
@@ -78,8 +84,10 @@ TEST_P(PostgresLock, two_first_messages_of_a_key_do_not_both_lead) {
 TEST_P(PostgresLock, messages_of_other_keys_do_not_wait) {
   first_.begin();
   outbox().enqueue(first_.session(), with_key("one"));
-  EXPECT_EQ(outbox().enqueue(with_key("two", "customer 2")).str(), "two");
+  Call two([&] { return outbox().enqueue(with_key("two", "customer 2")); });
+  EXPECT_FALSE(waits_for(two, first_, watcher_));
   first_.commit();
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 2u);
 }
 
 TEST_P(PostgresLock, an_accept_beside_mark_processed_of_the_same_key_meets_no_deadlock) {
@@ -106,7 +114,7 @@ TEST_P(PostgresLock, an_accept_beside_mark_processed_of_the_same_key_meets_no_de
 
 /// Ends what waits behind the heads of two keys while the head of one is acked. The first key is
 /// held, so that the ending stands in its middle.
-TEST_P(PostgresLock, an_end_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {
+void PostgresLock::expect_no_deadlock_with_ack(const std::function<std::size_t()>& end) {
   const auto hash = [&](const std::string& key) {
     return std::stoll(watcher_.value("select hashtextextended('" + key + "', '" + place().schema() +
                                      ".outbox_work'::regclass::oid::bigint)"));
@@ -127,8 +135,8 @@ TEST_P(PostgresLock, an_end_of_what_waits_beside_the_ack_of_its_head_meets_no_de
   clock().advance(2h);
   first_.begin();
   outbox().enqueue(first_.session(), with_key("more", held));
-  Call expire([&] { return outbox().expire(); });
-  EXPECT_TRUE(waits_for(expire, first_, watcher_));
+  Call ending(end);
+  EXPECT_TRUE(waits_for(ending, first_, watcher_));
   second_.begin();
   const auto& head = heads.front().partition_key->str() == acked ? heads.front() : heads.back();
   Call ack([&] {
@@ -139,50 +147,72 @@ TEST_P(PostgresLock, an_end_of_what_waits_beside_the_ack_of_its_head_meets_no_de
   wait_until_blocked_or_finished(ack, second_);
   first_.commit();
   EXPECT_EQ(ack.get(), 1u);
-  EXPECT_EQ(expire.get(), 2u);
+  EXPECT_EQ(ending.get(), 2u);
   EXPECT_EQ(retries(), 0u);
   const auto next = outbox().claim(worker_a, 30s, 10);
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next.front().id.str(), "last");
 }
 
-/// Two batches with the same messages in opposite order. The first is held in its middle until the
-/// second stands in its way, if it can.
-void expect_no_deadlock(Inbox& inbox, PgClient& holds_b, PgClient& holds_c,
-                        const std::string& address,
-                        const std::function<void(const Call<bool>&, PgClient&)>& settle) {
-  holds_b.begin();
-  inbox.accept(holds_b.session(), an_arrival("b"));
-  holds_c.begin();
-  inbox.accept(holds_c.session(), an_arrival("c"));
-  PgClient one(address);
-  PgClient two(address);
-  const auto accept = [&inbox](PgClient& client, std::vector<Arrival> batch) {
+TEST_P(PostgresLock, an_expiry_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {
+  expect_no_deadlock_with_ack([&] { return outbox().expire(); });
+}
+
+TEST_P(PostgresLock, a_discard_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {
+  expect_no_deadlock_with_ack([&] {
+    std::vector<DutyKey> waiting;
+    for (const char* id : {"n1", "n2"}) {
+      waiting.push_back({std::stoll(
+          read("select number from {schema}outbox_message where id = '" + std::string{id} + "'"))});
+    }
+    return Admin(outbox()).discard(waiting, {.reason = "not wanted"});
+  });
+}
+
+/// Two batches with the same messages in opposite order. Each is held in its middle until the other
+/// stands in its way, if it can.
+void PostgresLock::expect_no_deadlock_of_batches(const std::vector<HandlerName>& handlers) {
+  const auto accept = [&](PgClient& client, const std::vector<const char*>& ids) {
+    std::vector<Arrival> batch;
+    for (const char* id : ids) batch.push_back(an_arrival(id));
+    inbox().accept(client.session(), batch, handlers);
+  };
+  const auto accept_and_commit = [&](PgClient& client, const std::vector<const char*>& ids) {
     client.begin();
-    inbox.accept(client.session(), batch);
+    accept(client, ids);
     client.commit();
     return true;
   };
-  Call first([&] { return accept(one, {an_arrival("b"), an_arrival("a")}); });
-  settle(first, one);
-  Call second([&] { return accept(two, {an_arrival("a"), an_arrival("c"), an_arrival("b")}); });
-  settle(second, two);
-  holds_b.rollback();
-  settle(first, one);
-  holds_c.rollback();
-  EXPECT_NO_THROW(first.get());
-  EXPECT_NO_THROW(second.get());
+  first_.begin();
+  accept(first_, {"b"});
+  second_.begin();
+  accept(second_, {"c"});
+  PgClient one(place().address());
+  PgClient two(place().address());
+  Call b_then_a([&] { return accept_and_commit(one, {"b", "a"}); });
+  wait_until_blocked_or_finished(b_then_a, one);
+  Call a_then_b([&] { return accept_and_commit(two, {"a", "c", "b"}); });
+  wait_until_blocked_or_finished(a_then_b, two);
+  first_.rollback();
+  EXPECT_FALSE(waits_for(b_then_a, two, watcher_));
+  second_.rollback();
+  EXPECT_NO_THROW(b_then_a.get());
+  EXPECT_NO_THROW(a_then_b.get());
 }
 
 TEST_P(PostgresLock, OBX_082_batches_in_opposite_order_meet_no_deadlock) {
   REQUIREMENT("IBX-104");
-  const auto settle = [&](const Call<bool>& call, PgClient& client) {
-    wait_until_blocked_or_finished(call, client);
-  };
-  expect_no_deadlock(inbox(), first_, second_, place().address(), settle);
+  expect_no_deadlock_of_batches({});
   EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "3");
-  expect_no_deadlock(inbox(), first_, second_, place().address(), settle);
-  EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "3");
+}
+
+TEST_P(PostgresLock, batches_for_handlers_in_opposite_order_meet_no_deadlock) {
+  const std::vector<HandlerName> handlers{{HandlerKey{"mail"}}, {HandlerKey{"ledger"}}};
+  for (const bool known : {false, true}) {
+    SCOPED_TRACE(known);
+    expect_no_deadlock_of_batches(handlers);
+    EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "6");
+  }
 }
 
 TEST_P(PostgresLock, an_accept_that_waited_for_a_prune_is_a_new_message) {
@@ -205,8 +235,10 @@ TEST_P(PostgresLock, a_prune_passes_over_what_is_being_accepted) {
   clock().advance(48h);
   first_.begin();
   inbox().accept(first_.session(), an_arrival(), ledger);
-  EXPECT_EQ(inbox().prune({.older_than = 24h}), 0u);
+  Call prune([&] { return inbox().prune({.older_than = 24h}); });
+  EXPECT_FALSE(waits_for(prune, first_, watcher_));
   first_.commit();
+  EXPECT_EQ(prune.get(), 0u);
   EXPECT_EQ(inbox().claim(worker_a, 30s, 10).size(), 1u);
 }
 

@@ -89,6 +89,19 @@ TEST_P(Race, equal_ids_in_one_enqueue_are_one_message) {
   EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 1u);
 }
 
+TEST_P(Race, the_database_itself_refuses_a_second_duty_for_a_handler) {
+  outbox().enqueue(a_message());
+  EXPECT_THROW(
+      write("insert into {schema}outbox_work (number, visible_at) select number, visible_at "
+            "from {schema}outbox_work"),
+      DatabaseError);
+  ASSERT_EQ(outbox().ack(worker_a, outbox().claim(worker_a, 30s, 10)), 1u);
+  EXPECT_THROW(
+      write("insert into {schema}outbox_outcome (number, finished_at, state) select number, "
+            "finished_at, 2 from {schema}outbox_outcome"),
+      DatabaseError);
+}
+
 TEST_P(Race, a_work_id_is_never_used_twice) {
   WorkId last{0};
   for (int i = 0; i < 3; ++i) {

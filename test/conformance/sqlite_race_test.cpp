@@ -56,6 +56,19 @@ TEST_P(SqliteRace, a_call_that_fails_half_way_leaves_no_half) {
   EXPECT_EQ(rows("orders"), "1");
 }
 
+TEST_P(SqliteRace, a_settle_that_fails_half_way_settles_none) {
+  outbox().enqueue(std::vector<NewMessage>{a_message(), a_message()});
+  const auto held = outbox().claim(worker_a, 30s, 10);
+  run("create trigger refuse before delete on outbox_work when old.id = " +
+      std::to_string(held.back().work_id.number()) + " begin select raise(abort, 'refused'); end");
+  SqliteSession session(connection());
+  run("begin immediate");
+  EXPECT_THROW(outbox().ack(session, worker_a, held), DatabaseError);
+  run("commit");
+  EXPECT_EQ(rows("outbox_outcome"), "0");
+  EXPECT_EQ(rows("outbox_work"), "2");
+}
+
 TEST_P(SqliteRace, a_batch_that_fails_at_its_last_message_leaves_none_of_the_others) {
   refuse_keyed_work("outbox");
   NewMessage keyed = a_message();

@@ -12,7 +12,8 @@ namespace {
 
 using Parameters = std::map<std::string, std::set<std::string>>;
 
-/// The parameters that a call must give: those of each step, without what an `each` step takes from a row.
+/// The parameters that a call must give: those of each step, without what an `each` step takes from
+/// a row.
 Parameters parameters(Dialect dialect) {
   Parameters found;
   for (const auto& [name, statement] : StatementSet(dialect, {"infra", "outbox"})) {
@@ -34,7 +35,8 @@ TEST(Dialects, call_functions_with_no_other_parameters_than_the_statement_has) {
   const Parameters known = parameters(Dialect::postgres);
   for (const auto& [name, statement] : StatementSet(Dialect::postgres, {"infra", "outbox"})) {
     const std::set<std::string> called(statement.call.params.begin(), statement.call.params.end());
-    if (!called.empty()) EXPECT_EQ(called, known.at(std::string{name})) << name;
+    if (called.empty()) continue;
+    EXPECT_EQ(called, known.at(std::string{name})) << name;
   }
 }
 

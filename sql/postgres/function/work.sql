@@ -90,6 +90,9 @@ returns bigint
 language plpgsql as $twinbox$
 begin
   perform {function:check_owner}(owner);
+  if error is null then
+    raise exception 'error: must not be null (it may be empty)' using errcode = 'invalid_parameter_value';
+  end if;
   return {function:fail_batch}(
     owner, ids, epochs, array_fill(nullif(error, ''), array[coalesce(cardinality(ids), 0)]), reason, true);
 end $twinbox$;

@@ -1,6 +1,6 @@
 -- What has been applied, per box: migrations by number.
 create table if not exists {version} (
-  box        text not null,
+  box        text not null collate nocase,  -- as SQLite compares the names of tables
   name       text not null,
   version    integer,
   hash       text not null,

@@ -1,0 +1,172 @@
+// Several processes on one store, some of them killed while they work.
+#include <csignal>
+#include <fcntl.h>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "end_to_end/concurrency/act_log.hpp"
+#include "end_to_end/concurrency/role.hpp"
+#include "end_to_end/concurrency/shared_store.hpp"
+
+namespace twinbox::test {
+namespace {
+
+constexpr int producers = 2;
+constexpr int workers = 4;
+constexpr int messages_each = 150;
+constexpr int kills = 12;
+constexpr int claims_between_kills = 8;
+
+struct Pipe {
+  int read_end = -1, write_end = -1;
+
+  Pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
+    read_end = ends[0];
+    write_end = ends[1];
+  }
+  ~Pipe() {
+    close(read_end);
+    close_write();
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  void close_write() {
+    if (write_end >= 0) close(write_end);
+    write_end = -1;
+  }
+};
+
+class Processes : public ::testing::TestWithParam<Backend> {
+ protected:
+  /// Producers and workers run, workers are killed and replaced; returns what all of them noted.
+  Acts run(const Place& place, Role producer, Role worker) {
+    logs_ = std::filesystem::temp_directory_path() / ("acts_" + std::to_string(getpid()));
+    std::filesystem::remove_all(logs_);
+    std::filesystem::create_directories(logs_);
+    Pipe control, progress;
+    const auto start = [&](Role role) {
+      return start_role({role, place.address(), place.schema(),
+                         (logs_ / std::to_string(++started_)).string(), chance_(), messages_each},
+                        control.read_end, progress.write_end);
+    };
+    std::vector<pid_t> making, working;
+    for (int i = 0; i < producers; ++i) making.push_back(start(producer));
+    for (int i = 0; i < workers; ++i) working.push_back(start(worker));
+    for (int killed = 0; killed < kills; ++killed) {
+      wait_for_claims(progress.read_end);
+      pid_t& chosen = working[chance_() % working.size()];
+      kill(chosen, SIGKILL);
+      EXPECT_EQ(ended(chosen), "signal 9");
+      chosen = start(worker);
+    }
+    for (const pid_t process : making) EXPECT_EQ(ended(process), "code 0");
+    control.close_write();
+    progress.close_write();
+    drain(progress.read_end);
+    for (const pid_t process : working) EXPECT_EQ(ended(process), "code 0");
+    Acts acts;
+    for (const auto& file : std::filesystem::directory_iterator(logs_)) acts.read(file.path());
+    std::filesystem::remove_all(logs_);
+    return acts;
+  }
+
+  /// How many duties are in which state: 0 open, 1 done, 2 dead.
+  static std::map<std::int64_t, std::size_t> count_states(const Place& place, Backend backend,
+                                                          const std::string& box) {
+    std::map<std::int64_t, std::size_t> counts;
+    Database database(place.address());
+    const std::string table =
+        (backend == Backend::postgres ? "\"" + place.schema() + "\"." : "") + box;
+    database.in_transaction([&](Session& session) {
+      session.execute("select 0, count(*) from " + table +
+                          "_work union all select state, count(*) from " + table +
+                          "_outcome group by state",
+                      {}, [&](const Row& row) {
+                        counts[row.integer(0)] = static_cast<std::size_t>(row.integer(1));
+                      });
+    });
+    return counts;
+  }
+
+  template <class Box>
+  static void deploy(const Place& place) {
+    Database database(place.address());
+    BoxOptions options;
+    options.schema = place.schema();
+    options.deploy_schema = true;
+    const Box box(database, options);
+  }
+
+  static void check(const Acts& acts, std::map<std::int64_t, std::size_t> states,
+                    std::size_t expected) {
+    EXPECT_EQ(states[0], 0u) << "duties that are still open";
+    EXPECT_EQ(states[1] + states[2], expected) << "duties that are done or dead";
+    EXPECT_EQ(acts.double_leases(), std::vector<std::string>{});
+    const std::set<std::int64_t> once(acts.finished.begin(), acts.finished.end());
+    EXPECT_EQ(once.size(), acts.finished.size()) << "duties finished twice";
+    // A worker that is killed may have finished one without noting it, never the other way round.
+    EXPECT_LE(acts.finished.size(), expected);
+    EXPECT_GE(acts.finished.size() + kills, expected);
+  }
+
+ private:
+  static void wait_for_claims(int progress) {
+    for (int i = 0; i < claims_between_kills; ++i) {
+      char byte = 0;
+      ASSERT_EQ(read(progress, &byte, 1), 1);
+    }
+  }
+
+  /// Reads until the last worker has gone, so that none of them waits for us.
+  static void drain(int progress) {
+    char bytes[4096];
+    while (read(progress, bytes, sizeof bytes) > 0) {
+    }
+  }
+
+  static std::string ended(pid_t process) {
+    int status = 0;
+    if (waitpid(process, &status, 0) != process) return "lost";
+    if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+    return "code " + std::to_string(WEXITSTATUS(status));
+  }
+
+  std::filesystem::path logs_;
+  std::mt19937_64 chance_{std::random_device{}()};
+  int started_ = 0;
+};
+
+TEST_P(Processes, OBX_017_share_an_outbox_while_workers_are_killed) {
+  REQUIREMENT("OBX-019,OBX-051,OBX-081");
+  campaign([&] {
+    const Place place(GetParam());
+    deploy<Outbox>(place);
+    const Acts acts = run(place, Role::enqueuer, Role::outbox_worker);
+    EXPECT_EQ(acts.enqueued.size(), std::size_t{producers * messages_each});
+    check(acts, count_states(place, GetParam(), "outbox"), producers * messages_each);
+  });
+}
+
+TEST_P(Processes, IBX_030_share_an_inbox_that_gets_everything_twice_while_workers_are_killed) {
+  REQUIREMENT("IBX-033,IBX-070,IBX-103");
+  campaign([&] {
+    const Place place(GetParam());
+    deploy<Inbox>(place);
+    const Acts acts = run(place, Role::accepter, Role::inbox_worker);
+    EXPECT_EQ(acts.accepted.size(), std::size_t{messages_each});
+    EXPECT_EQ(std::set(acts.accepted.begin(), acts.accepted.end()).size(),
+              std::size_t{messages_each});
+    check(acts, count_states(place, GetParam(), "inbox"), messages_each);
+  });
+}
+
+TWINBOX_ON_EVERY_SHARED_BACKEND(Processes);
+
+}  // namespace
+}  // namespace twinbox::test

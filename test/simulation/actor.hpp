@@ -1,0 +1,101 @@
+// Who acts in a world, where, and what he knows after a call.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "simulation/faulty_driver.hpp"
+#include "simulation/ledger.hpp"
+#include <twinbox/inbox.hpp>
+#include <twinbox/outbox.hpp>
+
+namespace twinbox::simulation {
+
+/// What the caller of a call knows afterwards.
+enum class Fate { answered, nothing_happened, in_doubt, crashed };
+
+inline const char* to_string(Fate fate) {
+  switch (fate) {
+    case Fate::answered: return "answered";
+    case Fate::nothing_happened: return "nothing happened";
+    case Fate::in_doubt: return "in doubt";
+    case Fate::crashed: return "crashed";
+  }
+  return "";
+}
+
+template <class Call>
+Fate make(Call call) {
+  try {
+    call();
+    return Fate::answered;
+  } catch (const DatabaseError& error) {
+    if (error.kind() == DatabaseError::Kind::commit_in_doubt) return Fate::in_doubt;
+    if (!error.retryable())
+      throw Violation(std::string{"an error without a fault: "} + error.what());
+    return Fate::nothing_happened;
+  } catch (const Crash&) {
+    return Fate::crashed;
+  }
+}
+
+/// A process: its own connections and boxes.
+struct Site {
+  std::unique_ptr<Database> database;
+  std::unique_ptr<Inbox> inbox;
+  std::unique_ptr<Outbox> outbox;
+
+  [[nodiscard]] WorkQueue& queue() const {
+    if (inbox) return *inbox;
+    return *outbox;
+  }
+};
+
+struct Worker {
+  OwnerToken owner;
+  std::shared_ptr<Site> site;  // shared by all actors of a world in memory
+  std::vector<Message> held;
+};
+
+/// What a producer wants to say under an id.
+struct Wish {
+  std::vector<std::string> handlers;
+  std::optional<std::string> partition_key;
+};
+
+/// A file that is removed with the world.
+class Storage {
+ public:
+  Storage(bool on_file, std::uint64_t seed) {
+    if (!on_file) return;
+    const std::filesystem::path memory{"/dev/shm"};
+    const auto folder =
+        std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path();
+    file_ = folder / ("twinbox_" + std::to_string(getpid()) + "_" + std::to_string(seed) + ".db");
+    remove();
+  }
+  ~Storage() { remove(); }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  [[nodiscard]] std::string address() const {
+    return "sqlite:" + (file_.empty() ? ":memory:" : file_);
+  }
+
+ private:
+  void remove() {
+    if (file_.empty()) return;
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      std::error_code ignored;
+      std::filesystem::remove(file_ + suffix, ignored);
+    }
+  }
+
+  std::string file_;
+};
+
+}  // namespace twinbox::simulation

@@ -1,0 +1,65 @@
+// What the actors of a world know for certain, and what must follow from it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include <twinbox/message.hpp>
+
+namespace twinbox::simulation {
+
+/// The store broke a promise.
+struct Violation : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// One duty, by the names that never change.
+struct DutyName {
+  std::string id, handler;
+  auto operator<=>(const DutyName&) const = default;
+};
+
+enum class Ending { none, done, dead };
+
+class Ledger {
+ public:
+  /// The store has answered that the duty is durable.
+  void promised(const DutyName& duty) { promised_.insert(duty); }
+
+  /// The clock has moved. A lease that it has passed is over, even when it steps back: somebody may
+  /// have taken it over or cleared it.
+  void clock_moved(Instant now);
+
+  /// Throws Violation when somebody's lease still lives, its key is busy, or the duty is finished.
+  void claimed(const Message& message, Instant now);
+  void renewed(const Lease& lease, Instant until);
+  /// A settle has answered how many it changed. Throws Violation when a stale one changed
+  /// something, when one that held a live lease changed nothing, or when a duty is finished twice.
+  void settled(const Message& message, std::size_t changed, Ending ending, Instant now);
+  /// The answer to a settle is lost: from here on both may be true.
+  void settle_in_doubt(const Message& message);
+
+  [[nodiscard]] const std::set<DutyName>& promises() const noexcept { return promised_; }
+  [[nodiscard]] const std::map<DutyName, Ending>& finished() const noexcept { return finished_; }
+
+ private:
+  struct Live {
+    std::int32_t epoch;
+    Instant until;
+    std::optional<std::string> partition;  ///< handler and key
+    bool certain = true;                   ///< it has not been settled, nor maybe, nor been over
+  };
+
+  std::set<DutyName> promised_;
+  std::map<DutyName, Ending> finished_;
+  std::map<WorkId, Live> leases_;
+};
+
+/// The name of a message's duty.
+DutyName duty_of(const Message& message);
+
+}  // namespace twinbox::simulation

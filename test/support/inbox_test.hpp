@@ -1,0 +1,79 @@
+// What the tests of the inbox share: a message as it stands, and other programs on the same store.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/backend.hpp"
+#include "support/race.hpp"
+#include <twinbox/admin.hpp>
+
+namespace twinbox::test {
+
+class InboxTest : public BoxTest {
+ protected:
+  /// The message with everything that is known about it; throws when it is unknown.
+  MessageDetail detail(const MessageKey& key = a_key()) { return Admin{inbox()}.get(key).value(); }
+
+  /// The only duty of the message.
+  DutyView duty(const MessageKey& key = a_key()) {
+    const MessageDetail found = detail(key);
+    EXPECT_EQ(found.duties.size(), 1u);
+    return found.duties.at(0);
+  }
+
+  std::string count_messages() { return read("select count(*) from {schema}inbox_message"); }
+
+  /// Accepts the message and makes it done.
+  void make_done(const Arrival& arrival = an_arrival()) {
+    const auto claimed = inbox().accept_and_claim(arrival, worker_a, 30s);
+    ASSERT_EQ(inbox().ack(worker_a, claimed.messages), 1u);
+  }
+
+  /// Accepts the message and makes it dead.
+  void make_dead(const Arrival& arrival = an_arrival()) {
+    const auto claimed = inbox().accept_and_claim(arrival, worker_a, 30s);
+    ASSERT_EQ(inbox().fail(worker_a, claimed.messages, "boom"), 1u);
+  }
+
+  /// The inbox as another program has it: through a Database of its own, where the store allows it.
+  Inbox& other_inbox(std::size_t number) {
+    inbox();
+    if (GetParam() == Backend::sqlite_memory) return inbox();
+    while (others_.size() <= number) others_.push_back(std::make_unique<Other>(*this));
+    return others_[number]->inbox;
+  }
+
+  /// From now on the database refuses to `act` ("insert" or "update") a message of the topic
+  /// `poison`.
+  void refuse_poison(const std::string& act) {
+    inbox();
+    if (!on_postgres()) {
+      write(
+          "create trigger refuse_" + act + " before " + act +
+          " on inbox_message when new.topic = 'poison' begin select raise(abort, 'refused'); end");
+      return;
+    }
+    write(
+        "create or replace function {schema}refuse() returns trigger language plpgsql as "
+        "$$begin raise exception 'refused'; end$$");
+    write("create trigger refuse_" + act + " before " + act +
+          " on {schema}inbox_message for each row when (new.topic = 'poison') "
+          "execute function {schema}refuse()");
+  }
+
+ private:
+  struct Other {
+    explicit Other(InboxTest& test)
+        : database(test.place().address(), {}, test.environment()),
+          inbox(database, test.options()) {}
+
+    Database database;
+    Inbox inbox;
+  };
+
+  std::vector<std::unique_ptr<Other>> others_;
+};
+
+}  // namespace twinbox::test
