@@ -1,11 +1,11 @@
 #include <iostream>
 
+#include <twinbox/dispatcher.hpp>
 #include <twinbox/inbox.hpp>
 #include <twinbox/outbox.hpp>
 
 int main() {
   using namespace twinbox;
-  using namespace std::chrono_literals;
 
   Database database{"sqlite::memory:"};  // or "sqlite:shop.db", or "postgresql://me@localhost/shop"
   Outbox outbox{database, {.deploy_schema = true}};
@@ -18,12 +18,13 @@ int main() {
     outbox.enqueue(session, {.topic = Topic{"order.placed"}, .payload = R"({"order":7})"});
   });
 
-  // A worker: leases what is due, sends it, and says how it went.
-  const OwnerToken me = OwnerToken::make(database.environment());
-  for (const Message& message : outbox.claim(me, 30s, 50)) {
+  // Who handles what. An exception means: again, later and later; in the end it is a dead letter.
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [](const Message& message) {
     std::cout << "send " << message.topic.str() << " " << message.payload << "\n";
-    outbox.ack(me, message);  // or abandon(me, message, "why"): it comes again, later and later
-  }
+  });
+  Dispatcher dispatcher{outbox, handlers};
+  dispatcher.drain();  // in a service: dispatcher.run(stop_token) on a thread of yours
 
   // What arrives twice is handled once.
   const Arrival webhook{Source{"stripe"}, MessageId{"evt_1"}, Topic{"payment.received"}, "{}"};

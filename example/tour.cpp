@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
 #include <twinbox/inbox.hpp>
 #include <twinbox/outbox.hpp>
 
@@ -41,24 +42,19 @@ void place_order(Database& database, Outbox& outbox, int id, bool card_declined)
   });
 }
 
-/// What a dispatcher does: claim, handle, settle. Returns how many messages there were.
+/// Handles what is due and says what became of it. Returns how many messages there were.
 template <class Handler>
-std::size_t work_once(WorkQueue& queue, const OwnerToken& me, Handler handle) {
-  const std::vector<Message> messages = queue.claim(me, 30s, 50);
-  const RetryPolicy& retry = queue.options().retry;
-  for (const Message& message : messages) {
-    try {
-      handle(message);
-      queue.ack(me, message);
-      say("handled    " + message.topic.str() + " " + message.payload);
-    } catch (const std::exception& error) {
-      const bool last = retry.exhausted(message.attempts + 1);
-      say(std::string{last ? "dead       " : "failed     "} + message.topic.str() + ", attempt " +
-          std::to_string(message.attempts + 1) + ": " + error.what());
-      last ? queue.fail(me, message, error.what()) : queue.abandon(me, message, error.what());
-    }
-  }
-  return messages.size();
+std::size_t work_once(WorkQueue& queue, const Topic& topic, Handler handle) {
+  Handlers handlers;
+  handlers.on(topic, handle);
+  DispatchObserver observer;
+  observer.handled = [](const Message& message, const Outcome& outcome, Duration) {
+    const std::string attempt = ", attempt " + std::to_string(message.attempts + 1);
+    say(outcome.kind() == Outcome::Kind::done
+            ? "handled    " + message.topic.str() + " " + message.payload
+            : "failed     " + message.topic.str() + attempt + ": " + outcome.reason());
+  };
+  return Dispatcher{queue, handlers, {}, observer}.drain();
 }
 
 void tour(const std::string& file) {
@@ -69,7 +65,6 @@ void tour(const std::string& file) {
   options.retry.max_attempts = 3;
   Outbox outbox{database, options};
   Inbox inbox{database, options};
-  const OwnerToken me = OwnerToken::make(environment);
 
   title("1. An order and its message are one transaction");
   database.in_transaction([](Session& session) {
@@ -85,15 +80,16 @@ void tour(const std::string& file) {
         read(database, "select count(*) from orders") + " order, " +
         read(database, "select count(*) from outbox") + " message");
   }
-  work_once(outbox, me, [](const Message&) {});
+  work_once(outbox, Topic{"order.placed"}, [](const Message&) {});
 
   title("2. A webhook arrives twice and is handled once");
   const Arrival webhook{Source{"stripe"}, MessageId{"evt_1"}, Topic{"payment.received"},
                         "{\"order\":7}"};
   say("delivery 1: " + std::string{to_string(inbox.accept(webhook).state)});
-  work_once(inbox, me, [](const Message&) {});
+  work_once(inbox, webhook.topic, [](const Message&) {});
   say("delivery 2: " + std::string{to_string(inbox.accept(webhook).state)} + ", nothing to do");
-  if (work_once(inbox, me, [](const Message&) {}) != 0) throw std::logic_error("handled twice");
+  if (work_once(inbox, webhook.topic, [](const Message&) {}) != 0)
+    throw std::logic_error("handled twice");
 
   title("3. A handler fails, and is tried again later and later");
   outbox.enqueue({.topic = Topic{"mail.send"}, .payload = "{\"to\":\"ann@example.com\"}"});
@@ -103,7 +99,7 @@ void tour(const std::string& file) {
     if (++tries < 3) throw std::runtime_error("mail server is busy");
   };
   for (int round = 0; tries < 3; ++round) {
-    if (work_once(outbox, me, mail) == 0) tour_now += 1s;
+    if (work_once(outbox, Topic{"mail.send"}, mail) == 0) tour_now += 1s;
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(tour_now - begin).count();
   say("three tries within " + std::to_string(seconds) +
@@ -114,7 +110,7 @@ void tour(const std::string& file) {
   Admin admin{outbox};
   const auto jammed = [](const Message&) { throw std::runtime_error("printer 3 is jammed"); };
   while (admin.counts().all.dead == 0) {
-    if (work_once(outbox, me, jammed) == 0) tour_now += 1s;
+    if (work_once(outbox, Topic{"invoice.print"}, jammed) == 0) tour_now += 1s;
   }
   for (const DeadGroup& group : admin.dead_groups()) {
     say("dead letters: " + std::to_string(group.count) + " × " + group.topic + ", \"" +
@@ -122,7 +118,7 @@ void tour(const std::string& file) {
   }
   say("requeued: " +
       std::to_string(admin.requeue(Filter{}, {}, {.actor = "you", .reason = "paper removed"})));
-  work_once(outbox, me, [](const Message&) {});
+  work_once(outbox, Topic{"invoice.print"}, [](const Message&) {});
 
   const Counts counts = admin.counts(true);
   title("The end");

@@ -154,6 +154,10 @@ class WorkQueue {
   /// One batch, in the caller's transaction.
   std::size_t prune(Session& session, const PruneOptions& options);
 
+  /// Lets waiting dispatchers of this process look at once. Needed only after a transaction of your
+  /// own connection (SqliteSession and the like); every other commit does it by itself.
+  void wake() const;
+
   [[nodiscard]] Database& database() const noexcept;
   [[nodiscard]] const BoxOptions& options() const noexcept;
 

@@ -19,7 +19,7 @@ enum class Access {
 enum class Scope {
   statement,    ///< exactly one Statement: PostgreSQL sends no begin and commit of its own for it
   transaction,  ///< several statements, ours only
-  caller,       ///< several statements, the caller's among them: nothing of ours may steer the planner
+  caller,  ///< several statements, the caller's among them: nothing of ours may steer the planner
 };
 
 /// A connection of our own. After an exception in a transaction, only rollback() may follow.
@@ -32,7 +32,8 @@ class Connection : public Session {
   virtual void rollback() noexcept = 0;
   /// False once the connection is broken: the pool throws it away.
   [[nodiscard]] virtual bool usable() const noexcept = 0;
-  /// Makes a running statement end with kind `cancelled`. The only call allowed from another thread.
+  /// Makes a running statement end with kind `cancelled`. The only call allowed from another
+  /// thread.
   virtual void interrupt() noexcept = 0;
 };
 
@@ -41,8 +42,8 @@ class Driver {
  public:
   virtual ~Driver() = default;
   [[nodiscard]] virtual Dialect dialect() const noexcept = 0;
-  /// How many connections may write at once, how many may read: 1 and n for a SQLite file, n and n for a
-  /// server. `shared` says that reads use the writing connection too (SQLite in memory).
+  /// How many connections may write at once, how many may read: 1 and n for a SQLite file, n and n
+  /// for a server. `shared` says that reads use the writing connection too (SQLite in memory).
   struct Shape {
     std::size_t writers;
     std::size_t readers;

@@ -133,6 +133,7 @@ Pool::~Pool() = default;
 
 void Pool::in_transaction(const std::function<void(Session&)>& work) {
   run_erased(Access::write, Scope::caller, work);
+  wake_.notify();
 }
 
 void Pool::check_reentry(Access access) const {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "database/connection.hpp"
+#include "database/wake.hpp"
 #include "twinbox/database.hpp"
 
 namespace twinbox {
@@ -48,6 +49,8 @@ class Pool {
   /// so that it would wait for itself. Whoever hands a call to another thread asks first.
   void check_reentry(Access access) const;
 
+  /// Notified after each caller's transaction, and by the boxes after what they wrote themselves.
+  [[nodiscard]] Wake& wake() noexcept { return wake_; }
   [[nodiscard]] Driver& driver() noexcept { return *driver_; }
   [[nodiscard]] const Driver& driver() const noexcept { return *driver_; }
   [[nodiscard]] const DatabaseOptions& options() const noexcept { return options_; }
@@ -89,6 +92,7 @@ class Pool {
   Environment environment_;
   PoolTime time_;
   std::mutex mutex_;
+  Wake wake_;
   std::vector<Lane> lanes_;  ///< writers, then readers where they have connections of their own
 };
 

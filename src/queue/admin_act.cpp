@@ -159,6 +159,7 @@ std::size_t act_on(Box& box, const Filter& filter, const Act& act, const Deed& d
     });
     after = next;
   } while (after);
+  box.wake();
   return changed;
 }
 
@@ -194,6 +195,7 @@ std::size_t act_on(Box& box, std::span<const DutyKey> duties, const Act& act, co
                        [&](Session& session) { return act_on(box, session, chunk, act, deed); });
     at += chunk.size();
   }
+  box.wake();
   return changed;
 }
 

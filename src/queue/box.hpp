@@ -19,6 +19,7 @@ struct Statements {
 
   const Statement &add, &accept, &observe, &state, &lock_message, &mark_processing, &mark_processed,
       &mark_dead, &try_claim, &release_claim;
+  const Statement &mark, &finish_marked, &put_back, &discard_held;
   const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release, &fail, &reap,
       &expire, &find_work;
   const Statement &requeue, &discard, &edit, &audit, &lock_messages, &prune_bound, &prune_pick,
@@ -53,6 +54,9 @@ class Box {
 
   /// Throws UsageError unless the caller's session can carry our statements.
   Session& checked(Session& session) const;
+
+  /// Something new has been committed: dispatchers of this process that wait look at once.
+  void wake() const { database_.pool().wake().notify(); }
 
   void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) const;
   [[nodiscard]] bool logs(LogLevel level) const noexcept {

@@ -95,6 +95,7 @@ Accepted Inbox::accept(const Arrival& arrival) {
   check_arrival(arrival, false);
   box().database().pool().check_reentry(Access::write);
   const Accepted accepted = writer_->submit(incoming(arrival), arrival.payload.size());
+  box().wake();
   log_accept(box(), arrival, accepted);
   return accepted;
 }
@@ -111,6 +112,7 @@ std::vector<Accepted> Inbox::accept(std::span<const Arrival> arrivals,
   const std::vector<Accepted> answers =
       box().own(Access::write, Scope::transaction,
                 [&](Session& session) { return write_items(box(), session, items, addressees); });
+  box().wake();
   log_accepts(box(), arrivals, answers);
   return answers;
 }

@@ -62,6 +62,7 @@ MessageId Outbox::enqueue(const NewMessage& message) {
   const Incoming item = incoming(message, id);
   box().database().pool().check_reentry(Access::write);
   writer_->submit(item, message.payload.size());
+  box().wake();
   log_enqueue(box(), item);
   return id;
 }
@@ -71,6 +72,7 @@ std::vector<MessageId> Outbox::enqueue(std::span<const NewMessage> messages) {
   if (messages.empty()) return {};
   box().own(Access::write, Scope::transaction,
             [&](Session& session) { return write_batch(box(), session, batch); });
+  box().wake();
   for (const Incoming& item : batch.items) log_enqueue(box(), item);
   return batch.ids;
 }

@@ -273,6 +273,8 @@ SettledById settle_by_id(Box& box, std::span<const MessageId> ids, Settle settle
 WorkQueue::WorkQueue(std::unique_ptr<Box> box) : box_(std::move(box)) {}
 WorkQueue::~WorkQueue() = default;
 
+void WorkQueue::wake() const { box_->wake(); }
+
 Database& WorkQueue::database() const noexcept { return box_->database(); }
 const BoxOptions& WorkQueue::options() const noexcept { return box_->options(); }
 

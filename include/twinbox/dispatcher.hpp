@@ -1,0 +1,74 @@
+// The dispatcher: claims what is due, calls its handler, settles what became of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string_view>
+
+#include "twinbox/handler.hpp"
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+/// What happens to a message whose topic nobody handles.
+enum class NoHandler { retry, dead, discard, complete };
+/// What happens to a duty under a key that nobody claims.
+enum class UnknownKey { dead, retry };
+
+struct DispatcherOptions {
+  int workers = 4;                                          ///< handlers that run at once
+  Duration lease = default_lease;                           ///< renewed while a handler works
+  std::int64_t batch = default_batch;                       ///< messages per claim
+  Duration poll_interval = std::chrono::milliseconds{500};  ///< where no wake-up comes
+  Duration grace =
+      std::chrono::seconds{10};  ///< how long run() waits for handlers after a stop request
+  NoHandler no_handler = NoHandler::retry;
+  UnknownKey unknown_key = UnknownKey::dead;
+};
+
+/// Told of what happens, from many threads at once. Every member may be left empty.
+struct DispatchObserver {
+  std::function<void(std::size_t count)> claimed = {};
+  std::function<void(const Message&, const Outcome&, Duration took)> handled = {};
+  std::function<void(const Message&, std::string_view reason, std::string_view error)> dead = {};
+  std::function<void(const Message&, std::string_view error)> failed = {};
+  std::function<void(std::size_t count)> lease_lost = {};  ///< settles that changed nothing
+  std::function<void(const Message&)> timed_out = {};
+  std::function<void(std::string_view error)> loop_error = {};
+};
+
+/// Handles the messages of one box. Thread-safe; one run() at a time.
+class Dispatcher {
+ public:
+  /// `queue` must outlive it. Throws std::out_of_range naming an option and its bound.
+  Dispatcher(WorkQueue& queue, Handlers handlers, DispatcherOptions options = {},
+             DispatchObserver observer = {});
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  /// Claims once and handles what was claimed on this thread. Returns how many messages there were.
+  std::size_t step();
+  /// Steps until nothing is due: the whole dispatcher without a thread or a timer, for tests.
+  std::size_t drain();
+
+  /// Works until `stop` is requested. Then nothing new starts, what never started is released,
+  /// running handlers see their stop token and get the grace period, and what has finished is
+  /// settled. A handler that outlasts it keeps its lease until that expires; the destructor waits
+  /// for it. Errors of the database are logged and tried again with backoff.
+  void run(std::stop_token stop);
+
+  /// No message is claimed while paused; what runs goes on.
+  void pause();
+  void resume();
+  [[nodiscard]] bool paused() const noexcept;
+
+  [[nodiscard]] const OwnerToken& owner() const noexcept;
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace twinbox

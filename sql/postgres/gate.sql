@@ -1,0 +1,55 @@
+-- At-most-once duties: marked before their handler is called, ended or put back afterwards.
+
+-- define: held
+w.id = @id::bigint and w.owner = @owner::uuid and w.epoch = @epoch::int
+
+-- define: marked
+o.work_id = @id::bigint and o.state = 4 and o.handler = @handler::text
+  and o.number = (select m.number from {message} m where m.id = @message_id::text and m.source = @source::text)
+
+-- name: mark
+with gone as (
+  delete from {work} w where {held} returning w.*
+)
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+                       last_error)
+select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 4, handler, last_error from gone;
+
+-- @state: 1 done, 2 dead.
+-- name: finish_marked
+update {outcome} o
+set state = @state::int, finished_at = {now}, reason = @reason::text, last_error = coalesce(@error::text, last_error)
+where {marked};
+
+-- A failed call counts, and the duty goes to the end of its key like any new one.
+-- name: put_back
+select 1 from (
+  select pg_advisory_xact_lock(hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint)) as held
+  from {message} m
+  where m.id = @message_id::text and m.source = @source::text and m.partition_key is not null
+) locks where held::text is null;
+
+with back as (
+  delete from {outcome} o where {marked} returning o.*
+), again as materialized (
+  select b.*, m.partition_key, m.expires_at
+  from back b cross join lateral (select partition_key, expires_at from {message} where number = b.number offset 0) m
+), failed as (
+  insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+  select number, work_id, {now}, finished_by, attempts + 1, handler, @error::text from again
+)
+insert into {work} (number, handler, visible_at, attempts, expiries, requeues, expires_at, last_error, partition_key,
+                    waiting)
+select a.number, a.handler, {now} + @delay::bigint * interval '1 microsecond', a.attempts + 1, a.expiries, a.requeues,
+       a.expires_at, @error::text, a.partition_key,
+       a.partition_key is not null
+         and exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler)
+from again a;
+
+-- name: discard_held
+with gone as (
+  delete from {work} w where {held} returning w.*
+)
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler, reason,
+                       last_error)
+select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 3, handler, @reason::text, last_error from gone;

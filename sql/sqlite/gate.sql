@@ -1,0 +1,40 @@
+-- At-most-once duties: marked before their handler is called, ended or put back afterwards.
+
+-- define: held
+id = @id and owner = @owner and epoch = @epoch
+
+-- define: marked
+work_id = @id and state = 4 and handler = @handler
+  and number = (select m.number from {message} m where m.id = @message_id and m.source = @source)
+
+-- name: mark
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+                       last_error)
+select number, id, {now}, @owner, attempts, expiries, requeues, 4, handler, last_error from {work} where {held};
+delete from {work} where {held};
+
+-- @state: 1 done, 2 dead.
+-- name: finish_marked
+update {outcome}
+set state = @state, finished_at = {now}, reason = @reason, last_error = coalesce(@error, last_error)
+where {marked};
+
+-- A failed call counts, and the duty goes to the end of its key like any new one.
+-- name: put_back
+insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+select number, work_id, {now}, finished_by, attempts + 1, handler, @error from {outcome} where {marked};
+insert into {work} (number, handler, visible_at, attempts, expiries, requeues, expires_at, last_error, partition_key,
+                    waiting)
+select o.number, o.handler, {now} + @delay, o.attempts + 1, o.expiries, o.requeues, m.expires_at, @error,
+       m.partition_key,
+       exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = o.handler)
+from {outcome} o join {message} m on m.number = o.number
+where m.id = @message_id and m.source = @source and o.work_id = @id and o.state = 4 and o.handler = @handler;
+delete from {outcome} where {marked};
+
+-- name: discard_held
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler, reason,
+                       last_error)
+select number, id, {now}, @owner, attempts, expiries, requeues, 3, handler, @reason, last_error
+from {work} where {held};
+delete from {work} where {held};

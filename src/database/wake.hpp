@@ -1,0 +1,49 @@
+// Tells waiting dispatchers of this process that something new may be there.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <mutex>
+
+namespace twinbox {
+
+/// Thread-safe. Costs one atomic read while nobody waits.
+class Wake {
+ public:
+  /// Ends with the subscription object; no call is under way after that.
+  class Subscription {
+   public:
+    Subscription(Wake& wake, std::function<void()> call) : wake_(wake) {
+      const std::scoped_lock lock{wake_.mutex_};
+      place_ = wake_.calls_.insert(wake_.calls_.end(), std::move(call));
+      ++wake_.count_;
+    }
+    ~Subscription() {
+      const std::scoped_lock lock{wake_.mutex_};
+      wake_.calls_.erase(place_);
+      --wake_.count_;
+    }
+    Subscription(const Subscription&) = delete;
+    Subscription& operator=(const Subscription&) = delete;
+
+   private:
+    Wake& wake_;
+    std::list<std::function<void()>>::iterator place_;
+  };
+
+  /// After a commit that may have brought something new. The calls must be short and must not
+  /// throw.
+  void notify() {
+    if (count_.load() == 0) return;
+    const std::scoped_lock lock{mutex_};
+    for (const auto& call : calls_) call();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::list<std::function<void()>> calls_;
+  std::atomic<int> count_ = 0;
+};
+
+}  // namespace twinbox

@@ -1,0 +1,190 @@
+#include "dispatch/call.hpp"
+
+#include <chrono>
+
+#include "core/text.hpp"
+
+namespace twinbox {
+namespace {
+
+/// Leaves a transaction without an error of its own.
+struct RollBack {};
+
+Duration since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
+}
+
+}  // namespace
+
+Caller::Caller(WorkQueue& queue, const Handlers& handlers, const DispatcherOptions& options,
+               const DispatchObserver& observer, OwnerToken owner)
+    : queue_(queue),
+      box_(queue.box()),
+      handlers_(handlers),
+      options_(options),
+      observer_(observer),
+      owner_(owner) {}
+
+std::optional<Duration> Caller::timeout(const Message& message) const {
+  const HandlerEntry* entry = handlers_.find(message.handler, message.topic);
+  return entry == nullptr ? std::nullopt : entry->options.timeout;
+}
+
+std::optional<Verdict> Caller::call(const Message& message, CallWatch& watch) const {
+  const HandlerEntry* entry = handlers_.find(message.handler, message.topic);
+  if (entry == nullptr) {
+    box_.log(LogLevel::warning, "no_handler",
+             {{"topic", message.topic.view()},
+              {"handler", message.handler.view()},
+              {"id", message.id.view()}});
+    return decide_unhandled(message, options_, queue_.options().retry, box_.environment());
+  }
+  box_.log(LogLevel::info, "handle",
+           {{"topic", message.topic.view()},
+            {"id", message.id.view()},
+            {"attempt", std::int64_t{message.attempts} + 1}});
+  if (const auto* handler = std::get_if<TransactionalHandler>(&entry->call)) {
+    return call_in_transaction(*handler, *entry, message, watch);
+  }
+  const auto& handler = std::get<MessageHandler>(entry->call);
+  return entry->options.at_most_once ? call_marked(handler, *entry, message, watch)
+                                     : call_plain(handler, *entry, message, watch);
+}
+
+Outcome Caller::guarded(const Message& message, const std::function<Outcome()>& handler) const {
+  const auto begin = std::chrono::steady_clock::now();
+  std::string error;
+  try {
+    Outcome outcome = handler();
+    if (observer_.handled) observer_.handled(message, outcome, since(begin));
+    return outcome;
+  } catch (const std::exception& exception) {
+    error = exception.what();
+  } catch (...) {
+    error = "the handler threw something that is no std::exception";
+  }
+  error = cut_error(error);
+  box_.log(LogLevel::error, "handler_error",
+           {{"topic", message.topic.view()},
+            {"id", message.id.view()},
+            {"error", std::string_view{error}}});
+  const Outcome outcome = Outcome::retry(error);
+  if (observer_.handled) observer_.handled(message, outcome, since(begin));
+  return outcome;
+}
+
+Verdict Caller::judge(const Outcome& outcome, const HandlerEntry& entry, const Message& message,
+                      const CallWatch& watch) const {
+  const RetryPolicy& retry = entry.options.retry ? *entry.options.retry : queue_.options().retry;
+  if (watch.timed_out) {
+    const auto limit =
+        std::chrono::duration_cast<std::chrono::milliseconds>(*entry.options.timeout).count();
+    return decide(
+        Outcome::retry("the handler ran past its timeout of " + std::to_string(limit) + " ms"),
+        message.attempts, retry, box_.environment());
+  }
+  if (watch.shutting_down && outcome.kind() == Outcome::Kind::retry)
+    return {.act = Verdict::Act::release};
+  return decide(outcome, message.attempts, retry, box_.environment());
+}
+
+std::optional<Verdict> Caller::call_plain(const MessageHandler& handler, const HandlerEntry& entry,
+                                          const Message& message, CallWatch& watch) const {
+  const Outcome outcome =
+      guarded(message, [&] { return handler(message, watch.stop.get_token()); });
+  return judge(outcome, entry, message, watch);
+}
+
+std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& handler,
+                                                   const HandlerEntry& entry,
+                                                   const Message& message, CallWatch& watch) const {
+  bool settled = false;
+  const auto work = [&]() -> Outcome {
+    std::optional<Outcome> outcome;
+    try {
+      queue_.database().in_transaction([&](Session& session) {
+        outcome = handler(session, message, watch.stop.get_token());
+        if (outcome->kind() != Outcome::Kind::done || watch.timed_out) throw RollBack{};
+        settled = true;
+        if (queue_.ack(session, owner_, message) == 0) {
+          outcome.reset();
+          throw RollBack{};
+        }
+      });
+    } catch (const RollBack&) {
+      // Its writes are gone; what it said is still to be settled.
+    }
+    if (!outcome) {
+      report_lost();
+      return Outcome::done();
+    }
+    return *outcome;
+  };
+  const Outcome outcome = guarded(message, [&] {
+    try {
+      return work();
+    } catch (...) {
+      settled = false;
+      throw;
+    }
+  });
+  if (settled) return std::nullopt;
+  return judge(outcome, entry, message, watch);
+}
+
+std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const HandlerEntry& entry,
+                                           const Message& message, CallWatch& watch) const {
+  const Arg now = box_.now();
+  const bool marked = box_.write([&](Session& session) {
+    return box_.run(session, box_.sql().mark,
+                    {{"id", message.work_id.number()},
+                     {"owner", Value{owner_.uuid()}},
+                     {"epoch", std::int64_t{message.epoch}},
+                     now}) > 0;
+  });
+  if (!marked) {
+    report_lost();
+    return std::nullopt;
+  }
+  const Outcome outcome =
+      guarded(message, [&] { return handler(message, watch.stop.get_token()); });
+  const Verdict verdict = judge(outcome, entry, message, watch);
+  const Arg id{"id", message.work_id.number()};
+  const Arg name{"handler", message.handler.view()};
+  const Arg message_id{"message_id", message.id.view()};
+  const Arg source{"source", message.source.view()};
+  const Arg error{"error",
+                  verdict.error.empty() ? Value{} : Value{std::string_view{verdict.error}}};
+  if (verdict.act == Verdict::Act::ack || outcome.kind() == Outcome::Kind::dead) {
+    box_.write([&](Session& session) {
+      return box_.run(
+          session, box_.sql().finish_marked,
+          {id,
+           name,
+           message_id,
+           source,
+           error,
+           {"state", verdict.act == Verdict::Act::ack ? 1 : 2},
+           {"reason", verdict.reason.empty() ? Value{} : Value{std::string_view{verdict.reason}}},
+           box_.now()});
+    });
+  } else if (entry.options.release_claim_on_error) {
+    const std::int64_t delay = verdict.delay ? verdict.delay->count() : 0;
+    box_.write([&](Session& session) {
+      return box_.run(session, box_.sql().put_back,
+                      {id, name, message_id, source, error, {"delay", delay}, box_.now()});
+    });
+  } else {
+    box_.log(LogLevel::error, "left_marked",
+             {{"topic", message.topic.view()}, {"id", message.id.view()}});
+    if (observer_.failed) observer_.failed(message, verdict.error);
+  }
+  return std::nullopt;
+}
+
+void Caller::report_lost() const {
+  box_.log(LogLevel::warning, "lease_lost", {{"count", std::int64_t{1}}});
+  if (observer_.lease_lost) observer_.lease_lost(1);
+}
+
+}  // namespace twinbox

@@ -1,0 +1,57 @@
+#include "dispatch/verdict.hpp"
+
+namespace twinbox {
+namespace {
+
+Verdict retry_or_die(std::string error, int attempts, const std::optional<Duration>& delay,
+                     const RetryPolicy& retry, const Environment& environment) {
+  const int failures = attempts + 1;
+  if (retry.exhausted(failures)) {
+    return {.act = Verdict::Act::fail, .error = std::move(error), .reason = "max_attempts"};
+  }
+  return {.act = Verdict::Act::abandon,
+          .error = std::move(error),
+          .delay = delay ? *delay : Duration{retry.delay(failures, environment)}};
+}
+
+}  // namespace
+
+Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
+               const Environment& environment) {
+  switch (outcome.kind()) {
+    case Outcome::Kind::done: return {.act = Verdict::Act::ack};
+    case Outcome::Kind::dead:
+      return {.act = Verdict::Act::fail, .error = outcome.reason(), .reason = "handler"};
+    case Outcome::Kind::postpone: return {.act = Verdict::Act::postpone, .until = outcome.until()};
+    case Outcome::Kind::retry: break;
+  }
+  return retry_or_die(outcome.reason(), attempts, outcome.delay(), retry, environment);
+}
+
+Verdict decide_unhandled(const Message& message, const DispatcherOptions& options,
+                         const RetryPolicy& retry, const Environment& environment) {
+  if (!message.handler.view().empty()) {
+    std::string error = "no handler has the key '" + message.handler.str() + "'";
+    if (options.unknown_key == UnknownKey::dead) {
+      return {.act = Verdict::Act::fail,
+              .error = std::move(error),
+              .reason = "unknown_key",
+              .handler_failed = false};
+    }
+    return retry_or_die(std::move(error), message.attempts, {}, retry, environment);
+  }
+  std::string error = "no handler for topic '" + message.topic.str() + "'";
+  switch (options.no_handler) {
+    case NoHandler::dead:
+      return {.act = Verdict::Act::fail,
+              .error = std::move(error),
+              .reason = "no_handler",
+              .handler_failed = false};
+    case NoHandler::discard: return {.act = Verdict::Act::discard, .reason = std::move(error)};
+    case NoHandler::complete: return {.act = Verdict::Act::ack};
+    case NoHandler::retry: break;
+  }
+  return retry_or_die(std::move(error), message.attempts, {}, retry, environment);
+}
+
+}  // namespace twinbox

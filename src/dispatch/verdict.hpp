@@ -1,0 +1,30 @@
+// What is to be done with a message after its handler has answered: decided purely, done elsewhere.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "twinbox/dispatcher.hpp"
+
+namespace twinbox {
+
+struct Verdict {
+  enum class Act { ack, abandon, fail, postpone, release, discard };
+
+  Act act;
+  std::string error = {};
+  std::string reason = {};             ///< of a dead letter
+  std::optional<Duration> delay = {};  ///< of abandon
+  Instant until = {};                  ///< of postpone
+  bool handler_failed = true;          ///< fail: counts an attempt
+};
+
+/// `attempts`: recorded failures before this call.
+Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
+               const Environment& environment);
+
+/// Nobody handles the message.
+Verdict decide_unhandled(const Message& message, const DispatcherOptions& options,
+                         const RetryPolicy& retry, const Environment& environment);
+
+}  // namespace twinbox

@@ -1,0 +1,248 @@
+// The dispatcher with its threads: waking up, working in parallel, stopping.
+#include <barrier>
+#include <condition_variable>
+#include <latch>
+#include <mutex>
+#include <thread>
+
+#include "support/backend.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
+
+namespace twinbox::test {
+namespace {
+
+/// Waits until the token's stop is requested.
+void wait_for_stop(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock{mutex};
+  never.wait(lock, stop, [] { return false; });
+}
+
+class Running : public BoxTest {
+ protected:
+  /// Only a wake-up can end a wait.
+  static DispatcherOptions by_wake_up(int workers = 2) {
+    return {.workers = workers, .poll_interval = 1h};
+  }
+  DutyView only_duty() { return Admin{outbox()}.list({}).entries.at(0).duty; }
+};
+
+TEST_P(Running, PHD_28_a_committed_enqueue_wakes_a_waiting_dispatcher) {
+  std::latch handled{4};
+  std::latch waiting{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message& message) {
+    handled.count_down();
+    if (message.payload == payload("first")) waiting.count_down();
+  });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up()};
+  outbox().enqueue(a_message("order.placed", "first"));
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  waiting.wait();
+  outbox().enqueue(a_message());
+  const NewMessage batch[] = {a_message()};
+  outbox().enqueue(batch);
+  database().in_transaction([&](Session& session) { outbox().enqueue(session, a_message()); });
+  handled.wait();
+}
+
+TEST_P(Running, OBX_060_handles_different_messages_at_once) {
+  REQUIREMENT("IBX-079, PHD-39");
+  std::barrier together{2};
+  std::latch handled{2};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    together.arrive_and_wait();
+    handled.count_down();
+  });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(2)};
+  outbox().enqueue(a_message());
+  outbox().enqueue(a_message());
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  handled.wait();
+}
+
+TEST_P(Running, OBX_059_never_calls_a_handler_twice_at_once_for_the_same_message) {
+  REQUIREMENT("IBX-078, PHD-32, EVB-23");
+  constexpr int messages = 60;
+  std::mutex mutex;
+  std::map<std::string, int> inside;
+  std::map<std::string, int> calls;
+  std::latch handled{messages};
+  const auto handler = [&](const Message& message) {
+    {
+      const std::scoped_lock lock{mutex};
+      EXPECT_EQ(++inside[message.id.str()], 1);
+      ++calls[message.id.str()];
+    }
+    std::this_thread::yield();
+    const std::scoped_lock lock{mutex};
+    --inside[message.id.str()];
+    handled.count_down();
+  };
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, handler);
+  Dispatcher one{outbox(), handlers, by_wake_up(3)};
+  Dispatcher two{outbox(), handlers, by_wake_up(3)};
+  for (int i = 0; i < messages; ++i) outbox().enqueue(a_message());
+  std::jthread first{[&](std::stop_token stop) { one.run(stop); }};
+  std::jthread second{[&](std::stop_token stop) { two.run(stop); }};
+  handled.wait();
+  first.request_stop();
+  second.request_stop();
+  first.join();
+  second.join();
+  for (const auto& [id, count] : calls) EXPECT_EQ(count, 1) << id;
+  EXPECT_EQ(Admin{outbox()}.counts(true).all.done, messages);
+}
+
+TEST_P(Running, PHD_11_a_stop_request_is_no_failure_and_releases_what_never_started) {
+  std::latch started{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&, std::stop_token stop) {
+    started.count_down();
+    wait_for_stop(stop);
+    throw std::runtime_error("interrupted");
+  });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1)};
+  for (int i = 0; i < 3; ++i) outbox().enqueue(a_message());
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  started.wait();
+  thread.request_stop();
+  thread.join();
+  const Counts counts = Admin{outbox()}.counts();
+  EXPECT_EQ(counts.all.ready, 3);
+  EXPECT_EQ(counts.all.leased, 0);
+  for (const Entry& entry : Admin{outbox()}.list({}).entries) EXPECT_EQ(entry.duty.attempts, 0);
+}
+
+TEST_P(Running, what_has_finished_at_a_stop_is_settled) {
+  std::latch started{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&, std::stop_token stop) {
+    started.count_down();
+    wait_for_stop(stop);
+  });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1)};
+  outbox().enqueue(a_message());
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  started.wait();
+  thread.request_stop();
+  thread.join();
+  EXPECT_EQ(only_duty().state, DutyState::done);
+}
+
+TEST_P(Running,
+       a_handler_that_outlasts_the_grace_period_keeps_its_lease_and_is_settled_when_it_returns) {
+  std::latch started{1};
+  std::latch go_on{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    started.count_down();
+    go_on.wait();
+  });
+  DispatcherOptions options = by_wake_up(1);
+  options.grace = 0s;
+  {
+    Dispatcher dispatcher{outbox(), std::move(handlers), options};
+    outbox().enqueue(a_message());
+    std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+    started.wait();
+    thread.request_stop();
+    thread.join();
+    EXPECT_EQ(only_duty().state, DutyState::leased);
+    go_on.count_down();
+  }
+  EXPECT_EQ(only_duty().state, DutyState::done);
+}
+
+TEST_P(Running, PHD_13_a_handler_past_its_timeout_is_reported_and_counts_as_failed) {
+  std::latch reported{1};
+  DispatchObserver observer;
+  observer.timed_out = [&](const Message&) { reported.count_down(); };
+  std::latch settled{1};
+  observer.failed = [&](const Message&, std::string_view) { settled.count_down(); };
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"},
+              [](const Message&, std::stop_token stop) { wait_for_stop(stop); }, {.timeout = 5ms});
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1), observer};
+  outbox().enqueue(a_message());
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  reported.wait();
+  settled.wait();
+  EXPECT_EQ(only_duty().attempts, 1);
+  EXPECT_EQ(only_duty().last_error, "the handler ran past its timeout of 5 ms");
+}
+
+TEST_P(Running, EVB_07_pauses_and_resumes_without_losing_or_repeating_work) {
+  std::atomic<int> calls = 0;
+  std::latch first{1};
+  std::latch second{2};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    ++calls;
+    first.count_down();
+    second.count_down();
+  });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1)};
+  dispatcher.pause();
+  outbox().enqueue(a_message());
+  EXPECT_EQ(dispatcher.step(), 0u);
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  EXPECT_TRUE(dispatcher.paused());
+  dispatcher.resume();
+  outbox().enqueue(a_message());
+  second.wait();
+  thread.request_stop();
+  thread.join();
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(Admin{outbox()}.counts(true).all.done, 2);
+}
+
+TEST_P(Running, EVB_32_an_error_of_the_database_is_reported_and_heals_by_itself) {
+  std::latch trouble{1};
+  std::atomic<int> troubles = 0;
+  std::latch handled{1};
+  DispatchObserver observer;
+  observer.loop_error = [&](std::string_view) {
+    if (++troubles == 1) trouble.count_down();
+  };
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1), observer};
+  outbox().enqueue(a_message());
+  write("alter table {schema}outbox_message rename to hidden");
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  trouble.wait();
+  write("alter table {schema}hidden rename to outbox_message");
+  handled.wait();
+  EXPECT_FALSE(log().events("loop_error").empty());
+}
+
+TEST_P(Running, leases_are_renewed_while_a_handler_works) {
+  Database real_time{place().address()};
+  if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
+  outbox();
+  Outbox box{real_time, options()};
+  std::latch renewed{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message& message) {
+    for (;;) {
+      const auto detail = Admin{box}.get(message.id);
+      if (detail->duties.at(0).lease_until > message.lease_until) break;
+      std::this_thread::yield();
+    }
+    renewed.count_down();
+  });
+  Dispatcher dispatcher{box, std::move(handlers), {.workers = 1, .lease = 600ms}};
+  box.enqueue(a_message());
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  renewed.wait();
+}
+
+TWINBOX_ON_EVERY_BACKEND(Running);
+
+}  // namespace
+}  // namespace twinbox::test
