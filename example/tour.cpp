@@ -130,7 +130,8 @@ void tour(const std::string& file) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  const std::string file = count > 1 ? arguments[1] : "twinbox-tour.db";
+  const std::string file =
+      count > 1 ? arguments[1] : std::filesystem::temp_directory_path() / "twinbox-tour.db";
   for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(file + suffix);
   try {
     tour(file);

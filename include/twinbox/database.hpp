@@ -23,8 +23,8 @@ struct DatabaseOptions {
   /// How long a call waits for a free connection, or for a busy SQLite file, before it fails.
   std::chrono::milliseconds wait_limit = std::chrono::seconds{10};
   /// How often a call of our own that met a deadlock, a serialization failure, a busy file or a
-  /// connection found broken before it began is made again. A caller's transaction is never
-  /// repeated.
+  /// connection that broke before its commit was sent is made again. A caller's transaction is
+  /// never repeated.
   int retries = 5;
 };
 

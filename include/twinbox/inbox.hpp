@@ -33,7 +33,7 @@ class Inbox : public WorkQueue {
   /// Stores the message and its duty, unless it is known; durable once it returns, in a transaction
   /// that is shared with other callers where they come at the same time.
   Accepted accept(const Arrival& arrival);
-  /// One duty per handler. Ids are at most 200 characters here.
+  /// One duty per handler, in a transaction of its own. Ids are at most 200 characters here.
   Accepted accept(const Arrival& arrival, std::span<const HandlerName> handlers);
   /// All or none; an answer each.
   std::vector<Accepted> accept(std::span<const Arrival> arrivals,

@@ -21,7 +21,7 @@ class Outbox : public WorkQueue {
 
   /// Enqueues in a transaction of its own, shared with other callers where they come at the same
   /// time; durable once it returns. The message's id is the answer. Repeating a call with the same
-  /// id is harmless.
+  /// id is harmless: give an id of your own where you mean to repeat it after `commit_in_doubt`.
   MessageId enqueue(const NewMessage& message);
   /// All or none.
   std::vector<MessageId> enqueue(std::span<const NewMessage> messages);

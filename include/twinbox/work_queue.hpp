@@ -87,9 +87,10 @@ struct SettledById {
   std::vector<MessageId> ambiguous = {};
 };
 
-/// Thread-safe. Every call is one transaction; with a leading Session it is part of the caller's.
-/// Throws DatabaseError; std::out_of_range for a lease, delay or limit that is not above zero.
-/// Whatever a call does not apply to changes nothing and is visible in the returned count.
+/// Thread-safe. Every call is one transaction (prune: one per batch; a claim that ends a crash
+/// loop: one more); with a leading Session it is part of the caller's. Throws DatabaseError;
+/// std::out_of_range for a lease, delay or limit that is not above zero. Whatever a call does not
+/// apply to changes nothing and is visible in the returned count.
 class WorkQueue {
  public:
   WorkQueue(const WorkQueue&) = delete;
