@@ -25,7 +25,8 @@ Figure measure(const Case& question, const Effort& effort) {
   const Duel duel = question.open(effort);
   duel.ceiling();  // warm-up: caches, prepared statements
   duel.ours();
-  for (int i = 0; i < effort.repeats; ++i) {
+  const auto end = steady_clock::now() + effort.budget;
+  for (int i = 0; i < effort.repeats && (i < 3 || steady_clock::now() < end); ++i) {
     if (i % 2 == 0) ceiling.push_back(duel.ceiling());
     ours.push_back(duel.ours());
     if (i % 2 != 0) ceiling.push_back(duel.ceiling());

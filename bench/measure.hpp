@@ -16,7 +16,12 @@ struct Effort {
   std::chrono::milliseconds slice{80};  ///< of one repeat that is bound by time
   int backlog = 10'000;                 ///< messages of one repeat that drains
 
-  static Effort quick() { return {3, std::chrono::milliseconds{50}, 2'000}; }
+  /// For all repeats of one question; after three of them it is enough.
+  std::chrono::milliseconds budget{4'000};
+
+  static Effort quick() {
+    return {3, std::chrono::milliseconds{50}, 2'000, std::chrono::milliseconds{1'000}};
+  }
 };
 
 /// Two sides of one question; each call makes one measurement.
