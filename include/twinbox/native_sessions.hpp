@@ -36,7 +36,9 @@ class SqliteSession final : public Session {
 /// Your own `PGconn*`, borrowed: it must outlive the session.
 /// Begins, commits, sets and prepares nothing. A call without an open transaction, in pipeline mode
 /// or on a connection that does not block throws UsageError. After an error PostgreSQL refuses
-/// everything but a rollback, which is yours to make.
+/// everything but a rollback, which is yours to make. Begin the transaction with READ COMMITTED: in
+/// REPEATABLE READ and SERIALIZABLE, which see one snapshot only, partition keys and messages that
+/// are already known are refused (invalid_request).
 class LibpqSession final : public Session {
  public:
   explicit LibpqSession(pg_conn* connection);

@@ -16,7 +16,9 @@ namespace twinbox {
 
 /// Your own transaction (`pqxx::work`, `pqxx::transaction<…>`, `pqxx::subtransaction`), borrowed:
 /// it must outlive the session. A `pqxx::nontransaction` does not convert, since it is none. Errors
-/// are DatabaseError, not pqxx exceptions; after one, abort the transaction.
+/// are DatabaseError, not pqxx exceptions; after one, abort the transaction. Use the isolation
+/// level `pqxx::read_committed`: in the others, which see one snapshot only, partition keys and
+/// messages that are already known are refused (invalid_request).
 class PqxxSession final : public PostgresTextSession {
  public:
   explicit PqxxSession(pqxx::dbtransaction& transaction) : transaction_(transaction) {}

@@ -23,7 +23,20 @@ declare
   p_position bigint[] := positions;
   p_handlers text := handlers;
   p_now timestamptz := at;
+  one_snapshot boolean := current_setting('transaction_isolation') in ('repeatable read', 'serializable');
 begin
+  if one_snapshot and exists (select 1 from unnest(partition_keys) k where k is not null) then
+    perform {function:refuse_isolation}('a message with a partition key');
+  end if;
   {step:accept_1};
+  -- A new message has no past that an old snapshot could miss. What has changed around a known one since the
+  -- snapshot, or a pruned one that is still seen beside the new, would be decided wrongly.
+  if one_snapshot and (
+    select count(*) <> cardinality(ids) or bool_or(m.seen_count > 1)
+    from unnest(ids, sources) k(id, source)
+    cross join lateral (
+      select seen_count from {message} where id = k.id and source = k.source offset 0) m) then
+    perform {function:refuse_isolation}('a message that is already known');
+  end if;
   return query {step:accept_2};
 end $twinbox$;

@@ -48,3 +48,12 @@ begin
     raise exception 'owner: must not be null or all zero' using errcode = 'invalid_parameter_value';
   end if;
 end $twinbox$;
+
+-- What looks again after a lock needs a new snapshot, which these levels never take.
+create or replace function {function:refuse_isolation}(what text)
+returns void
+language plpgsql as $twinbox$
+begin
+  raise exception '% cannot be written in a % transaction: use read committed', what,
+    current_setting('transaction_isolation') using errcode = 'invalid_transaction_state';
+end $twinbox$;

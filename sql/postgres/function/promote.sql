@@ -5,6 +5,9 @@ create or replace function {function:promote_keys}(keys text[], handlers text[])
 returns void
 language plpgsql {planner} as $twinbox$
 begin
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    perform {function:refuse_isolation}('the end of a duty with a partition key');
+  end if;
   perform pg_advisory_xact_lock(lock) from (
     select distinct hashtextextended(k, {work_text}::regclass::oid::bigint) as lock
     from unnest(keys) k order by 1) l;
