@@ -37,6 +37,7 @@ where (select count(*) from fresh) < cardinality(@id::text[])
   and not exists (select 1 from fresh f where f.id = a.id and f.source = a.source);
 
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
+-- Sorted as C++ sorts what add takes, whatever the database's own order.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
 -- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
@@ -62,7 +63,7 @@ select source, id, topic, payload, content_type, headers, correlation_id, partit
        due_at, expires_at, {now}, {now}, 1
 from {arrived}
 where (select count(*) from locked) >= 0
-order by id, source
+order by id collate "C", source collate "C"
 on conflict (id, source) do update
 set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = m.seen_count + 1;
 
