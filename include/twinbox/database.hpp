@@ -20,7 +20,7 @@ struct DatabaseOptions {
   std::string name = {};
   /// How many connections may be open at once. At least 1.
   std::size_t pool_size = 8;
-  /// How long a call waits for a free connection, or for a busy SQLite file, before it fails.
+  /// How long a call waits for a connection, a busy SQLite file or a locked row before it fails.
   std::chrono::milliseconds wait_limit = std::chrono::seconds{10};
   /// How often a call of our own that met a deadlock, a serialization failure, a busy file or a
   /// connection that broke before its commit was sent is made again. A caller's transaction is

@@ -20,12 +20,6 @@ constexpr int max_retries = 1'000;
 constexpr milliseconds first_retry_delay = 2ms;
 constexpr milliseconds max_retry_delay = 250ms;
 
-/// No free connection in time. To try again would only wait the same time once more.
-class PoolExhausted : public DatabaseError {
- public:
-  explicit PoolExhausted(const std::string& message) : DatabaseError(Kind::contention, message) {}
-};
-
 /// The lanes this thread has borrowed from, once per connection.
 thread_local std::vector<const void*> held_lanes;
 

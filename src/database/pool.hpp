@@ -26,6 +26,12 @@ struct PoolTime {
   std::function<void(std::chrono::milliseconds)> wait = {};
 };
 
+/// No free connection in time. To try again would only wait the same time once more.
+class PoolExhausted : public DatabaseError {
+ public:
+  explicit PoolExhausted(const std::string& message) : DatabaseError(Kind::contention, message) {}
+};
+
 /// Thread-safe. All connections must be back before it is destroyed.
 class Pool {
  public:

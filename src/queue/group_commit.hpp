@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "database/pool.hpp"
 #include "twinbox/error.hpp"
 
 namespace twinbox {
@@ -82,6 +83,8 @@ class GroupCommit {
   /// How many batches a leader writes before he hands the lead on: waking the next one takes time
   /// in which nothing is written.
   static constexpr int most_batches = 4;
+  /// How many items may meet contention, each alone, before the first one is written.
+  static constexpr int most_stuck = 2;
 
   std::shared_ptr<Batch> join(Caller& me, std::size_t bytes) {
     const bool full = queue_.empty() || queue_.back()->callers.size() >= most_items_ ||
@@ -132,11 +135,13 @@ class GroupCommit {
   void write_batch(const std::vector<Caller*>& batch) {
     try {
       write_some(batch);
+    } catch (const PoolExhausted&) {
+      settle_failure(batch, true);
     } catch (const DatabaseError& error) {
       // Nothing is known of a commit in doubt, and a lost connection is nobody's fault: both are
-      // everybody's.
-      const bool shared = error.retryable() || error.kind() == DatabaseError::Kind::commit_in_doubt;
-      settle_failure(batch, shared);
+      // everybody's. Contention may be about one row.
+      settle_failure(batch, error.kind() == DatabaseError::Kind::commit_in_doubt ||
+                                error.kind() == DatabaseError::Kind::connection_lost);
     } catch (...) {
       settle_failure(batch, false);
     }
@@ -149,10 +154,23 @@ class GroupCommit {
       }
       return;
     }
+    int stuck = 0;
+    bool any_written = false;
+    std::exception_ptr everybodys;
     for (Caller* caller : batch) {
       if (caller->answer) continue;
+      if (everybodys) {
+        caller->error = everybodys;
+        continue;
+      }
       try {
         write_some({caller});
+        any_written = true;
+      } catch (const DatabaseError& error) {
+        caller->error = std::current_exception();
+        stuck += error.kind() == DatabaseError::Kind::contention;
+        // Each of them has waited for its whole time: what holds them up holds up everything.
+        if (stuck == most_stuck && !any_written) everybodys = caller->error;
       } catch (...) {
         caller->error = std::current_exception();
       }

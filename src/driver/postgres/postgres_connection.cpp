@@ -27,7 +27,8 @@ constexpr const char* steering =
 // A caller's own statements are planned as on any other connection of his.
 constexpr std::array without_steering{
     "set local enable_seqscan to default", "set local enable_bitmapscan to default",
-    "set local jit to default", "set local plan_cache_mode to default"};
+    "set local jit to default", "set local plan_cache_mode to default",
+    "set local lock_timeout to default"};
 
 constexpr const char* begin_read_committed = "begin isolation level read committed";
 
@@ -38,18 +39,25 @@ constexpr std::string_view user_statement = "execute";
 
 }  // namespace
 
-PostgresConnection::PostgresConnection(Handle connection, bool pooler, std::string where)
+PostgresConnection::PostgresConnection(Handle connection, bool pooler, std::string where,
+                                       std::chrono::milliseconds lock_limit)
     : connection_(std::move(connection)), where_(std::move(where)), pooler_(pooler) {
+  if (pooler_ && lock_limit.count() > 0) {
+    set_lock_limit_ = "set local lock_timeout = " + std::to_string(lock_limit.count());
+  }
   PQsetNoticeReceiver(connection_.get(), &PostgresConnection::on_notice, this);
   cancel_.reset(PQgetCancel(connection_.get()));
-  if (!pooler_) steer();
+  if (!pooler_) steer(lock_limit);
   if (PQsetnonblocking(connection_.get(), 1) != 0 || PQenterPipelineMode(connection_.get()) != 1) {
     throw failure("connect", {"", first_line(PQerrorMessage(connection_.get()))}, where_, true);
   }
 }
 
-void PostgresConnection::steer() {
-  const Result result{PQexec(connection_.get(), steering)};
+void PostgresConnection::steer(std::chrono::milliseconds lock_limit) {
+  std::string settings = steering;
+  if (lock_limit.count() > 0)
+    settings += "; set lock_timeout = " + std::to_string(lock_limit.count());
+  const Result result{PQexec(connection_.get(), settings.c_str())};
   if (result == nullptr) throw std::bad_alloc{};
   if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
     throw failure("connect", report_of(result.get()), where_, true);
@@ -147,7 +155,10 @@ void PostgresConnection::add_begin(Flight& flight) {
     begin_owed_ = false;
   } else if (scope_ == Scope::statement && pooler_) {
     flight.command(begin_read_committed);
+  } else {
+    return;
   }
+  if (scope_ != Scope::caller && !set_lock_limit_.empty()) flight.command(set_lock_limit_.c_str());
 }
 
 void PostgresConnection::add_end(Flight& flight) {
@@ -206,6 +217,11 @@ void PostgresConnection::land(Flight& flight, std::string_view statement, bool o
     prepared_.clear();
     ++generation_;
     kind = Kind::contention;
+  }
+  if (report.sqlstate == "55P03" && scope_ != Scope::caller) {
+    report.hint =
+        "Somebody's open transaction held what the call needs for longer than wait_limit: end that "
+        "transaction, or raise wait_limit; inside it, pass its Session on";
   }
   if (scope_ == Scope::statement) rollback();
   throw failure(kind, statement, report, where_, ours);

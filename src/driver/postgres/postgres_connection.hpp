@@ -1,6 +1,7 @@
 // A connection of our own to PostgreSQL.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,8 +26,10 @@ using Handle = std::unique_ptr<PGconn, FinishConnection>;
 class PostgresConnection final : public Connection {
  public:
   /// Takes a connection that has just been made. With `pooler` nothing is kept on the server beyond
-  /// a transaction. Throws DatabaseError.
-  PostgresConnection(Handle connection, bool pooler, std::string where);
+  /// a transaction. Outside of a caller's transaction a lock is waited for as long as `lock_limit`;
+  /// zero: as the server says. Throws DatabaseError.
+  PostgresConnection(Handle connection, bool pooler, std::string where,
+                     std::chrono::milliseconds lock_limit);
 
   using Session::execute;
   [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::postgres; }
@@ -54,7 +57,7 @@ class PostgresConnection final : public Connection {
 
   std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
 
-  void steer();
+  void steer(std::chrono::milliseconds lock_limit);
   /// Throws connection_lost when the server has closed the connection before `act`.
   void notice_a_closed_socket(std::string_view act);
   /// Adds the begin when it is still owed, or when a pooler needs one around a single statement.
@@ -76,6 +79,7 @@ class PostgresConnection final : public Connection {
   Handle connection_;
   std::unique_ptr<PGcancel, decltype(&PQfreeCancel)> cancel_{nullptr, &PQfreeCancel};
   std::string where_;
+  std::string set_lock_limit_;  // flies with each begin of our own, where nothing is kept
   bool pooler_;
   bool broken_ = false;   // answers are missing: nobody knows what the next one would belong to
   bool closing_ = false;  // the server has said that it ends the connection

@@ -49,8 +49,12 @@ std::string in_one_line(std::string_view message) {
 
 class PostgresDriver final : public Driver {
  public:
-  PostgresDriver(Address address, std::string name, const Environment& environment)
-      : address_(std::move(address)), name_(std::move(name)), environment_(environment) {
+  PostgresDriver(Address address, std::string name, std::chrono::milliseconds lock_limit,
+                 const Environment& environment)
+      : address_(std::move(address)),
+        name_(std::move(name)),
+        lock_limit_(lock_limit),
+        environment_(environment) {
     for (const auto& [key, value] : address_.settings) {
       keys_.push_back(key.c_str());
       values_.push_back(value.c_str());
@@ -67,8 +71,8 @@ class PostgresDriver final : public Driver {
 
   std::unique_ptr<Connection> connect(Access /*access*/) override {
     auto handle = has_several_hosts() ? connect_to_one_of_several() : connect_to_one();
-    auto connection =
-        std::make_unique<PostgresConnection>(std::move(handle), address_.pooler, address_.shown);
+    auto connection = std::make_unique<PostgresConnection>(std::move(handle), address_.pooler,
+                                                           address_.shown, lock_limit_);
     environment_.write(LogLevel::debug, "connect",
                        {{"store", name_}, {"address", std::string_view{address_.shown}}});
     return connection;
@@ -132,6 +136,7 @@ class PostgresDriver final : public Driver {
 
   Address address_;
   std::string name_;
+  std::chrono::milliseconds lock_limit_;
   Environment environment_;
   std::vector<const char*> keys_;
   std::vector<const char*> values_;
@@ -145,7 +150,7 @@ std::unique_ptr<Driver> make_postgres_driver(std::string conninfo, const Databas
   auto address = postgres::parse_address(conninfo);
   auto name = options.name.empty() ? address.shown : options.name;
   return std::make_unique<postgres::PostgresDriver>(std::move(address), std::move(name),
-                                                    environment);
+                                                    options.wait_limit, environment);
 }
 
 }  // namespace twinbox
