@@ -32,14 +32,16 @@ class Schema {
 
   /// Creates or upgrades the tables, and replaces functions that have changed. Harmless to repeat,
   /// safe for several deployers at once. Returns what was applied. Throws SchemaError when the
-  /// tables are newer.
+  /// tables are newer or another kind's.
   std::vector<std::string> deploy();
   [[nodiscard]] SchemaState check();
-  /// Throws SchemaError with the way out unless the tables fit this program.
+  /// Throws SchemaError with the way out unless the tables fit this program; functions that are not
+  /// this program's are a warning in the log (`stale_functions`).
   void require();
   /// The script a DBA can run by hand, from nothing to current.
   [[nodiscard]] std::string print() const;
-  /// The rights that a role of the application needs, and no more (PostgreSQL).
+  /// The rights that a role of the application needs, and no more (PostgreSQL). Throws
+  /// std::invalid_argument for what cannot be a role's name.
   [[nodiscard]] std::string print_grants(const std::string& role) const;
 
  private:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <stdexcept>
 
 #include "queue/box.hpp"
 #include "queue/script.hpp"
@@ -11,6 +13,10 @@ namespace {
 
 /// What the table of versions says about one box: name → (version, hash).
 using Applied = std::map<std::string, std::pair<int, std::string>>;
+
+constexpr BoxKind other(BoxKind kind) {
+  return kind == BoxKind::outbox ? BoxKind::inbox : BoxKind::outbox;
+}
 
 struct Tables {
   BoxName box;
@@ -33,6 +39,17 @@ Applied read_applied(Session& session, const Tables& tables) {
                         std::pair{static_cast<int>(row.integer(1)), std::string{row.text(2)}});
       });
   return applied;
+}
+
+/// The same, on a connection of its own; nothing when there is no such table.
+Applied read_applied(Database& database, const Tables& tables) {
+  try {
+    return database.pool().run(Access::read, Scope::statement,
+                               [&](Session& session) { return read_applied(session, tables); });
+  } catch (const DatabaseError& error) {
+    if (error.kind() != DatabaseError::Kind::missing_schema) throw;
+    return {};
+  }
 }
 
 SchemaState compare(const Applied& applied, const BoxScripts& known) {
@@ -58,6 +75,39 @@ std::string insert_version(const Tables& tables) {
 std::string place(const Database& database, BoxKind kind, const BoxOptions& options) {
   return "store " + database.name() + ": the tables of the " + std::string{to_string(kind)} + " " +
          options.schema + "." + options.table;
+}
+
+/// Throws when a script of the other kind, and not of this one, has been applied.
+void refuse_other_kind(const Database& database, BoxKind kind, const BoxOptions& options,
+                       const Applied& applied, const Tables& tables) {
+  const auto names = [](const BoxScripts& scripts) {
+    std::set<std::string_view> result;
+    for (const Script& script : scripts.scripts) result.insert(script.name);
+    return result;
+  };
+  const BoxScripts foreign = box_scripts(database.dialect(), other(kind), tables.box);
+  const auto own_names = names(tables.known);
+  const auto foreign_names = names(foreign);
+  for (const auto& [name, entry] : applied) {
+    if (own_names.contains(name) || !foreign_names.contains(name)) continue;
+    throw SchemaError(place(database, kind, options) + " belong to an " +
+                      std::string{to_string(other(kind))} + " (" + name +
+                      "): give each box a table name of its own in BoxOptions");
+  }
+}
+
+/// The files of functions that are not as this program knows them.
+std::string stale_functions(const SchemaState& state, const BoxScripts& known) {
+  std::string names;
+  for (const Script& script : known.scripts) {
+    if (script.version ||
+        std::find(state.pending.begin(), state.pending.end(), script.name) == state.pending.end()) {
+      continue;
+    }
+    if (!names.empty()) names += ", ";
+    names += script.name;
+  }
+  return names;
 }
 
 [[noreturn]] void refuse_newer(const Database& database, BoxKind kind, const BoxOptions& options,
@@ -91,7 +141,9 @@ std::vector<std::string> Schema::deploy() {
     }
     for (const std::string& statement : split_statements(tables.known.bootstrap))
       session.execute(statement);
-    const SchemaState state = compare(read_applied(session, tables), tables.known);
+    const Applied applied = read_applied(session, tables);
+    refuse_other_kind(database_, kind_, options_, applied, tables);
+    const SchemaState state = compare(applied, tables.known);
     if (state.too_new()) refuse_newer(database_, kind_, options_, state);
     std::vector<std::string> done;
     for (const Script& script : tables.known.scripts) {
@@ -116,19 +168,14 @@ std::vector<std::string> Schema::deploy() {
 
 SchemaState Schema::check() {
   const Tables tables(database_.dialect(), kind_, options_);
-  try {
-    const Applied applied =
-        database_.pool().run(Access::read, Scope::statement,
-                             [&](Session& session) { return read_applied(session, tables); });
-    return compare(applied, tables.known);
-  } catch (const DatabaseError& error) {
-    if (error.kind() != DatabaseError::Kind::missing_schema) throw;
-    return compare({}, tables.known);
-  }
+  return compare(read_applied(database_, tables), tables.known);
 }
 
 void Schema::require() {
-  const SchemaState state = check();
+  const Tables tables(database_.dialect(), kind_, options_);
+  const Applied applied = read_applied(database_, tables);
+  refuse_other_kind(database_, kind_, options_, applied, tables);
+  const SchemaState state = compare(applied, tables.known);
   if (state.too_new()) refuse_newer(database_, kind_, options_, state);
   if (state.missing()) {
     throw SchemaError(place(database_, kind_, options_) +
@@ -142,6 +189,12 @@ void Schema::require() {
         ", this program needs version " + std::to_string(state.known_version) +
         ": upgrade them with Schema::deploy() or with BoxOptions{.deploy_schema = true}");
   }
+  const std::string stale = stale_functions(state, tables.known);
+  if (stale.empty()) return;
+  database_.environment().write(LogLevel::warning, "stale_functions",
+                                {{"store", std::string_view{database_.name()}},
+                                 {"box", std::string_view{options_.table}},
+                                 {"functions", std::string_view{stale}}});
 }
 
 std::string Schema::print() const {
@@ -170,7 +223,18 @@ std::string Schema::print_grants(const std::string& role) const {
     throw UsageError("grants: " + std::string{to_string(database_.dialect())} +
                      " has no roles; protect the file with the rights of the file system");
   }
-  Placeholders values = placeholders(database_.dialect(), {options_.schema, options_.table});
+  if (role.empty() || role.find('\0') != std::string::npos ||
+      role.find("$twinbox$") != std::string::npos) {
+    throw std::invalid_argument(
+        "role: must not be empty, and must hold neither a null byte nor $twinbox$");
+  }
+  const Tables tables(database_.dialect(), kind_, options_);
+  Placeholders values = tables.values;
+  std::string names;
+  for (const std::string& name : tables.known.functions) {
+    names += (names.empty() ? "" : ", ") + quote_text(options_.table + "_" + name);
+  }
+  values["functions"] = names;
   values["role"] = quote_identifier(role);
   values["role_text"] = quote_text(role);
   return render_text(
@@ -185,7 +249,7 @@ std::string Schema::print_grants(const std::string& role) const {
       "  for signature in\n"
       "    select p.oid::regprocedure from pg_proc p join pg_namespace n on n.oid = "
       "p.pronamespace\n"
-      "    where n.nspname = {schema_text} and starts_with(p.proname, {table_text} || '_')\n"
+      "    where n.nspname = {schema_text} and p.proname in ({functions})\n"
       "  loop\n"
       "    execute format('grant execute on function %s to %I', signature, {role_text});\n"
       "  end loop;\n"

@@ -49,6 +49,14 @@ std::string function_step(const Step& step) {
   return text;
 }
 
+void add_function_names(std::string_view file, std::set<std::string>& names) {
+  constexpr std::string_view head = "create or replace function {function:";
+  for (auto at = file.find(head); at != std::string_view::npos; at = file.find(head, at)) {
+    at += head.size();
+    names.emplace(file.substr(at, file.find('}', at) - at));
+  }
+}
+
 Placeholders function_placeholders(Dialect dialect, const BoxName& box) {
   Placeholders values = placeholders(dialect, box);
   for (const auto& [name, statement] : StatementSet(dialect, box)) {
@@ -88,6 +96,7 @@ BoxScripts box_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
                is_for(kind, name.substr(function_folder.size()))) {
       std::string text = render_text(file.text, function_placeholders(dialect, box), file.path);
       std::string hash = hash_of(text);
+      add_function_names(file.text, result.functions);
       functions.push_back({std::string{name}, std::nullopt, std::move(text), std::move(hash)});
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct Script {
 };
 
 struct BoxScripts {
-  std::string bootstrap;        ///< creates the table of versions
-  std::vector<Script> scripts;  ///< migrations in order, then functions
-  int version = 0;              ///< of the last migration
+  std::string bootstrap;            ///< creates the table of versions
+  std::vector<Script> scripts;      ///< migrations in order, then functions
+  std::set<std::string> functions;  ///< their names without the box's
+  int version = 0;                  ///< of the last migration
 };
 
 BoxScripts box_scripts(Dialect dialect, BoxKind kind, const BoxName& box);

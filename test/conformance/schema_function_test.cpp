@@ -1,0 +1,75 @@
+// The functions of a box: noticed when they are not this program's, granted without the
+// neighbours'.
+#include <array>
+#include <stdexcept>
+
+#include "support/outbox_test.hpp"
+#include "support/postgres.hpp"
+#include <twinbox/schema.hpp>
+
+namespace twinbox::test {
+namespace {
+
+class SchemaFunction : public OutboxTest {
+ protected:
+  BoxOptions without_deployment() {
+    BoxOptions result = options();
+    result.deploy_schema = false;
+    return result;
+  }
+};
+
+TEST_P(SchemaFunction, functions_of_another_program_are_warned_of_once_per_opening) {
+  outbox();
+  Outbox current(database(), without_deployment());
+  EXPECT_TRUE(log().events("stale_functions").empty());
+  write(
+      "update {schema}twinbox_schema set hash = 'another' "
+      "where box = 'outbox' and name in ('function/work', 'function/check')");
+  Outbox stale(database(), without_deployment());
+  stale.enqueue(a_message());
+  const auto warnings = log().events("stale_functions");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].level, LogLevel::warning);
+  EXPECT_EQ(warnings[0].field("box"), "outbox");
+  EXPECT_EQ(warnings[0].field("functions"), "function/check, function/work");
+  Outbox again(database(), options());
+  EXPECT_EQ(log().events("stale_functions").size(), 1u);
+}
+
+TEST_P(SchemaFunction, OBX_104_the_grants_of_a_box_leave_out_a_box_whose_name_begins_alike) {
+  outbox();
+  BoxOptions neighbour = options();
+  neighbour.table = "outbox_old";
+  const Outbox old(database(), neighbour);
+  PgClient client(place().address());
+  const std::string role = place().schema() + "_app";
+  client.run("create role " + role);
+  client.run("revoke execute on all functions in schema " + place().schema() + " from public");
+  client.run(Schema(database(), BoxKind::outbox, options()).print_grants(role));
+  const auto granted = [&](const std::string& like, const std::string& right) {
+    return client.value(
+        "select count(*) from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
+        "where n.nspname = '" +
+        place().schema() + "' and " + like + " and " + right + "has_function_privilege('" + role +
+        "', p.oid, 'execute')");
+  };
+  EXPECT_EQ(granted("proname like 'outbox\\_old\\_%'", ""), "0");
+  EXPECT_EQ(granted("proname not like 'outbox\\_old\\_%'", "not "), "0");
+  EXPECT_NE(granted("proname not like 'outbox\\_old\\_%'", ""), "0");
+  client.run("drop owned by " + role);
+  client.run("drop role " + role);
+}
+
+TEST_P(SchemaFunction, OBX_104_grants_are_refused_for_what_cannot_be_a_role) {
+  const Schema schema(database(), BoxKind::outbox, options());
+  using namespace std::string_literals;
+  for (const std::string& role : std::array{""s, "a\0b"s, "a$twinbox$; drop table x; --"s}) {
+    EXPECT_THROW(static_cast<void>(schema.print_grants(role)), std::invalid_argument) << role;
+  }
+}
+
+TWINBOX_ON_BACKENDS(SchemaFunction, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test
