@@ -248,7 +248,9 @@ std::size_t Model::prune(const Pruning& pruning, const std::map<Key, std::int64_
   const Time youngest = now - pruning.retention;
   std::int64_t end = INT64_MAX;
   for (const auto& [key, fact] : facts) {
-    if (fact.created_at > youngest) end = std::min(end, numbers.at(key));
+    // A message from the future (the clock has stepped back) is no end.
+    const bool young = fact.created_at > youngest && fact.created_at <= now;
+    if (young) end = std::min(end, numbers.at(key));
   }
   std::vector<Key> old;
   for (const auto& [key, fact] : facts) {
