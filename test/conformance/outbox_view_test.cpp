@@ -54,7 +54,7 @@ TEST_P(OutboxView, shows_the_state_of_each_message) {
   ASSERT_EQ(admin.requeue(Filter{.state = StateFilter::dead}), 1u);
   EXPECT_EQ(state(dead.id), "0 open 0");
   EXPECT_EQ(shown("LastError", dead.id.str()), "null");
-  ASSERT_EQ(admin.discard(Filter{.state = StateFilter::dead, .id = dead.id}, {.reason = "test"}),
+  ASSERT_EQ(admin.discard(Filter{.state = StateFilter::open, .id = dead.id}, {.reason = "test"}),
             1u);
   EXPECT_EQ(state(dead.id), "2 processed 0");
 }
