@@ -17,15 +17,19 @@ select @id, @source where changes() = 0;
 -- define: message_number
 (select number from {message} where id = @id and source = @source)
 
+-- The handlers without a duty for m. Whether there is one under '' does not depend on them: it is looked up
+-- before the list is taken apart.
 -- define: missing
 json_each(@handlers) h
-  where not exists (
-      select 1 from {work} d where d.number = {message_number}
-        and (d.handler in ('', h.value ->> 'key')
+  where not exists (select 1 from {work} d where d.number = m.number and d.handler = '')
+    and not exists (select 1 from {outcome} d where d.number = m.number and d.handler = '')
+    and not exists (
+      select 1 from {work} d where d.number = m.number
+        and (d.handler = h.value ->> 'key'
              or d.handler in (select l.value from json_each(h.value -> 'legacy') l)))
     and not exists (
-      select 1 from {outcome} d where d.number = {message_number}
-        and (d.handler in ('', h.value ->> 'key')
+      select 1 from {outcome} d where d.number = m.number
+        and (d.handler = h.value ->> 'key'
              or d.handler in (select l.value from json_each(h.value -> 'legacy') l)))
 
 -- define: open
@@ -57,31 +61,30 @@ select @position,
          when {dead} then 3
          else 2
        end,
-       coalesce(m.seen_count > 1 and m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0)
+       coalesce(m.seen_count > 1 and m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0),
+       m.number as number
 from {message} m where m.id = @id and m.source = @source;
-
+-- each
 update {message} as m
 set topic = @topic, payload = @payload, content_type = @content_type, headers = @headers,
     correlation_id = @correlation_id, hash = @hash, hash_algorithm = @hash_algorithm, due_at = @due_at,
     expires_at = @expires_at, content_version = content_version + 1,
     partition_key = case when content_version = 0 then @partition_key else partition_key end
-where id = @id and source = @source and seen_count > 1
+where number = @number and seen_count > 1
   and ({open} or {dead} or not {finished} or (content_version = 0 and exists (select 1 from {missing})));
-
+-- each
 update {work}
 set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})
                       else max(visible_at, coalesce(@due_at, visible_at)) end,
     expires_at = @expires_at
-where number = {message_number} and (lease_until is null or lease_until <= {now});
-
+where number = @number and (lease_until is null or lease_until <= {now});
+-- each
 insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
-select {message_number}, h.value ->> 'key', max(coalesce(@due_at, {now}), {now}), @expires_at,
-       (select partition_key from {message} where id = @id and source = @source),
+select m.number, h.value ->> 'key', max(coalesce(@due_at, {now}), {now}), @expires_at, m.partition_key,
        exists (
          select 1 from {work} w
-         where w.partition_key = (select partition_key from {message} where id = @id and source = @source)
-           and w.handler = h.value ->> 'key')
-from {missing};
+         where w.partition_key = m.partition_key and w.handler = h.value ->> 'key')
+from {message} m cross join {missing} and m.number = @number;
 
 -- define: touch
 insert into {message} (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)

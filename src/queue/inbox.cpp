@@ -54,10 +54,8 @@ std::vector<Incoming> checked_items(std::span<const Arrival> arrivals,
 
 std::vector<Accepted> write_items(Box& box, Session& session, std::span<const Incoming> items,
                                   const Addressees& addressees) {
-  return all_or_nothing(session, [&] {
-    return write_messages(
-        box, [&](const auto& work) { work(session); }, items, addressees);
-  });
+  return write_messages(
+      box, [&](const auto& work) { work(session); }, items, addressees);
 }
 
 Arg id_arg(const MessageKey& key) { return {"id", key.id.view()}; }
@@ -128,7 +126,8 @@ std::vector<Accepted> Inbox::accept(Session& session, std::span<const Arrival> a
   const Addressees addressees{handlers};
   box().checked(session);
   if (items.empty()) return {};
-  const std::vector<Accepted> answers = write_items(box(), session, items, addressees);
+  const std::vector<Accepted> answers =
+      all_or_nothing(session, [&] { return write_items(box(), session, items, addressees); });
   log_accepts(box(), arrivals, answers);
   return answers;
 }

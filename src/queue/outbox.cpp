@@ -41,11 +41,9 @@ struct Batch {
 };
 
 std::size_t write_batch(Box& box, Session& session, const Batch& batch) {
-  return all_or_nothing(session, [&] {
-    return write_messages(
-               box, [&](const auto& work) { work(session); }, batch.items, by_topic())
-        .size();
-  });
+  return write_messages(
+             box, [&](const auto& work) { work(session); }, batch.items, by_topic())
+      .size();
 }
 
 }  // namespace
@@ -68,13 +66,13 @@ MessageId Outbox::enqueue(const NewMessage& message) {
 }
 
 std::vector<MessageId> Outbox::enqueue(std::span<const NewMessage> messages) {
-  const Batch batch(messages, box().environment());
+  Batch batch(messages, box().environment());
   if (messages.empty()) return {};
   box().own(Access::write, Scope::transaction,
             [&](Session& session) { return write_batch(box(), session, batch); });
   box().wake();
   for (const Incoming& item : batch.items) log_enqueue(box(), item);
-  return batch.ids;
+  return std::move(batch.ids);
 }
 
 MessageId Outbox::enqueue(Session& session, const NewMessage& message) {
@@ -82,12 +80,12 @@ MessageId Outbox::enqueue(Session& session, const NewMessage& message) {
 }
 
 std::vector<MessageId> Outbox::enqueue(Session& session, std::span<const NewMessage> messages) {
-  const Batch batch(messages, box().environment());
+  Batch batch(messages, box().environment());
   box().checked(session);
   if (messages.empty()) return {};
-  write_batch(box(), session, batch);
+  all_or_nothing(session, [&] { return write_batch(box(), session, batch); });
   for (const Incoming& item : batch.items) log_enqueue(box(), item);
-  return batch.ids;
+  return std::move(batch.ids);
 }
 
 }  // namespace twinbox
