@@ -70,26 +70,25 @@ where m.ctid = any(array(
   cross join lateral (
     select ctid from {message} where id = k.id and source = k.source for update) d)))";
 
+// Not "exists": without statistics the planner would hash the whole work table for it.
 constexpr const char* look_sql = R"(
 with arrived as materialized (
-  select a.*, m.number, m.hash as known_hash
+  select a.*, m.number, m.hash as known_hash,
+         (select true from {work} w where w.number = m.number limit 1) is true as open,
+         (select max(state) from {outcome} o where o.number = m.number) as state
   from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
               $8::bytea[], $9::text[], $10::timestamptz[], $11::timestamptz[])
     as a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm,
          due_at, expires_at)
   cross join lateral (
     select number, hash from {message} where id = a.id and source = a.source offset 0) m
-), known as materialized (
-  select a.number, exists (select 1 from {work} w where w.number = a.number) as open,
-         (select max(state) from {outcome} o where o.number = a.number) as state
-  from arrived a
 ), refreshed as (
   update {message} m
   set topic = a.topic, payload = a.payload, content_type = a.content_type, headers = a.headers,
       correlation_id = a.correlation_id, hash = a.hash, hash_algorithm = a.hash_algorithm,
       due_at = a.due_at, expires_at = a.expires_at, content_version = m.content_version + 1
-  from arrived a join known k using (number)
-  where m.number = a.number and (k.open or k.state = 2)
+  from arrived a
+  where m.number = a.number and (a.open or a.state = 2)
 ), moved as (
   update {work} w
   set visible_at = case when w.attempts = 0 then greatest(a.due_at, statement_timestamp())
@@ -98,9 +97,9 @@ with arrived as materialized (
   from arrived a
   where w.number = a.number and (w.lease_until is null or w.lease_until <= statement_timestamp())
 )
-select a.id, a.source, case when k.open then 1 when k.state = 2 then 3 else 2 end,
-       coalesce(a.known_hash <> a.hash, false)
-from arrived a join known k using (number))";
+select id, source, case when open then 1 when state = 2 then 3 else 2 end,
+       coalesce(known_hash <> hash, false)
+from arrived)";
 
 // $1 owner, $2 lease in microseconds, $3 limit.
 constexpr const char* claim_sql = R"(
