@@ -12,20 +12,21 @@ namespace twinbox {
 
 /// One SQL statement of a block.
 struct Step {
-  std::string sql;                  ///< parameters as the dialect writes them: @name (SQLite), $1 (PostgreSQL)
+  std::string sql;  ///< parameters as the dialect writes them: @name (SQLite), $1 (PostgreSQL)
   std::vector<std::string> params;  ///< names in order of their first use; $n is params[n - 1]
-  bool each = false;                ///< SQLite: runs once per row of the step before; parameters that the
-                                    ///< call does not give are that row's columns of the same name
+  /// SQLite: runs once per row of the last step that returned rows; parameters that the call does
+  /// not give are that row's columns of the same name.
+  bool each = false;
 };
 
-/// A named block. Its steps run in order, in one transaction. SQLite runs the whole block once per element
-/// of the call's columns; PostgreSQL binds a column as one array.
+/// A named block. Its steps run in order, in one transaction. SQLite runs the whole block once per
+/// element of the call's columns; PostgreSQL binds a column as one array.
 struct Statement {
-  std::string_view name;   ///< also the log's, the metric's and the prepared statement's word
-  std::uint32_t number;    ///< unique in this process: the key of a connection's statement cache
+  std::string_view name;  ///< also the log's, the metric's and the prepared statement's word
+  std::uint32_t number;   ///< unique in this process: the key of a connection's statement cache
   std::vector<Step> steps;
-  /// PostgreSQL: `select * from <function>(…)`, for sessions that may not set the planner (somebody else's
-  /// connection, or one behind a pooler). Empty when there is no such function.
+  /// PostgreSQL: `select * from <function>(…)`, for sessions that may not set the planner (somebody
+  /// else's connection, or one behind a pooler). Empty when there is no such function.
   Step call = {};
 };
 
