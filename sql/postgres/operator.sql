@@ -248,3 +248,9 @@ from {work} where not waiting and visible_at <= {now} order by visible_at limit 
 select m.topic, d.handler, d.last_error, count(*), min(d.finished_at), max(d.finished_at)
 from {outcome} d cross join lateral (select topic from {message} where number = d.number offset 0) m
 where d.state = 2 group by m.topic, d.handler, d.last_error;
+
+-- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
+-- name: open_keys
+select handler from (select handler from {work} order by number, handler limit @limit::bigint) oldest
+union
+select handler from (select handler from {work} order by number desc, handler desc limit @limit::bigint) newest;

@@ -195,3 +195,9 @@ from {work} where waiting = 0 and visible_at <= {now} order by visible_at limit 
 select m.topic, d.handler, d.last_error, count(*), min(d.finished_at), max(d.finished_at)
 from {outcome} d join {message} m on m.number = d.number
 where d.state = 2 group by m.topic, d.handler, d.last_error;
+
+-- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
+-- name: open_keys
+select handler from (select handler from {work} order by number, handler limit @limit) oldest
+union
+select handler from (select handler from {work} order by number desc, handler desc limit @limit) newest;

@@ -17,7 +17,11 @@ bool is_hex_digit(char c) noexcept {
 /// Reads without recursion: what is open is kept as one bit per level.
 class JsonReader {
  public:
-  explicit JsonReader(std::string_view text) noexcept : text_(text) {}
+  explicit JsonReader(std::string_view text, std::string_view wanted = {}) noexcept
+      : text_(text), wanted_(wanted) {}
+
+  /// True once the outermost object has been seen to have the wanted member.
+  [[nodiscard]] bool found() const noexcept { return found_; }
 
   bool read_object() noexcept {
     skip_blanks();
@@ -52,7 +56,9 @@ class JsonReader {
   }
 
   bool read_key() noexcept {
+    const std::size_t begin = at_ + 1;
     if (!read_string()) return false;
+    if (depth_ == 1 && text_.substr(begin, at_ - 1 - begin) == wanted_) found_ = true;
     skip_blanks();
     if (!take(':')) return false;
     skip_blanks();
@@ -146,6 +152,8 @@ class JsonReader {
   [[nodiscard]] char peek() const noexcept { return at_ < text_.size() ? text_[at_] : '\0'; }
 
   std::string_view text_;
+  std::string_view wanted_;
+  bool found_ = false;
   std::size_t at_ = 0;
   std::size_t depth_ = 0;
   bool first_ = false;        ///< nothing has been read in what is open
@@ -163,6 +171,11 @@ void append_escape(std::string& out, char32_t control) {
 }  // namespace
 
 bool is_json_object(std::string_view text) noexcept { return JsonReader{text}.read_object(); }
+
+bool json_object_has(std::string_view text, std::string_view member) noexcept {
+  JsonReader reader{text, member};
+  return reader.read_object() && reader.found();
+}
 
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';

@@ -1,3 +1,6 @@
+#include <set>
+
+#include "queue/box.hpp"
 #include "twinbox/error.hpp"
 #include "twinbox/handler.hpp"
 
@@ -8,24 +11,20 @@ Guarantee HandlerEntry::guarantee() const noexcept {
   return options.at_most_once ? Guarantee::at_most_once : Guarantee::at_least_once;
 }
 
-namespace {
-
-void check(const std::string& what, const HandlerEntry& entry) {
-  if (entry.options.retry) entry.options.retry->check();
-  if (entry.options.timeout && *entry.options.timeout <= Duration::zero()) {
+void HandlerEntry::check(const std::string& what) const {
+  if (options.retry) options.retry->check();
+  if (options.timeout && *options.timeout <= Duration::zero()) {
     throw std::out_of_range(what + ": timeout must be longer than zero");
   }
-  if (entry.options.at_most_once && std::holds_alternative<TransactionalHandler>(entry.call)) {
+  if (options.at_most_once && std::holds_alternative<TransactionalHandler>(call)) {
     throw UsageError(
         what + ": a transactional handler is already effectively once; leave at_most_once out");
   }
 }
 
-}  // namespace
-
-Handlers& Handlers::add_topic(const Topic& topic, HandlerEntry entry) {
+Handlers& Handlers::add(const Topic& topic, HandlerEntry entry) {
   const std::string what = "handler for topic '" + topic.str() + "'";
-  check(what, entry);
+  entry.check(what);
   if (!entry.options.legacy_keys.empty()) {
     throw UsageError(what + ": legacy keys belong to a handler with a key; use on_key");
   }
@@ -36,9 +35,9 @@ Handlers& Handlers::add_topic(const Topic& topic, HandlerEntry entry) {
   return *this;
 }
 
-Handlers& Handlers::add_key(const HandlerKey& key, HandlerEntry entry) {
+Handlers& Handlers::add(const HandlerKey& key, HandlerEntry entry) {
   const std::string what = "handler key '" + key.str() + "'";
-  check(what, entry);
+  entry.check(what);
   const auto taken = [&](const HandlerKey& one) {
     return by_key_.contains(one.view()) || legacy_.contains(one.view());
   };
@@ -84,6 +83,24 @@ void Handlers::make_at_most_once(bool release_claim_on_error) {
       entry.options.release_claim_on_error = release_claim_on_error;
     }
   }
+}
+
+std::vector<HandlerKey> unclaimed_keys(WorkQueue& queue, const Handlers& handlers) {
+  constexpr std::int64_t looked_at = 10'000;
+  const std::vector<HandlerKey> claimed = handlers.keys();
+  const Box& box = queue.box();
+  std::set<HandlerKey> unclaimed = queue.box().own(Access::read, Scope::statement, [&](Session& s) {
+    std::set<HandlerKey> found;
+    box.run(s, box.sql().open_keys, {{"limit", looked_at}},
+            [&](const Row& row) { found.emplace(std::string{row.text(0)}, Trusted{}); });
+    return found;
+  });
+  unclaimed.erase(HandlerKey::by_topic());
+  for (const HandlerKey& key : claimed) unclaimed.erase(key);
+  for (const HandlerKey& key : unclaimed) {
+    box.log(LogLevel::warning, "unclaimed_key", {{"handler", key.view()}});
+  }
+  return {unclaimed.begin(), unclaimed.end()};
 }
 
 }  // namespace twinbox

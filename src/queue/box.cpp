@@ -60,7 +60,8 @@ Statements::Statements(const StatementSet& set)
       count_dead(set["count_dead"]),
       count_history(set["count_history"]),
       oldest_pending(set["oldest_pending"]),
-      group_dead(set["group_dead"]) {}
+      group_dead(set["group_dead"]),
+      open_keys(set["open_keys"]) {}
 
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
   if (options.table.empty()) options.table = to_string(kind);

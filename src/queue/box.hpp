@@ -24,7 +24,7 @@ struct Statements {
       &expire, &find_work;
   const Statement &requeue, &discard, &edit, &audit, &lock_messages, &prune_bound, &prune_pick,
       &prune, &list_open, &list_dead, &list_finished, &list_all, &get, &find_sources, &duties,
-      &failures, &count_open, &count_dead, &count_history, &oldest_pending, &group_dead;
+      &failures, &count_open, &count_dead, &count_history, &oldest_pending, &group_dead, &open_keys;
 };
 
 class Box {

@@ -86,6 +86,16 @@ TEST(Json, bounds_the_depth) {
   EXPECT_FALSE(is_json_object("{\"a\":" + std::string(10'000'000, '[')));
 }
 
+TEST(Json, finds_members_of_the_outermost_object_only) {
+  EXPECT_TRUE(json_object_has(R"({"a":1,"b":2})", "b"));
+  EXPECT_TRUE(json_object_has(R"( { "b" : {} } )", "b"));
+  EXPECT_TRUE(json_object_has(R"({"":1})", ""));
+  for (const char* text : {R"({})", R"({"a":"b"})", R"({"a":{"b":1}})", R"({"a":[{"b":1}]})",
+                           R"({"bb":1})", R"({"b":1)", R"(["b"])"}) {
+    EXPECT_FALSE(json_object_has(text, "b")) << text;
+  }
+}
+
 TEST(Json, writes_strings_that_it_reads_itself) {
   std::string out = "{";
   append_json_string(out, "\"\\/\b\f\n\r\t\0\x1f é😀"s);
