@@ -17,6 +17,7 @@
 #include "twinbox/outcome.hpp"
 #include "twinbox/retry.hpp"
 #include "twinbox/session.hpp"
+#include "twinbox/typed.hpp"
 #include "twinbox/work_queue.hpp"
 
 namespace twinbox {
@@ -112,6 +113,11 @@ class Handlers {
   requires HandlerCallable<std::decay_t<F>> Handlers& on(const Topic& topic, F&& handler,
                                                          HandlerOptions options = {}) {
     return add(topic, HandlerEntry::of(std::forward<F>(handler), std::move(options)));
+  }
+  /// The handler gets the payload as a T; see typed.hpp.
+  template <Decodable T, class F>
+  Handlers& on(const Topic& topic, F&& handler, HandlerOptions options = {}) {
+    return on(topic, typed<T>(std::forward<F>(handler)), std::move(options));
   }
   /// For duties that were written under this key.
   template <class F>

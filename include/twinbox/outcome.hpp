@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "twinbox/environment.hpp"
@@ -23,11 +24,19 @@ class Outcome {
   }
   /// Can never succeed: kept as a dead letter.
   static Outcome dead(std::string reason) { return Outcome{Kind::dead, std::move(reason)}; }
+  /// Its content cannot be read, now or ever: a dead letter with the reason `malformed`.
+  static Outcome malformed(std::string reason) {
+    Outcome outcome{Kind::dead, std::move(reason)};
+    outcome.cause_ = "malformed";
+    return outcome;
+  }
   /// Not now; no attempt is counted.
   static Outcome postpone(Instant until) { return Outcome{Kind::postpone, {}, {}, until}; }
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+  /// The reason that a dead letter is filed under.
+  [[nodiscard]] std::string_view cause() const noexcept { return cause_; }
   [[nodiscard]] const std::optional<Delay>& delay() const noexcept { return delay_; }
   [[nodiscard]] Instant until() const noexcept { return until_; }
 
@@ -40,6 +49,7 @@ class Outcome {
   std::string reason_;
   std::optional<Delay> delay_;
   Instant until_;
+  std::string_view cause_ = "handler";  ///< of a literal
 };
 
 }  // namespace twinbox

@@ -21,7 +21,9 @@ Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
   switch (outcome.kind()) {
     case Outcome::Kind::done: return {.act = Verdict::Act::ack};
     case Outcome::Kind::dead:
-      return {.act = Verdict::Act::fail, .error = outcome.reason(), .reason = "handler"};
+      return {.act = Verdict::Act::fail,
+              .error = outcome.reason(),
+              .reason = std::string{outcome.cause()}};
     case Outcome::Kind::postpone: return {.act = Verdict::Act::postpone, .until = outcome.until()};
     case Outcome::Kind::retry: break;
   }
