@@ -54,6 +54,12 @@ class Driver {
   virtual std::unique_ptr<Connection> connect(Access access) = 0;
   /// For logs and errors: where the database is, without a password.
   [[nodiscard]] virtual std::string describe() const = 0;
+  /// What connections are counted by, and which databases are the same one; never a password.
+  struct Place {
+    std::string server = {};    ///< `host:port`, or `files`; empty: nothing is shared with others
+    std::string database = {};  ///< its name there; empty: one of its own for each driver
+  };
+  [[nodiscard]] virtual Place place() const { return {}; }
 };
 
 }  // namespace twinbox

@@ -113,21 +113,28 @@ std::map<std::string, std::string> given_settings(const std::string& conninfo) {
   return settings;
 }
 
-std::string shown(const std::map<std::string, std::string>& settings) {
+/// Fills in what may be shown.
+void describe(Address& address) {
   std::map<std::string, std::string> all;
   const Options defaults{PQconndefaults(), &PQconninfoFree};
   for (const auto* option = defaults.get(); option != nullptr && option->keyword != nullptr;
        ++option) {
     if (option->val != nullptr) all[option->keyword] = option->val;
   }
-  for (const auto& [key, value] : settings) all[key] = value;
+  for (const auto& [key, value] : address.settings) all[key] = value;
   const auto value = [&](const char* key, const std::string& otherwise) {
     const auto found = all.find(key);
     return found == all.end() || found->second.empty() ? otherwise : found->second;
   };
   const auto user = value("user", "");
-  return "postgresql://" + user + "@" + value("host", value("hostaddr", "local")) + ":" +
-         value("port", "5432") + "/" + value("dbname", user);
+  address.server = value("host", value("hostaddr", "local")) + ":" + value("port", "5432");
+  address.database = value("dbname", user);
+  address.shown = "postgresql://" + user + "@" + address.server + "/" + address.database;
+  // Only libpq reads the service file.
+  if (const auto service = value("service", ""); !service.empty()) {
+    if (!all.contains("host") && !all.contains("hostaddr")) address.server = "service " + service;
+    if (!all.contains("dbname")) address.database.clear();
+  }
 }
 
 }  // namespace
@@ -141,7 +148,7 @@ Address parse_address(std::string_view conninfo) {
         "connection or a pooler in session mode");
   }
   Address address{given_settings(split.rest), split.pooler.has_value(), {}};
-  address.shown = shown(address.settings);
+  describe(address);
 
   auto& settings = address.settings;
   settings["client_encoding"] = "UTF8";

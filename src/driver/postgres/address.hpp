@@ -15,6 +15,8 @@ struct Address {
   bool pooler = false;
   /// Who, where and which database; never a password.
   std::string shown;
+  std::string server = {};    ///< host and port
+  std::string database = {};  ///< its name there
 };
 
 /// Throws std::invalid_argument; the message holds nothing that could be a password.

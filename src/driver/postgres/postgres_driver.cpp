@@ -68,6 +68,7 @@ class PostgresDriver final : public Driver {
     return {pool_size, pool_size, false};
   }
   [[nodiscard]] std::string describe() const override { return address_.shown; }
+  [[nodiscard]] Place place() const override { return {address_.server, address_.database}; }
 
   std::unique_ptr<Connection> connect(Access /*access*/) override {
     auto handle = has_several_hosts() ? connect_to_one_of_several() : connect_to_one();

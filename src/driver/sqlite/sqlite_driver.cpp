@@ -1,6 +1,7 @@
 #include "driver/sqlite/sqlite_driver.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -28,6 +29,13 @@ class SqliteDriver final : public Driver {
   }
 
   [[nodiscard]] std::string describe() const override { return "sqlite:" + file_; }
+
+  [[nodiscard]] Place place() const override {
+    if (file_ == ":memory:") return {};
+    std::error_code failed;
+    auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(file_, failed), failed);
+    return {.server = "files", .database = failed ? file_ : path.string()};
+  }
 
  private:
   std::string file_;

@@ -1,0 +1,121 @@
+// Many databases in one process: a store for each, listed once or discovered again and again.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/inbox.hpp"
+#include "twinbox/outbox.hpp"
+
+namespace twinbox {
+
+/// One database and where its boxes lie in it.
+struct StoreDefinition {
+  std::string name;     ///< stable: the routing key, and the store's name in every log line
+  std::string address;  ///< as Database takes it; never logged, for it may hold a password
+  DatabaseOptions database = {};  ///< the store's name stands in for its `name`
+  BoxOptions outbox = {};
+  BoxOptions inbox = {};
+
+  /// Functions cannot be compared: two custom retry functions count as the same.
+  friend bool operator==(const StoreDefinition& a, const StoreDefinition& b);
+};
+
+/// A database and its two boxes. Thread-safe.
+class Store {
+ public:
+  /// Connects to nothing yet. Throws std::invalid_argument or std::out_of_range, naming the store.
+  explicit Store(StoreDefinition definition, const Environment& environment = {});
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return definition_.name; }
+  [[nodiscard]] const StoreDefinition& definition() const noexcept { return definition_; }
+  [[nodiscard]] Database& database() noexcept { return *database_; }
+
+  /// Opened on first use, by one of those who come at the same time, and kept. An opening that
+  /// failed is tried again at the next use. Throws as the box's own constructor does.
+  Outbox& outbox();
+  Inbox& inbox();
+
+ private:
+  struct Boxes;
+  StoreDefinition definition_;
+  std::unique_ptr<Database> database_;
+  std::unique_ptr<Boxes> boxes_;  // after the database, which must outlive them
+};
+
+struct DatabaseSetOptions {
+  /// How often a discovery is asked again; zero: only by refresh().
+  std::chrono::milliseconds refresh_interval = std::chrono::minutes{5};
+};
+
+/// A store whose definition changed is in both lists: the old one and the new one.
+struct StoreChange {
+  std::vector<std::shared_ptr<Store>> added;
+  std::vector<std::shared_ptr<Store>> removed;
+};
+
+/// Thread-safe. Time is the steady clock's, watched by one thread; where the environment has a
+/// clock of its own there is no thread, and step() is called instead.
+class DatabaseSet {
+ public:
+  using Discover = std::function<std::vector<StoreDefinition>()>;
+
+  /// The stores that are listed, for good. Throws std::invalid_argument, naming the store, for a
+  /// name that is empty or there twice, an address that cannot be understood, and a box that two
+  /// stores share.
+  explicit DatabaseSet(std::vector<StoreDefinition> stores, DatabaseSetOptions options = {},
+                       Environment environment = {});
+  /// The stores that `discover` answers, now and at every refresh; it is called by one thread at a
+  /// time. While it throws, the stores stay as they are (at first there are none), and it is asked
+  /// again after 1, 2, 4 … s. A definition that cannot be used is logged and left out.
+  explicit DatabaseSet(Discover discover, DatabaseSetOptions options = {},
+                       Environment environment = {});
+  /// Waits for a discovery that is under way. Stores live on with whoever still uses them.
+  ~DatabaseSet();
+  DatabaseSet(const DatabaseSet&) = delete;
+  DatabaseSet& operator=(const DatabaseSet&) = delete;
+
+  /// In the order of their definitions. Shared with whoever still uses a store after it was
+  /// removed.
+  [[nodiscard]] std::vector<std::shared_ptr<Store>> stores() const;
+  /// Null: there is no store of that name.
+  [[nodiscard]] std::shared_ptr<Store> find(std::string_view name) const;
+  [[nodiscard]] std::size_t size() const;
+
+  /// Asks the discovery now. Unchanged stores stay the same objects. Throws what the discovery
+  /// throws; the stores then stay as they are.
+  void refresh();
+
+  /// What the set's thread does: whatever is due now.
+  void step();
+
+  /// Calls `call` at once with the stores there are, all of them added, and then after each refresh
+  /// that changed something: one call at a time, in order. It must not throw, nor refresh the set,
+  /// nor end a subscription. Ends with the object: no call is under way after that.
+  class Subscription {
+   public:
+    Subscription(DatabaseSet& set, std::function<void(const StoreChange&)> call);
+    ~Subscription();
+    Subscription(const Subscription&) = delete;
+    Subscription& operator=(const Subscription&) = delete;
+
+   private:
+    DatabaseSet& set_;
+    std::list<std::function<void(const StoreChange&)>>::iterator place_;
+  };
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace twinbox

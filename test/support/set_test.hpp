@@ -1,0 +1,52 @@
+// A fixture for tests with several stores, each in a place of its own.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "support/backend.hpp"
+#include <twinbox/database_set.hpp>
+
+namespace twinbox::test {
+
+class SetTest : public ::testing::TestWithParam<Backend> {
+ protected:
+  TestClock& clock() { return clock_; }
+  LogBook& log() { return log_; }
+
+  /// The test's clock drives the set: it has no thread, and step() does what is due.
+  Environment environment() {
+    auto environment = on_real_time();
+    environment.clock = [this] { return clock_.now(); };
+    return environment;
+  }
+  Environment on_real_time() {
+    return {.log = [this](const LogEvent& event) { log_.write(event); },
+            .log_level = LogLevel::debug};
+  }
+
+  /// A store in a new place: a file, memory, or a schema of its own.
+  StoreDefinition define(std::string name) {
+    const Place& place = places_.emplace_back(GetParam());
+    BoxOptions box;
+    box.schema = place.schema();
+    box.deploy_schema = true;
+    return {.name = std::move(name), .address = place.address(), .outbox = box, .inbox = box};
+  }
+
+  const OwnerToken worker{Uuid::parse("00000000-0000-4000-8000-00000000000a")};
+
+ private:
+  TestClock clock_;
+  LogBook log_;
+  std::deque<Place> places_;
+};
+
+inline std::vector<std::string> names_of(const std::vector<std::shared_ptr<Store>>& stores) {
+  std::vector<std::string> names;
+  for (const auto& store : stores) names.push_back(store->name());
+  return names;
+}
+
+}  // namespace twinbox::test
