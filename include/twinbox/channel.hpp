@@ -48,6 +48,10 @@ class Channel {
                                                         HandlerOptions options = {}) {
     return add(topic, {}, HandlerEntry::of(std::forward<F>(handler), std::move(options)));
   }
+  Channel& on_batch(const Topic& topic, const HandlerKey& key, BatchHandler handler,
+                    HandlerOptions options = {}) {
+    return add(topic, key, {std::move(handler), std::move(options)});
+  }
   Channel& add(const Topic& topic, std::optional<HandlerKey> key, HandlerEntry entry);
 
  private:

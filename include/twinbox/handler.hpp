@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -36,11 +37,16 @@ struct HandlerOptions {
   std::vector<HandlerKey> legacy_keys = {};  ///< former keys whose open duties it still takes
   bool at_most_once = false;                 ///< see Guarantee
   bool release_claim_on_error =
-      false;  ///< at most once: a failed call is put back instead of left marked
+      false;                    ///< at most once: a failed call is put back instead of left marked
+  std::size_t max_batch = 100;  ///< of a batch handler: messages per call
 };
 
 using MessageHandler = std::function<Outcome(const Message&, std::stop_token)>;
 using TransactionalHandler = std::function<Outcome(Session&, const Message&, std::stop_token)>;
+/// Several messages in one call, an outcome for each, in their order. An exception, or a wrong
+/// number of outcomes, is a retry of them all.
+using BatchHandler = std::function<std::vector<Outcome>(std::span<const Message>, std::stop_token)>;
+using HandlerCall = std::variant<MessageHandler, TransactionalHandler, BatchHandler>;
 
 /// A callable of (const Message&), (const Message&, std::stop_token) or, transactional,
 /// (Session&, const Message&) and (Session&, const Message&, std::stop_token), which returns
@@ -53,7 +59,7 @@ concept HandlerCallable =
 
 /// One registered handler.
 struct HandlerEntry {
-  std::variant<MessageHandler, TransactionalHandler> call;
+  HandlerCall call;
   HandlerOptions options = {};
 
   template <class F>
@@ -68,7 +74,7 @@ struct HandlerEntry {
 
  private:
   template <class F>
-  static std::variant<MessageHandler, TransactionalHandler> wrap(F&& handler) {
+  static HandlerCall wrap(F&& handler) {
     using H = std::decay_t<F>;
     if constexpr (std::invocable<H&, Session&, const Message&, std::stop_token>) {
       return TransactionalHandler{[h = H{std::forward<F>(handler)}](Session& session,
@@ -125,6 +131,13 @@ class Handlers {
                                                              HandlerOptions options = {}) {
     return add(key, HandlerEntry::of(std::forward<F>(handler), std::move(options)));
   }
+  /// Several messages of the topic, or under the key, in one call; see BatchHandler.
+  Handlers& on_batch(const Topic& topic, BatchHandler handler, HandlerOptions options = {}) {
+    return add(topic, {std::move(handler), std::move(options)});
+  }
+  Handlers& on_batch(const HandlerKey& key, BatchHandler handler, HandlerOptions options = {}) {
+    return add(key, {std::move(handler), std::move(options)});
+  }
   Handlers& add(const Topic& topic, HandlerEntry entry);
   Handlers& add(const HandlerKey& key, HandlerEntry entry);
 
@@ -132,7 +145,8 @@ class Handlers {
   [[nodiscard]] const HandlerEntry* find(const HandlerKey& key, const Topic& topic) const;
   /// Every key and legacy key.
   [[nodiscard]] std::vector<HandlerKey> keys() const;
-  /// One switch for all: every handler that is not transactional becomes at-most-once.
+  /// One switch for all: every handler that is not transactional becomes at-most-once. Throws
+  /// UsageError when there is a batch handler, which cannot.
   void make_at_most_once(bool release_claim_on_error = false);
 
  private:

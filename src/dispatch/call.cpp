@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "core/text.hpp"
+#include "dispatch/call_batch.hpp"
 
 namespace twinbox {
 namespace {
@@ -45,6 +46,9 @@ std::optional<Verdict> Caller::call(const Message& message, CallWatch& watch) co
             {"attempt", std::int64_t{message.attempts} + 1}});
   if (const auto* handler = std::get_if<TransactionalHandler>(&entry->call)) {
     return call_in_transaction(*handler, *entry, message, watch);
+  }
+  if (const auto* batch = std::get_if<BatchHandler>(&entry->call)) {
+    return call_plain(one_by_one(*batch), *entry, message, watch);
   }
   const auto& handler = std::get<MessageHandler>(entry->call);
   return entry->options.at_most_once ? call_marked(handler, *entry, message, watch)

@@ -144,11 +144,12 @@ void Channel::find_problems(std::vector<std::string>& problems) const {
       if (!consumer.key) {
         problems.push_back(what + " has no key; with an inbox every handler needs one");
       }
-    } else if (consumer.entry.guarantee() != Guarantee::at_least_once || options.retry ||
-               options.timeout || !options.legacy_keys.empty()) {
+    } else if (!std::holds_alternative<MessageHandler>(consumer.entry.call) ||
+               options.at_most_once || options.retry || options.timeout ||
+               !options.legacy_keys.empty()) {
       problems.push_back(what +
-                         " is transactional or at-most-once, or has a retry policy, a timeout or "
-                         "legacy keys, which all need an inbox; call uses()");
+                         " is transactional, at-most-once or for batches, or has a retry policy, a "
+                         "timeout or legacy keys, which all need an inbox; call uses()");
     }
   }
 }

@@ -5,6 +5,11 @@
 #include "twinbox/handler.hpp"
 
 namespace twinbox {
+namespace {
+
+constexpr std::size_t largest_batch = 100'000;
+
+}  // namespace
 
 Guarantee HandlerEntry::guarantee() const noexcept {
   if (std::holds_alternative<TransactionalHandler>(call)) return Guarantee::transactional;
@@ -15,6 +20,16 @@ void HandlerEntry::check(const std::string& what) const {
   if (options.retry) options.retry->check();
   if (options.timeout && *options.timeout <= Duration::zero()) {
     throw std::out_of_range(what + ": timeout must be longer than zero");
+  }
+  const bool batch = std::holds_alternative<BatchHandler>(call);
+  if (batch && (options.max_batch < 1 || options.max_batch > largest_batch)) {
+    throw std::out_of_range(what + ": max_batch is " + std::to_string(options.max_batch) +
+                            ", 1 to " + std::to_string(largest_batch) + " are allowed");
+  }
+  if (batch && options.at_most_once) {
+    throw UsageError(what +
+                     ": a batch cannot be at most once, because one crash would leave all of it "
+                     "marked; leave at_most_once out, or handle one message at a time");
   }
   if (options.at_most_once && std::holds_alternative<TransactionalHandler>(call)) {
     throw UsageError(
@@ -76,6 +91,14 @@ std::vector<HandlerKey> Handlers::keys() const {
 }
 
 void Handlers::make_at_most_once(bool release_claim_on_error) {
+  for (const auto* entries : {&by_topic_, &by_key_}) {
+    for (const auto& [name, entry] : *entries) {
+      if (!std::holds_alternative<BatchHandler>(entry.call)) continue;
+      throw UsageError("handler of '" + name +
+                       "': a batch handler cannot be made at-most-once; register it as one that "
+                       "handles one message at a time");
+    }
+  }
   for (auto* entries : {&by_topic_, &by_key_}) {
     for (auto& [name, entry] : *entries) {
       if (entry.guarantee() == Guarantee::transactional) continue;
