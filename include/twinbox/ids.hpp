@@ -79,6 +79,11 @@ struct PartitionKey : BoundedText<PartitionKey> {
   using BoundedText::BoundedText;
 };
 
+/// What only one may do at a time: the name of a lease. At most 200 characters.
+struct LeaseName : BoundedText<LeaseName> {
+  using BoundedText::BoundedText;
+};
+
 /// 128 bits, as in RFC 9562.
 struct Uuid {
   std::array<std::uint8_t, 16> bytes{};

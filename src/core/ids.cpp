@@ -26,6 +26,8 @@ template <>
 constexpr Bound bound_of<CorrelationId> = {"correlation id", 255};
 template <>
 constexpr Bound bound_of<PartitionKey> = {"partition key", 255};
+template <>
+constexpr Bound bound_of<LeaseName> = {"lease name", 200};
 
 }  // namespace
 
@@ -40,6 +42,7 @@ template BoundedText<MessageId>::BoundedText(std::string);
 template BoundedText<HandlerKey>::BoundedText(std::string);
 template BoundedText<CorrelationId>::BoundedText(std::string);
 template BoundedText<PartitionKey>::BoundedText(std::string);
+template BoundedText<LeaseName>::BoundedText(std::string);
 
 Topic Topic::event_name(std::string text) {
   check_text("event name", text, 500);

@@ -61,7 +61,11 @@ Statements::Statements(const StatementSet& set)
       count_history(set["count_history"]),
       oldest_pending(set["oldest_pending"]),
       group_dead(set["group_dead"]),
-      open_keys(set["open_keys"]) {}
+      open_keys(set["open_keys"]),
+      lease_acquire(set["lease_acquire"]),
+      lease_renew(set["lease_renew"]),
+      lease_release(set["lease_release"]),
+      lease_holders(set["lease_holders"]) {}
 
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
   if (options.table.empty()) options.table = to_string(kind);

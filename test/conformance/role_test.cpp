@@ -1,6 +1,7 @@
 // A role of the application's own, with the rights that the grants script names and no more.
 #include "support/outbox_test.hpp"
 #include <twinbox/admin.hpp>
+#include <twinbox/named_lease.hpp>
 #include <twinbox/schema.hpp>
 
 namespace twinbox::test {
@@ -85,6 +86,12 @@ TEST_P(PostgresRole, OBX_104_the_granted_rights_are_enough_for_the_whole_life_of
   EXPECT_GE(admin.discard(Filter{.state = StateFilter::dead}, {.reason = "test"}), 1u);
   EXPECT_GE(outbox.prune({.older_than = 0s}), 1u);
   EXPECT_GE(admin.list({}).entries.size(), 1u);
+  NamedLeases leases(outbox);
+  const auto lease = leases.try_acquire(LeaseName{"cleanup"}, worker_a, 30s);
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(leases.renew(*lease, 30s));
+  EXPECT_TRUE(leases.holder(lease->name));
+  EXPECT_TRUE(leases.release(*lease));
 }
 
 TEST_P(PostgresRole, OBX_105_the_granted_rights_let_it_call_the_functions) {

@@ -1,0 +1,8 @@
+-- Who may do what only one may do. A row stays when nobody holds it, so that its epoch only grows; room in the page
+-- keeps every renewal a HOT update.
+create table {named_lease} (
+  name        text collate "C" primary key,
+  owner       uuid,
+  epoch       bigint not null,
+  lease_until timestamptz not null
+) with (fillfactor = 50);

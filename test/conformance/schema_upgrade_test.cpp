@@ -1,0 +1,75 @@
+// From the tables of an earlier version to those of this program.
+#include <libpq-fe.h>
+#include <sqlite3.h>
+
+#include "support/outbox_test.hpp"
+#include <twinbox/named_lease.hpp>
+#include <twinbox/schema.hpp>
+
+namespace twinbox::test {
+namespace {
+
+class SchemaUpgrade : public OutboxTest {
+ protected:
+  BoxOptions without_deployment() {
+    BoxOptions result = options();
+    result.deploy_schema = false;
+    return result;
+  }
+  Schema schema() { return {database(), BoxKind::outbox, options()}; }
+
+  /// As psql or the sqlite3 shell would.
+  void run_by_hand(const std::string& script) {
+    if (on_postgres()) {
+      const std::unique_ptr<PGconn, decltype(&PQfinish)> connection{
+          PQconnectdb(place().address().c_str()), PQfinish};
+      const std::unique_ptr<PGresult, decltype(&PQclear)> result{
+          PQexec(connection.get(), ("set client_min_messages = warning;" + script).c_str()),
+          PQclear};
+      ASSERT_EQ(PQresultStatus(result.get()), PGRES_COMMAND_OK) << PQerrorMessage(connection.get());
+    } else {
+      sqlite3* handle = nullptr;
+      ASSERT_EQ(sqlite3_open(place().file().c_str(), &handle), SQLITE_OK);
+      const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> owner{handle, sqlite3_close};
+      ASSERT_EQ(sqlite3_exec(handle, script.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+          << sqlite3_errmsg(handle);
+    }
+  }
+
+  /// The tables as they were before the migration `first_later` was written. A migration is never
+  /// edited, so the beginning of today's script is the script of that day.
+  void create_before(const std::string& first_later) {
+    const std::string script = schema().print();
+    const std::size_t end = script.find("-- " + first_later);
+    ASSERT_NE(end, std::string::npos) << first_later;
+    run_by_hand(script.substr(0, end) + "commit;\n");
+  }
+};
+
+TEST_P(SchemaUpgrade, tables_of_version_2_keep_their_messages_and_gain_named_leases) {
+  create_before("0003_named_lease");
+  EXPECT_EQ(schema().check().version, 2);
+  EXPECT_THROW(Outbox(database(), without_deployment()), SchemaError);
+  const std::string instant = on_postgres() ? "'2029-01-01'" : "1";
+  write(
+      "insert into {schema}outbox_message (source, id, topic, payload, created_at, last_seen_at) "
+      "values ('-', 'old', 'order.placed', '~payload~', " +
+      instant + ", " + instant + ")");
+  write("insert into {schema}outbox_work (number, visible_at) values (1, " + instant + ")");
+
+  const auto applied = schema().deploy();
+  ASSERT_FALSE(applied.empty());
+  EXPECT_EQ(applied.front(), "0003_named_lease");
+  EXPECT_TRUE(schema().check().current());
+  Outbox outbox(database(), without_deployment());
+  EXPECT_EQ(names_of(outbox.claim(worker_a, 30s, 10)), std::vector<std::string>{"old"});
+  NamedLeases leases(outbox);
+  EXPECT_TRUE(leases.try_acquire(LeaseName{"cleanup"}, worker_a, 30s));
+  EXPECT_TRUE(schema().deploy().empty());
+  EXPECT_TRUE(leases.holder(LeaseName{"cleanup"}));
+}
+
+TWINBOX_ON_BACKENDS(SchemaUpgrade, Backend::sqlite_file, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test
