@@ -91,10 +91,9 @@ bool same_tables(const Inbox& one, const Inbox& other) {
     return false;
   }
   if (&one.database() == &other.database()) return true;
-  const Driver& a = one.database().pool().driver();
-  const Driver& b = other.database().pool().driver();
-  // Two databases in memory have one name and nothing else in common.
-  return !a.shape(1).shared && a.describe() == b.describe();
+  const Driver::Place a = one.database().pool().driver().place();
+  const Driver::Place b = other.database().pool().driver().place();
+  return !a.database.empty() && a.server == b.server && a.database == b.database;
 }
 
 }  // namespace

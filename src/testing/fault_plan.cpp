@@ -148,6 +148,7 @@ class FaultyDriver final : public Driver {
     return inner_->shape(pool_size);
   }
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
+  [[nodiscard]] Place place() const override { return inner_->place(); }
 
   std::unique_ptr<Connection> connect(Access access) override {
     if (plan_.next(FaultPlan::Place::connect)) {

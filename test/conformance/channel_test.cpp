@@ -274,6 +274,18 @@ TEST_P(OnChannels, PHD_23_two_objects_for_the_same_tables_are_refused) {
   channels.add("a").uses(inbox()).on(Topic{"a"}, HandlerKey{"k"}, nothing);
   channels.add("b").uses(again).on(Topic{"a"}, HandlerKey{"l"}, nothing);
   expect_text(refusal(channels), {"test store", "'inbox'", "share"});
+
+  // Another Database object may be the same database, unless it is in memory.
+  Database same{place().address(), {}, environment()};
+  Inbox third{same, options()};
+  Channels others;
+  others.add("a").uses(inbox()).on(Topic{"a"}, HandlerKey{"k"}, nothing);
+  others.add("b").uses(third).on(Topic{"a"}, HandlerKey{"l"}, nothing);
+  if (GetParam() == Backend::sqlite_memory) {
+    EXPECT_NO_THROW(others.check());
+  } else {
+    expect_text(refusal(others), {"two Inbox objects"});
+  }
 }
 
 TEST_P(OnChannels, PHD_24_handlers_without_inbox_live_beside_on_a_channel_of_their_own) {
@@ -388,6 +400,25 @@ TEST_P(OnChannels, PHD_36_start_up_warns_of_open_work_under_keys_that_nobody_cla
   EXPECT_EQ(warnings[0].field("store"), "test store");
   EXPECT_EQ(unclaimed_keys(inbox(), {}),
             (std::vector{HandlerKey{"gone"}, HandlerKey{"kept"}, HandlerKey{"was"}}));
+}
+
+TEST_P(OnChannels, PHD_36_a_long_backlog_is_looked_at_from_both_ends_only) {
+  inbox();
+  const std::string rows = on_postgres()
+                               ? "select i from generate_series(1, 20003) s(i)"
+                               : "with recursive s(i) as (select 1 union all select i + 1 from s "
+                                 "where i < 20003) select i from s";
+  write(
+      "insert into {schema}inbox_work (number, visible_at, handler) "
+      "select i, " +
+      std::string{on_postgres() ? "now()" : "0"} +
+      ", case i when 1 then 'oldest' when 10002 then 'middle' when 20003 then 'newest' "
+      "else 'mail' end from (" +
+      rows + ") numbers");
+  ::twinbox::Handlers handlers;
+  handlers.on_key(HandlerKey{"mail"}, nothing);
+  EXPECT_EQ(unclaimed_keys(inbox(), handlers),
+            (std::vector{HandlerKey{"newest"}, HandlerKey{"oldest"}}));
 }
 
 TWINBOX_ON_EVERY_BACKEND(OnChannels);
