@@ -1,0 +1,174 @@
+// What a host must expect: a second call after a crash, errors it is told of, a sink that is down.
+#include <latch>
+#include <thread>
+
+#include "support/backend.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
+#include <twinbox/testing.hpp>
+
+namespace twinbox::test {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+class Redelivery : public BoxTest {
+ protected:
+  /// The database goes away between the handler's end and the moment this is written down; then
+  /// somebody else goes on. Returns the ids that were handled.
+  template <class Box, class Put>
+  Strings crash_before_the_end(Put&& put) {
+    FaultPlan plan;
+    Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+    Box box{store, options()};
+    Strings handled;
+    Handlers handlers;
+    handlers.on(Topic{"order.placed"}, [&](const Message& message) {
+      handled.push_back(message.id.str());
+      if (handled.size() == 1) plan.fail_commit(DatabaseError::Kind::connection_lost);
+    });
+    put(box);
+    try {
+      Dispatcher{box, handlers}.step();
+    } catch (const DatabaseError&) {
+      // As far as the message is concerned, the process has ended here.
+    }
+    EXPECT_EQ(plan.happened(), 1u);
+    Dispatcher after{box, handlers};
+    EXPECT_EQ(after.drain(), 0u) << "while the first one may still be at work";
+    clock().advance(default_lease);
+    EXPECT_EQ(after.drain(), 1u);
+    EXPECT_EQ(Admin{box}.counts(true).all.done, 1);
+    return handled;
+  }
+};
+
+TEST_P(Redelivery, OBX_058_a_handler_of_the_outbox_may_be_called_twice_with_the_same_id) {
+  Strings ids;
+  const Strings handled = crash_before_the_end<Outbox>(
+      [&](Outbox& box) { ids.assign(2, box.enqueue(a_message()).str()); });
+  EXPECT_EQ(handled, ids);
+}
+
+TEST_P(Redelivery, IBX_077_a_handler_of_the_inbox_may_be_called_twice_with_the_same_id) {
+  const Strings handled = crash_before_the_end<Inbox>(
+      [&](Inbox& box) { box.accept(an_arrival("evt_1", "stripe", "order.placed")); });
+  EXPECT_EQ(handled, (Strings{"evt_1", "evt_1"}));
+}
+
+TEST_P(Redelivery,
+       EVB_28_what_is_sent_twice_has_one_id_and_the_other_sides_inbox_drops_the_second) {
+  FaultPlan plan;
+  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Outbox box{store, options()};
+  std::vector<Acceptance> answers;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message& message) {
+    answers.push_back(
+        inbox().accept({Source{"shop"}, message.id, message.topic, message.payload}).state);
+    if (answers.size() == 1) plan.lose_commit_reply(1, false);
+  });
+  box.enqueue(a_message());
+  try {
+    Dispatcher{box, handlers}.step();
+  } catch (const DatabaseError&) {
+  }
+  clock().advance(default_lease);
+  EXPECT_EQ(Dispatcher(box, handlers).drain(), 1u);
+  EXPECT_EQ(answers, (std::vector{Acceptance::accepted, Acceptance::duplicate_open}));
+  EXPECT_EQ(Admin{inbox()}.counts().all.open(), 1);
+}
+
+TEST_P(Redelivery, EVB_27_while_the_sink_is_down_events_wait_and_then_go_out_in_order_of_age) {
+  bool down = true;
+  Strings sent;
+  RetryPolicy patient = RetryPolicy::standard();
+  patient.max_attempts = 1000;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"},
+              [&](const Message& message) {
+                if (down) throw std::runtime_error("the broker does not answer");
+                sent.push_back(message.payload);
+              },
+              {.retry = patient});
+  Dispatcher dispatcher{outbox(), handlers};
+  Strings expected;
+  for (int i = 0; i < 5; ++i) {
+    outbox().enqueue(a_message("order.placed", std::to_string(i)));
+    expected.push_back(payload(std::to_string(i)));
+    dispatcher.drain();
+    clock().advance(100ms);
+  }
+  EXPECT_TRUE(sent.empty());
+  down = false;
+  clock().advance(1h);
+  EXPECT_EQ(dispatcher.drain(), 5u);
+  EXPECT_EQ(sent, expected);
+}
+
+TEST_P(Redelivery, EVB_27_within_a_partition_key_the_order_holds_however_often_each_was_tried) {
+  bool down = true;
+  Strings sent;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"},
+              [&](const Message& message) {
+                if (down) throw std::runtime_error("the broker does not answer");
+                sent.push_back(message.payload);
+              },
+              {.retry = RetryPolicy{.max_attempts = 1000}});
+  Dispatcher dispatcher{outbox(), handlers};
+  Strings expected;
+  for (int i = 0; i < 5; ++i) {
+    NewMessage message = a_message("order.placed", std::to_string(i));
+    message.extras.partition_key = PartitionKey{"order 7"};
+    outbox().enqueue(message);
+    expected.push_back(message.payload);
+    dispatcher.drain();
+    clock().advance(1min);
+  }
+  down = false;
+  // The youngest is new when the sink comes back, the oldest waits for its fifth retry.
+  NewMessage last = a_message("order.placed", "last");
+  last.extras.partition_key = PartitionKey{"order 7"};
+  outbox().enqueue(last);
+  expected.push_back(last.payload);
+  for (int i = 0; i < 10; ++i) {
+    dispatcher.drain();
+    clock().advance(1min);
+  }
+  EXPECT_EQ(sent, expected);
+}
+
+TEST_P(Redelivery, EVB_06_several_dispatchers_run_in_one_process_on_threads_of_the_host) {
+  std::latch sent{1};
+  std::latch received{2};
+  std::latch sent_again{1};
+  Handlers out;
+  out.on(Topic{"order.placed"}, [&](const Message& message) {
+    (message.payload == payload("again") ? sent_again : sent).count_down();
+  });
+  Handlers in;
+  in.on(Topic{"payment.received"}, [&](const Message&) { received.count_down(); });
+  const DispatcherOptions by_wake_up{.workers = 1, .poll_interval = 1h};
+  Dispatcher one{outbox(), out, by_wake_up};
+  Dispatcher two{inbox(), in, by_wake_up};
+  Dispatcher three{inbox(), in, by_wake_up};
+  std::jthread first{[&](std::stop_token stop) { one.run(stop); }};
+  std::jthread second{[&](std::stop_token stop) { two.run(stop); }};
+  std::jthread third{[&](std::stop_token stop) { three.run(stop); }};
+  outbox().enqueue(a_message());
+  inbox().accept(an_arrival("evt_1"));
+  sent.wait();
+  // Each has a life of its own: one may end while the others go on.
+  second.request_stop();
+  second.join();
+  inbox().accept(an_arrival("evt_2"));
+  received.wait();
+  outbox().enqueue(a_message("order.placed", "again"));
+  sent_again.wait();
+}
+
+TWINBOX_ON_EVERY_BACKEND(Redelivery);
+
+}  // namespace
+}  // namespace twinbox::test
