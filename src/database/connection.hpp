@@ -4,9 +4,12 @@
 #include <memory>
 #include <string>
 
+#include "database/watch.hpp"
 #include "twinbox/session.hpp"
 
 namespace twinbox {
+
+struct BoxName;
 
 /// What a call of our own needs from the database.
 enum class Access {
@@ -60,6 +63,9 @@ class Driver {
     std::string database = {};  ///< its name there; empty: one of its own for each driver
   };
   [[nodiscard]] virtual Place place() const { return {}; }
+  /// How to learn of what others commit for this box. Empty where nobody can be told (SQLite in
+  /// memory, a pooler in transaction mode): look now and then instead.
+  [[nodiscard]] virtual OpenWatch watch(const BoxName& /*box*/) const { return {}; }
 };
 
 }  // namespace twinbox

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "driver/sqlite/connection.hpp"
+#include "driver/sqlite/sqlite_watch.hpp"
 
 namespace twinbox {
 namespace {
@@ -35,6 +36,14 @@ class SqliteDriver final : public Driver {
     std::error_code failed;
     auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(file_, failed), failed);
     return {.server = "files", .database = failed ? file_ : path.string()};
+  }
+
+  /// The file tells of every box in it.
+  [[nodiscard]] OpenWatch watch(const BoxName& /*box*/) const override {
+    if (file_ == ":memory:") return {};
+    return [file = file_](const std::stop_token& /*stop*/) {
+      return std::make_unique<SqliteWatch>(file, DirectoryWatch::shared());
+    };
   }
 
  private:

@@ -1,0 +1,131 @@
+#include "driver/sqlite/directory_watch.hpp"
+
+#include <array>
+#include <cstring>
+#include <sys/inotify.h>
+#include <unistd.h>
+#include <utility>
+
+namespace twinbox {
+namespace {
+
+constexpr std::uint32_t interesting = IN_MODIFY | IN_CREATE | IN_DELETE | IN_MOVED_FROM |
+                                      IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
+
+constexpr std::chrono::microseconds just_now{50};
+
+/// The database's own name, without what SQLite appends for its log and journal.
+std::string_view base_of(std::string_view name) {
+  for (const std::string_view suffix : {"-wal", "-journal", "-shm"}) {
+    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  }
+  return name;
+}
+
+}  // namespace
+
+std::shared_ptr<DirectoryWatch> DirectoryWatch::shared() {
+  static std::mutex mutex;
+  static std::weak_ptr<DirectoryWatch> instance;
+  const std::scoped_lock lock{mutex};
+  auto found = instance.lock();
+  if (found == nullptr) {
+    const int descriptor = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (descriptor < 0) return nullptr;
+    found = std::make_shared<DirectoryWatch>(descriptor);
+    instance = found;
+  }
+  return found;
+}
+
+DirectoryWatch::~DirectoryWatch() { ::close(descriptor_); }
+
+std::unique_ptr<DirectoryWatch::Hint> DirectoryWatch::watch(
+    const std::shared_ptr<DirectoryWatch>& shared, const std::string& directory,
+    const std::string& name) {
+  const std::scoped_lock lock{shared->mutex_};
+  const int number =
+      ::inotify_add_watch(shared->descriptor_, directory.c_str(), interesting | IN_MASK_ADD);
+  if (number < 0) return nullptr;
+  std::unique_ptr<Hint> hint{new Hint(shared, number, name)};
+  shared->directories_[number].emplace(name, hint.get());
+  return hint;
+}
+
+DirectoryWatch::Hint::Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name)
+    : owner_(std::move(owner)), directory_(directory), name_(std::move(name)) {}
+
+DirectoryWatch::Hint::~Hint() {
+  const std::scoped_lock lock{owner_->mutex_};
+  const auto found = owner_->directories_.find(directory_);
+  if (lost_ || found == owner_->directories_.end()) return;
+  std::erase_if(found->second, [&](const auto& entry) { return entry.second == this; });
+  if (!found->second.empty()) return;
+  ::inotify_rm_watch(owner_->descriptor_, directory_);
+  owner_->directories_.erase(found);
+}
+
+bool DirectoryWatch::Hint::take() {
+  const std::scoped_lock lock{owner_->mutex_};
+  owner_->drain();
+  return std::exchange(told_, false);
+}
+
+bool DirectoryWatch::Hint::lost() const {
+  const std::scoped_lock lock{owner_->mutex_};
+  return lost_;
+}
+
+void DirectoryWatch::drain() {
+  // A thousand files ask one after the other; what has come since the first of them asked keeps the
+  // descriptor readable.
+  const auto now = std::chrono::steady_clock::now();
+  if (now - drained_ < just_now) return;
+  drained_ = now;
+  alignas(inotify_event) std::array<char, 16384> buffer{};
+  // Bounded: what comes in the meantime makes the descriptor readable again.
+  for (int round = 0; round < 64; ++round) {
+    const ssize_t size = ::read(descriptor_, buffer.data(), buffer.size());
+    if (size <= 0) return;
+    for (std::size_t at = 0; at < static_cast<std::size_t>(size);) {
+      inotify_event event{};
+      std::memcpy(&event, buffer.data() + at, sizeof event);
+      const char* name = buffer.data() + at + sizeof event;
+      at += sizeof event + event.len;
+      if ((event.mask & IN_Q_OVERFLOW) != 0) {
+        mark_all();
+      } else if ((event.mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF)) != 0) {
+        lose(event.wd);
+      } else if (event.len > 0) {
+        mark(event.wd, std::string_view{name});
+      }
+    }
+  }
+}
+
+void DirectoryWatch::mark(int directory, std::string_view name) {
+  const auto found = directories_.find(directory);
+  if (found == directories_.end()) return;
+  const auto set = [&](std::string_view file) {
+    const auto [begin, end] = found->second.equal_range(file);
+    for (auto at = begin; at != end; ++at) at->second->told_ = true;
+  };
+  set(name);
+  if (const auto base = base_of(name); base != name) set(base);
+}
+
+void DirectoryWatch::mark_all() {
+  for (auto& [number, names] : directories_) {
+    for (auto& [name, hint] : names) hint->told_ = true;
+  }
+}
+
+void DirectoryWatch::lose(int directory) {
+  const auto found = directories_.find(directory);
+  if (found == directories_.end()) return;
+  for (auto& [name, hint] : found->second) hint->told_ = hint->lost_ = true;
+  ::inotify_rm_watch(descriptor_, directory);  // a directory that was moved is still there
+  directories_.erase(found);
+}
+
+}  // namespace twinbox

@@ -1,0 +1,73 @@
+// Tells that something has happened to a file: inotify, one instance for the whole process.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace twinbox {
+
+/// Thread-safe. The system gives a user few instances (128), so that all files share one, and the
+/// files of one directory share a watch.
+class DirectoryWatch {
+ public:
+  /// The instance of this process, as long as somebody has it; null when the system has none to
+  /// give.
+  static std::shared_ptr<DirectoryWatch> shared();
+
+  explicit DirectoryWatch(int descriptor) noexcept : descriptor_(descriptor) {}
+  ~DirectoryWatch();
+  DirectoryWatch(const DirectoryWatch&) = delete;
+  DirectoryWatch& operator=(const DirectoryWatch&) = delete;
+
+  /// What is known about one file, its log and its journal.
+  class Hint {
+   public:
+    ~Hint();
+    Hint(const Hint&) = delete;
+    Hint& operator=(const Hint&) = delete;
+
+    /// True when something has happened since the last call.
+    bool take();
+    /// True once the directory is gone: nothing will be told any more.
+    [[nodiscard]] bool lost() const;
+
+   private:
+    friend DirectoryWatch;
+    Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name);
+
+    std::shared_ptr<DirectoryWatch> owner_;  ///< shared by all hints and their watches
+    int directory_;
+    std::string name_;
+    bool told_ = false;
+    bool lost_ = false;
+  };
+
+  /// Null when the directory cannot be watched.
+  static std::unique_ptr<Hint> watch(const std::shared_ptr<DirectoryWatch>& shared,
+                                     const std::string& directory, const std::string& name);
+
+  /// Readable when something has happened to some file.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+
+ private:
+  using Names = std::multimap<std::string, Hint*, std::less<>>;
+
+  /// Reads what has happened and marks the hints it concerns. Under the lock.
+  void drain();
+  void mark(int directory, std::string_view name);
+  void mark_all();
+  void lose(int directory);
+
+  const int descriptor_;
+  mutable std::mutex mutex_;
+  std::unordered_map<int, Names> directories_;  ///< by the system's number
+  std::chrono::steady_clock::time_point drained_ = {};
+};
+
+}  // namespace twinbox

@@ -1,0 +1,160 @@
+#include "driver/sqlite/sqlite_watch.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <new>
+#include <sys/stat.h>
+#include <system_error>
+#include <utility>
+
+namespace twinbox {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The hint comes when a commit is written, its proof only once it is on disk: so it is looked for
+// again and again, after 0.2, 0.4, 0.8 … ms. A commit that took t is found t later at most.
+constexpr std::chrono::microseconds first_step = 200us;
+// For what no hint tells of: a directory on the way that is replaced, a network's file system.
+constexpr std::chrono::seconds heartbeat = 5s;
+constexpr std::chrono::milliseconds blind_interval = 5ms;
+constexpr int most_links = 40;
+
+std::atomic<int> blind_count = 0;
+
+bool is_busy(int code) {
+  const int primary = code & 0xff;
+  return primary == SQLITE_BUSY || primary == SQLITE_LOCKED || primary == SQLITE_PROTOCOL;
+}
+
+}  // namespace
+
+SqliteWatch::Blind::Blind() noexcept { ++blind_count; }
+SqliteWatch::Blind::~Blind() { --blind_count; }
+
+Watch::Clock::duration SqliteWatch::Blind::interval() noexcept {
+  return blind_interval * std::max(1, blind_count.load());
+}
+
+SqliteWatch::SqliteWatch(const std::string& file, std::shared_ptr<DirectoryWatch> directories)
+    : file_(std::filesystem::absolute(file).string()), directories_(std::move(directories)) {
+  follow_links();
+  look();
+  plan(true);
+}
+
+int SqliteWatch::descriptor() const noexcept {
+  return hints_.empty() ? -1 : directories_->descriptor();
+}
+
+std::optional<SqliteWatch::Identity> SqliteWatch::find() const {
+  struct stat found {};
+  if (::stat(file_.c_str(), &found) == 0) return Identity{found.st_dev, found.st_ino};
+  return {};
+}
+
+/// The directories of the file itself and of every link that leads to it.
+void SqliteWatch::follow_links() {
+  namespace fs = std::filesystem;
+  hints_.clear();
+  bool complete = directories_ != nullptr;
+  fs::path path = file_;
+  for (int links = 0; complete && links < most_links; ++links) {
+    auto hint = DirectoryWatch::watch(directories_, path.parent_path(), path.filename());
+    complete = hint != nullptr;
+    if (complete) hints_.push_back(std::move(hint));
+    std::error_code none;
+    const fs::path target = fs::read_symlink(path, none);
+    if (none) break;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  if (!complete) hints_.clear();
+  if (hints_.empty() != (blind_ != nullptr)) {
+    blind_ = hints_.empty() ? std::make_unique<Blind>() : nullptr;
+  }
+}
+
+bool SqliteWatch::take_hints() {
+  bool told = false;
+  bool lost = false;
+  for (const auto& hint : hints_) {
+    told = hint->take() || told;
+    lost = hint->lost() || lost;
+  }
+  if (lost) follow_links();
+  return told;
+}
+
+bool SqliteWatch::changed() {
+  const bool told = take_hints();
+  if (!told && Clock::now() < next_look_) return false;
+  const bool news = look();
+  plan(told || news || busy_);
+  return news;
+}
+
+void SqliteWatch::plan(bool restart) {
+  if (blind_ != nullptr) {
+    step_ = Blind::interval();
+  } else {
+    step_ = restart ? Clock::duration{first_step} : std::min<Clock::duration>(step_ * 2, heartbeat);
+  }
+  next_look_ = Clock::now() + step_;
+}
+
+bool SqliteWatch::look() {
+  busy_ = false;
+  auto identity = find();
+  if (!identity) {
+    close();
+    follow_links();  // its directory may be another one by now
+    identity = find();
+    if (!identity) return false;
+  }
+  if (db_ == nullptr || identity != identity_) return open(*identity);
+  const ResetAtEnd reset{data_version_.get()};
+  const int code = sqlite3_step(data_version_.get());
+  if (code == SQLITE_ROW) {
+    return std::exchange(version_, sqlite3_column_int64(data_version_.get(), 0)) !=
+           sqlite3_column_int64(data_version_.get(), 0);
+  }
+  busy_ = is_busy(code);
+  if (!busy_) throw handle_->error("data_version");
+  return false;
+}
+
+bool SqliteWatch::open(const Identity& identity) {
+  close();
+  follow_links();
+  sqlite3* db = nullptr;
+  const int code =
+      sqlite3_open_v2(file_.c_str(), &db,
+                      SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  db_.reset(db);
+  if (db == nullptr) throw std::bad_alloc{};
+  handle_ = std::make_unique<SqliteHandle>(db, file_, "try again");
+  try {
+    if (code != SQLITE_OK) throw handle_->error("watch");
+    data_version_ = prepare(*handle_, "watch", "pragma data_version");
+    identity_ = identity;
+    look();
+  } catch (const DatabaseError& error) {
+    const bool vanished = !find();
+    if (!vanished && !error.retryable()) throw;
+    close();
+    busy_ = true;
+    return false;
+  }
+  return true;
+}
+
+void SqliteWatch::close() noexcept {
+  data_version_.reset();
+  handle_.reset();
+  db_.reset();
+  identity_.reset();
+}
+
+}  // namespace twinbox

@@ -1,0 +1,72 @@
+// Learns of commits in a SQLite file: `data_version` is the proof, inotify the hint when to look.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include <sqlite3.h>
+
+#include "database/watch.hpp"
+#include "driver/sqlite/directory_watch.hpp"
+#include "driver/sqlite/handle.hpp"
+#include "driver/sqlite/prepared.hpp"
+
+namespace twinbox {
+
+/// The file may be missing, may be replaced, and may lie behind symbolic links.
+class SqliteWatch final : public Watch {
+ public:
+  /// Without `directories`, or where they cannot be watched, the file is looked at every few
+  /// milliseconds. Throws DatabaseError.
+  SqliteWatch(const std::string& file, std::shared_ptr<DirectoryWatch> directories);
+
+  [[nodiscard]] int descriptor() const noexcept override;
+  bool changed() override;
+  [[nodiscard]] std::optional<Clock::time_point> look_again() const override { return next_look_; }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* db) const noexcept { sqlite3_close_v2(db); }
+  };
+  /// Which file a path leads to.
+  struct Identity {
+    dev_t device = 0;
+    ino_t number = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  /// Counts the watches of this process that have no hints, which share a bound of what looking
+  /// may cost.
+  class Blind {
+   public:
+    Blind() noexcept;
+    ~Blind();
+    Blind(const Blind&) = delete;
+    Blind& operator=(const Blind&) = delete;
+    [[nodiscard]] static Clock::duration interval() noexcept;
+  };
+
+  [[nodiscard]] std::optional<Identity> find() const;
+  void follow_links();
+  bool take_hints();
+  bool look();
+  bool open(const Identity& identity);
+  void close() noexcept;
+  void plan(bool restart);
+
+  std::string file_;
+  std::shared_ptr<DirectoryWatch> directories_;  ///< shared by all watches of the process
+  std::vector<std::unique_ptr<DirectoryWatch::Hint>> hints_;
+  std::unique_ptr<Blind> blind_;
+  std::unique_ptr<sqlite3, Close> db_;
+  std::unique_ptr<SqliteHandle> handle_;
+  PreparedStatement data_version_;
+  std::optional<Identity> identity_;
+  std::int64_t version_ = 0;
+  bool busy_ = false;  ///< the last look got no answer
+  Clock::duration step_ = {};
+  Clock::time_point next_look_ = {};
+};
+
+}  // namespace twinbox
