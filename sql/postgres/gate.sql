@@ -44,7 +44,8 @@ select a.number, a.handler, {now} + @delay::bigint * interval '1 microsecond', a
        a.expires_at, @error::text, a.partition_key,
        a.partition_key is not null
          and exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler)
-from again a;
+from again a
+where (select case when count(*) > 0 then {wake} else 0 end from again) = 0;
 
 -- name: discard_held
 with gone as (

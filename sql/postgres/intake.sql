@@ -14,7 +14,8 @@ hashtextextended(partition_key, {work_text}::regclass::oid::bigint)
 
 -- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
 -- that are not new; they go through accept. Batches come in the order of their keys: a sort here would carry
--- every payload.
+-- every payload. Whoever adds work wakes those who wait for it ({wake} is always 0); a due time in the future
+-- concerns them, too.
 -- name: add
 with fresh as (
   insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash,
@@ -33,7 +34,7 @@ with fresh as (
   select number, @handler::text, greatest(due_at, {now}), expires_at from fresh
 )
 select a.id, a.source from unnest(@id::text[], @source::text[]) a(id, source)
-where (select count(*) from fresh) < cardinality(@id::text[])
+where (select count(*) + case when count(*) > 0 then {wake} else 0 end from fresh) < cardinality(@id::text[])
   and not exists (select 1 from fresh f where f.id = a.id and f.source = a.source);
 
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
@@ -136,6 +137,8 @@ select a.position,
        coalesce(not a.fresh and a.known_hash <> a.hash
                 and a.known_algorithm is not distinct from a.hash_algorithm, false) as conflict
 from arrived a left join known k on k.number = a.number
+where (select case when exists (select 1 from missing) or exists (select 1 from known where open) then {wake}
+                   else 0 end) = 0
 order by a.position;
 -- call
 select * from {function:accept_batch}(

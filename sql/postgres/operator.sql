@@ -46,7 +46,9 @@ select a.number, a.handler, {now} + @delay::bigint * interval '1 microsecond', a
        a.partition_key is not null and (
          row_number() over (partition by a.partition_key, a.handler order by a.number) > 1
          or exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler))
-from again a order by a.number
+from again a
+where (select case when count(*) > 0 then {wake} else 0 end from again) = 0
+order by a.number
 returning id;
 
 -- name: discard

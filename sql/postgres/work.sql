@@ -116,15 +116,19 @@ select from generate_series(1, {function:abandon_batch}(
 -- Without an owner it is the operator's form: it passes over what somebody holds. A released duty keeps its
 -- place in the order.
 -- name: release
-update {work} w
-set owner = null, lease_until = null,
-    visible_at = case when @until::timestamptz is null then least(w.visible_at, {now})
-                      else @until::timestamptz end
-where case
-  when @owner::uuid is null then w.id = any(@id::bigint[]) and (w.lease_until is null or w.lease_until <= {now})
-  else {held}
-end and w.id = any(@id::bigint[])
-returning w.id;
+with released as (
+  update {work} w
+  set owner = null, lease_until = null,
+      visible_at = case when @until::timestamptz is null then least(w.visible_at, {now})
+                        else @until::timestamptz end
+  where case
+    when @owner::uuid is null then w.id = any(@id::bigint[]) and (w.lease_until is null or w.lease_until <= {now})
+    else {held}
+  end and w.id = any(@id::bigint[])
+  returning w.id
+)
+select id from released
+where (select case when count(*) > 0 then {wake} else 0 end from released) = 0;
 
 -- name: fail
 with gone as (

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/text.hpp"
+#include "sql/channel.hpp"
 #include "sql/lexer.hpp"
 
 namespace twinbox {
@@ -196,6 +197,7 @@ Placeholders placeholders(Dialect dialect, const BoxName& box) {
     values["schema"] = quote_identifier(box.schema);
     values["function:"] = prefix.qualified + "_";
     values["now"] = "coalesce(@now::timestamptz, statement_timestamp())";
+    values["wake"] = wake_expression(box);
   } else {
     values["now"] = "@now";
   }

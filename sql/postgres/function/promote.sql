@@ -16,6 +16,9 @@ begin
     select (select n.id from {work} n
             where n.partition_key = k.key and n.handler = k.handler order by n.id limit 1)
     from unnest(keys, handlers) k(key, handler)));
+  if found then
+    perform {wake};
+  end if;
 end $twinbox$;
 
 create or replace function {function:promote}() returns trigger

@@ -11,16 +11,12 @@
 #include <libpq-fe.h>
 
 #include "database/connection.hpp"
+#include "driver/postgres/connect.hpp"
 #include "driver/postgres/failure.hpp"
 #include "driver/postgres/flight.hpp"
 #include "sql/statement.hpp"
 
 namespace twinbox::postgres {
-
-struct FinishConnection {
-  void operator()(PGconn* connection) const noexcept { PQfinish(connection); }
-};
-using Handle = std::unique_ptr<PGconn, FinishConnection>;
 
 /// Every call is one flight. A begin waits for the first statement and flies with it.
 class PostgresConnection final : public Connection {

@@ -1,0 +1,123 @@
+#include "driver/postgres/postgres_watch.hpp"
+
+#include <chrono>
+#include <poll.h>
+#include <utility>
+
+#include <libpq-fe.h>
+
+#include "driver/postgres/connect.hpp"
+#include "driver/postgres/failure.hpp"
+#include "driver/postgres/result.hpp"
+#include "driver/postgres/text_format.hpp"
+
+namespace twinbox::postgres {
+namespace {
+
+using Kind = DatabaseError::Kind;
+
+constexpr std::int64_t longest_connect = 5;  // seconds
+constexpr std::chrono::seconds longest_answer{5};
+constexpr std::chrono::duration<int, std::milli> stop_check{50};
+
+class PostgresWatch final : public Watch {
+ public:
+  PostgresWatch(Handle connection, std::string where)
+      : connection_(std::move(connection)), where_(std::move(where)) {}
+
+  [[nodiscard]] int descriptor() const noexcept override { return PQsocket(connection_.get()); }
+
+  bool changed() override {
+    bool told = false;
+    const bool alive = PQconsumeInput(connection_.get()) == 1;
+    while (PGnotify* notification = PQnotifies(connection_.get())) {
+      PQfreemem(notification);
+      told = true;
+    }
+    // libpq finds the end of the connection only when it is asked about it.
+    static_cast<void>(PQisBusy(connection_.get()));
+    if (alive && PQstatus(connection_.get()) == CONNECTION_OK) return told;
+    const auto reason = first_line(PQerrorMessage(connection_.get()));
+    throw failure(Kind::connection_lost, "listen",
+                  {"", reason.empty() ? "the server has closed the connection" : reason}, where_,
+                  true);
+  }
+
+ private:
+  Handle connection_;
+  std::string where_;
+};
+
+/// Waits for what has been asked, but neither for ever nor past a stop request.
+void await_answer(PGconn* connection, const std::string& where, const std::stop_token& stop) {
+  const auto deadline = Watch::Clock::now() + longest_answer;
+  while (PQisBusy(connection) == 1) {
+    if (stop.stop_requested()) {
+      throw failure(Kind::cancelled, "listen", {"", "stopped on request"}, where, true);
+    }
+    if (Watch::Clock::now() >= deadline) {
+      throw failure(Kind::connection_lost, "listen", {"", "the server does not answer"}, where,
+                    true);
+    }
+    pollfd socket{PQsocket(connection), POLLIN, 0};
+    if (::poll(&socket, 1, stop_check.count()) > 0 && PQconsumeInput(connection) != 1) return;
+  }
+}
+
+Result ask(PGconn* connection, const std::string& sql, const std::string& where,
+           const std::stop_token& stop) {
+  if (PQsendQuery(connection, sql.c_str()) != 1) {
+    throw failure(Kind::connection_lost, "listen", {"", first_line(PQerrorMessage(connection))},
+                  where, true);
+  }
+  Result last;
+  for (;;) {
+    await_answer(connection, where, stop);
+    Result next{PQgetResult(connection)};
+    if (next == nullptr) return last;
+    const auto status = PQresultStatus(next.get());
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+      throw failure("listen", report_of(next.get()), where, true);
+    }
+    last = std::move(next);
+  }
+}
+
+/// A pooler answers a login itself, with a process number of its own.
+bool is_behind_a_pooler(PGconn* connection, const std::string& where, const std::stop_token& stop) {
+  const Result answer = ask(connection, "select pg_backend_pid()", where, stop);
+  return read_integer(PQgetvalue(answer.get(), 0, 0)) != PQbackendPID(connection);
+}
+
+}  // namespace
+
+Address watching(Address address) {
+  auto& settings = address.settings;
+  const auto limit = read_integer(settings["connect_timeout"]).value_or(0);
+  if (limit <= 0 || limit > longest_connect) {
+    settings["connect_timeout"] = std::to_string(longest_connect);
+  }
+  // Nothing is ever sent here, so that only the system can find out that nobody is there any more.
+  settings.try_emplace("keepalives_idle", "15");
+  settings.try_emplace("keepalives_interval", "5");
+  settings.try_emplace("keepalives_count", "3");
+  return address;
+}
+
+std::unique_ptr<Watch> open_postgres_watch(const Address& address, const Channel& channel,
+                                           const std::stop_token& stop) {
+  Handle connection = connect_to(address, stop);
+  PQsetNoticeReceiver(
+      connection.get(), [](void*, const PGresult*) {}, nullptr);
+  if (is_behind_a_pooler(connection.get(), address.shown, stop)) {
+    throw WatchImpossible(
+        "a pooler stands before the server, where LISTEN hears nothing; in transaction mode add "
+        "twinbox_pooler=transaction to the address (" +
+        address.shown + ")");
+  }
+  ask(connection.get(), "set idle_session_timeout = 0; listen " + quote_identifier(channel.name),
+      address.shown, stop);
+  return std::make_unique<PostgresWatch>(std::move(connection), address.shown);
+}
+
+}  // namespace twinbox::postgres
