@@ -1,0 +1,347 @@
+// One thread for all watches: who is called, when, and when no more.
+#include "dispatch/watcher.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <future>
+#include <latch>
+#include <mutex>
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "support/backend.hpp"
+
+namespace twinbox::test {
+namespace {
+
+using Clock = Watch::Clock;
+
+/// Waits for what other threads bring about.
+class Signal {
+ public:
+  template <class F>
+  void change(F act) {
+    {
+      const std::scoped_lock lock{mutex_};
+      act();
+    }
+    changed_.notify_all();
+  }
+
+  template <class F>
+  [[nodiscard]] bool wait(F condition) {
+    std::unique_lock lock{mutex_};
+    return changed_.wait_for(lock, 60s, condition);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+/// A descriptor that the test makes readable.
+class Doorbell {
+ public:
+  Doorbell() : descriptor_(::eventfd(0, EFD_NONBLOCK)) {}
+  ~Doorbell() { ::close(descriptor_); }
+  Doorbell(const Doorbell&) = delete;
+  Doorbell& operator=(const Doorbell&) = delete;
+  void ring() const { EXPECT_EQ(::eventfd_write(descriptor_, 1), 0); }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] bool take() const {
+    eventfd_t value = 0;
+    return ::eventfd_read(descriptor_, &value) == 0;
+  }
+
+ private:
+  int descriptor_;
+};
+
+/// What the test says about one database, and what the watcher did about it.
+struct Story {
+  Signal signal;
+  Doorbell bell;
+  int opened = 0;
+  int calls = 0;
+  int asked = 0;
+  int refusals = 0;  ///< so many times opening fails
+  bool broken = false;
+  bool news = true;       ///< what changed() says when the bell has rung
+  bool periodic = false;  ///< asks for looks though the bell is silent
+
+  void call() {
+    signal.change([&] { ++calls; });
+  }
+  [[nodiscard]] bool called(int times) {
+    return signal.wait([&] { return calls >= times; });
+  }
+};
+
+class FakeWatch final : public Watch {
+ public:
+  explicit FakeWatch(Story& story) : story_(story) {}
+
+  [[nodiscard]] int descriptor() const noexcept override { return story_.bell.descriptor(); }
+  bool changed() override {
+    bool told = false;
+    bool broken = false;
+    story_.signal.change([&] {
+      ++story_.asked;
+      told = story_.bell.take() && story_.news;
+      broken = std::exchange(story_.broken, false);
+    });
+    if (broken) throw DatabaseError(DatabaseError::Kind::connection_lost, "as the test wants it");
+    return told;
+  }
+  [[nodiscard]] std::optional<Clock::time_point> look_again() const override {
+    if (!story_.periodic) return {};
+    return Clock::time_point{};
+  }
+
+ private:
+  Story& story_;
+};
+
+OpenWatch how_to_open(Story& story) {
+  return [&story](const std::stop_token&) {
+    bool refused = false;
+    story.signal.change([&] {
+      ++story.opened;
+      refused = story.refusals-- > 0;
+    });
+    if (refused) throw DatabaseError(DatabaseError::Kind::connection_lost, "as the test wants it");
+    return std::make_unique<FakeWatch>(story);
+  };
+}
+
+class WatcherTest : public testing::Test {
+ protected:
+  Watcher::Subscription subscribe(Story& story) {
+    return watcher_.watch(
+        how_to_open(story), [&story] { story.call(); },
+        {.log = [this](const LogEvent& event) { log_.write(event); }, .log_level = LogLevel::debug},
+        "the store");
+  }
+
+  LogBook log_;
+  Watcher watcher_{Watcher::Pauses{.first = 1ms, .longest = 4ms}};
+};
+
+TEST_F(WatcherTest, calls_once_when_the_watch_is_open_and_then_for_each_change) {
+  Story story;
+  const auto subscription = subscribe(story);
+  ASSERT_TRUE(story.called(1));
+  EXPECT_TRUE(subscription.working());
+  for (int i = 2; i < 20; ++i) {
+    story.bell.ring();
+    ASSERT_TRUE(story.called(i));
+  }
+  EXPECT_EQ(story.opened, 1);
+}
+
+TEST_F(WatcherTest, does_not_call_when_nothing_has_changed) {
+  Story story;
+  const auto subscription = subscribe(story);
+  ASSERT_TRUE(story.called(1));
+  story.signal.change([&] { story.news = false; });
+  story.bell.ring();
+  ASSERT_TRUE(story.signal.wait([&] { return story.asked > 0; }));
+  story.signal.change([&] { story.news = true; });
+  story.bell.ring();
+  ASSERT_TRUE(story.called(2));
+  EXPECT_EQ(story.calls, 2);
+}
+
+TEST_F(WatcherTest, asks_on_its_own_when_a_watch_wants_it) {
+  Story story;
+  story.periodic = true;
+  const auto subscription = subscribe(story);
+  EXPECT_TRUE(story.signal.wait([&] { return story.asked > 10; }));
+}
+
+TEST_F(WatcherTest, asks_every_watch_of_a_shared_descriptor) {
+  // The first that is asked takes the ring; the others must be asked all the same.
+  Story shared;
+  std::atomic<int> asked[3] = {};
+  struct Sharing final : Watch {
+    Sharing(Story& one, std::atomic<int>& times) : story(one), count(times) {}
+    [[nodiscard]] int descriptor() const noexcept override { return story.bell.descriptor(); }
+    bool changed() override {
+      story.signal.change([&] {
+        static_cast<void>(story.bell.take());
+        ++count;
+      });
+      return false;
+    }
+    Story& story;
+    std::atomic<int>& count;
+  };
+  std::vector<Watcher::Subscription> subscriptions;
+  for (auto& count : asked) {
+    subscriptions.push_back(watcher_.watch(
+        [&](const std::stop_token&) { return std::make_unique<Sharing>(shared, count); },
+        [&] { shared.call(); }));
+  }
+  ASSERT_TRUE(shared.called(3));
+  shared.bell.ring();
+  EXPECT_TRUE(shared.signal.wait([&] { return asked[0] > 0 && asked[1] > 0 && asked[2] > 0; }));
+}
+
+TEST_F(WatcherTest, a_watch_that_breaks_is_opened_again_and_calls_both_times) {
+  Story story;
+  const auto subscription = subscribe(story);
+  ASSERT_TRUE(story.called(1));
+  story.signal.change([&] {
+    story.refusals = 3;
+    story.broken = true;
+  });
+  story.bell.ring();
+  ASSERT_TRUE(story.called(2)) << "who relied on it must look on its own";
+  ASSERT_TRUE(story.called(3)) << "something may have been missed";
+  EXPECT_TRUE(subscription.working());
+  EXPECT_EQ(story.opened, 5);
+  const auto lost = log_.events("watch_lost");
+  ASSERT_EQ(lost.size(), 4u);
+  EXPECT_EQ(lost.front().field("store"), "the store");
+  EXPECT_EQ(lost.front().field("error"), "as the test wants it");
+  story.bell.ring();
+  EXPECT_TRUE(story.called(4));
+}
+
+TEST_F(WatcherTest, is_not_working_before_it_is_open) {
+  Story story;
+  story.refusals = 1'000'000;
+  const auto subscription = subscribe(story);
+  ASSERT_TRUE(story.signal.wait([&] { return story.opened > 3; }));
+  EXPECT_FALSE(subscription.working());
+  EXPECT_EQ(story.calls, 0);
+}
+
+TEST_F(WatcherTest, what_is_impossible_is_said_once_and_not_tried_again) {
+  Story other;
+  std::atomic<int> tries = 0;
+  std::promise<void> tried;
+  const auto impossible = watcher_.watch(
+      [&](const std::stop_token&) -> std::unique_ptr<Watch> {
+        if (tries++ == 0) tried.set_value();
+        throw WatchImpossible("because; do this instead");
+      },
+      [] { ADD_FAILURE() << "called"; },
+      {.log = [this](const LogEvent& event) { log_.write(event); }}, "the store");
+  tried.get_future().wait();
+  const auto subscription = subscribe(other);
+  for (int i = 1; i < 10; ++i) {
+    ASSERT_TRUE(other.called(i));
+    other.bell.ring();
+  }
+  EXPECT_EQ(tries, 1);
+  EXPECT_FALSE(impossible.working());
+  ASSERT_EQ(log_.events("watch_impossible").size(), 1u);
+  EXPECT_EQ(log_.events("watch_impossible")[0].field("error"), "because; do this instead");
+}
+
+TEST_F(WatcherTest, without_a_way_to_open_one_it_never_works) {
+  const auto subscription = watcher_.watch(OpenWatch{}, [] { ADD_FAILURE() << "called"; });
+  EXPECT_FALSE(subscription.working());
+}
+
+TEST_F(WatcherTest, a_server_that_does_not_answer_holds_up_nobody) {
+  std::atomic<int> stuck = 0;
+  std::vector<Watcher::Subscription> silent;
+  for (int i = 0; i < 3; ++i) {
+    silent.push_back(watcher_.watch(
+        [&](const std::stop_token& stop) -> std::unique_ptr<Watch> {
+          std::mutex mutex;
+          std::condition_variable_any never;
+          std::unique_lock lock{mutex};
+          ++stuck;
+          never.wait(lock, stop, [] { return false; });
+          throw DatabaseError(DatabaseError::Kind::cancelled, "stopped");
+        },
+        [] { ADD_FAILURE() << "called"; }));
+  }
+  Story story;
+  const auto subscription = subscribe(story);
+  ASSERT_TRUE(story.called(1));
+  story.bell.ring();
+  ASSERT_TRUE(story.called(2));
+  silent.clear();  // and their ends need not wait for an answer either
+}
+
+TEST_F(WatcherTest, no_call_is_under_way_after_the_end_of_a_subscription) {
+  for (int round = 0; round < 200; ++round) {
+    Story story;
+    auto alive = std::make_unique<std::atomic<int>>(0);
+    auto subscription = watcher_.watch(how_to_open(story), [&story, count = alive.get()] {
+      ++*count;  // a use after free, for the sanitizers, should the end not wait
+      story.call();
+    });
+    if (round % 2 == 0) {
+      ASSERT_TRUE(story.called(1));
+    }
+    std::thread ringer{[&] {
+      for (int i = 0; i < 20; ++i) story.bell.ring();
+    }};
+    subscription = {};
+    alive.reset();
+    EXPECT_FALSE(subscription.working());
+    ringer.join();
+    const int calls = story.calls;
+    story.bell.ring();
+    EXPECT_EQ(story.calls, calls);
+  }
+}
+
+TEST_F(WatcherTest, many_threads_subscribe_and_end_at_once) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        Story story;
+        const auto subscription = watcher_.watch(how_to_open(story), [&story] { story.call(); });
+        ASSERT_TRUE(story.called(1));
+        story.bell.ring();
+        ASSERT_TRUE(story.called(2));
+      }
+    });
+  }
+}
+
+TEST_F(WatcherTest, the_process_has_one_as_long_as_somebody_has_it) {
+  const auto one = Watcher::shared();
+  EXPECT_EQ(one, Watcher::shared());
+}
+
+/// The real thing, through a box.
+class BoxWatcher : public BoxTest {};
+
+TEST_P(BoxWatcher, PHD_28_calls_when_somebody_else_has_enqueued) {
+  const auto watcher = Watcher::shared();
+  Signal signal;
+  int calls = 0;
+  const auto subscription = watcher->watch(outbox(), [&] { signal.change([&] { ++calls; }); });
+  if (GetParam() == Backend::sqlite_memory) {
+    EXPECT_FALSE(subscription.working()) << "nobody else can be there";
+    return;
+  }
+  ASSERT_TRUE(signal.wait([&] { return calls > 0; }));
+  EXPECT_TRUE(subscription.working());
+  Database other(place().address(), {}, environment());
+  Outbox theirs(other, options());
+  for (int i = 0; i < 5; ++i) {
+    int before = 0;
+    signal.change([&] { before = calls; });
+    theirs.enqueue(a_message());
+    ASSERT_TRUE(signal.wait([&] { return calls > before; })) << i;
+    const auto claimed = outbox().claim(worker_a, 30s, 10);
+    EXPECT_LE(claimed.size(), 1u);
+  }
+}
+
+TWINBOX_ON_EVERY_BACKEND(BoxWatcher);
+
+}  // namespace
+}  // namespace twinbox::test
