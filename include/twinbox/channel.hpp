@@ -111,6 +111,7 @@ class Channels {
   std::vector<Delivered> accept(const Arrival& arrival);
 
   /// What the dispatcher of this inbox handles: the handlers of all channels that use it, no other.
+  /// Throws UsageError when no channel does.
   [[nodiscard]] Handlers handlers_of(const Inbox& inbox) const;
   /// Each inbox once: each needs a dispatcher of its own.
   [[nodiscard]] std::vector<Inbox*> inboxes() const;

@@ -349,6 +349,12 @@ Handlers Channels::handlers_of(const Inbox& inbox) const {
       handlers.add(*consumer.key, consumer.entry);
     }
   }
+  // A dispatcher without handlers would make dead letters of everything it finds there.
+  if (handlers.keys().empty()) {
+    throw UsageError("store " + inbox.database().name() +
+                     ": no channel uses this Inbox object of " + quoted(inbox.options().table) +
+                     "; pass the one that was given to uses()");
+  }
   return handlers;
 }
 

@@ -288,6 +288,15 @@ TEST_P(OnChannels, PHD_23_two_objects_for_the_same_tables_are_refused) {
   }
 }
 
+TEST_P(OnChannels, have_no_handlers_for_an_inbox_that_none_of_them_uses) {
+  Channels channels;
+  channels.add("a").uses(inbox()).on(Topic{"a"}, HandlerKey{"k"}, nothing);
+  channels.check();
+  Inbox again{database(), options()};
+  EXPECT_THROW((void)channels.handlers_of(again), UsageError);
+  EXPECT_THROW((void)channels.handlers_of(other_store()), UsageError);
+}
+
 TEST_P(OnChannels, PHD_24_handlers_without_inbox_live_beside_on_a_channel_of_their_own) {
   Channels channels{{.without_inbox = WithoutInbox::fail}, environment()};
   channels.add("durable").uses(inbox()).on(Topic{"order.placed"}, HandlerKey{"mail"},
