@@ -149,6 +149,7 @@ class FaultyDriver final : public Driver {
   }
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
   [[nodiscard]] Place place() const override { return inner_->place(); }
+  [[nodiscard]] OpenWatch watch(const BoxName& box) const override { return inner_->watch(box); }
 
   std::unique_ptr<Connection> connect(Access access) override {
     if (plan_.next(FaultPlan::Place::connect)) {
