@@ -48,7 +48,8 @@ std::size_t work_once(WorkQueue& queue, const Topic& topic, Handler handle) {
   Handlers handlers;
   handlers.on(topic, handle);
   DispatchObserver observer;
-  observer.handled = [](const Message& message, const Outcome& outcome, Duration) {
+  observer.handled = [](std::string_view, const Message& message, const Outcome& outcome,
+                        Duration) {
     const std::string attempt = ", attempt " + std::to_string(message.attempts + 1);
     say(outcome.kind() == Outcome::Kind::done
             ? "handled    " + message.topic.str() + " " + message.payload

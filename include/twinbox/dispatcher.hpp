@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "twinbox/handler.hpp"
+#include "twinbox/observer.hpp"
 #include "twinbox/work_queue.hpp"
 
 namespace twinbox {
@@ -15,6 +16,12 @@ namespace twinbox {
 enum class NoHandler { retry, dead, discard, complete };
 /// What happens to a duty under a key that nobody claims.
 enum class UnknownKey { dead, retry };
+
+/// Which store is next where several have something to do.
+enum class PollOrder {
+  round_robin,  ///< one batch from each in turn
+  drain_first,  ///< stays with a store until it has nothing more
+};
 
 struct DispatcherOptions {
   int workers = 4;                                          ///< handlers that run at once
@@ -25,17 +32,11 @@ struct DispatcherOptions {
       std::chrono::seconds{10};  ///< how long run() waits for handlers after a stop request
   NoHandler no_handler = NoHandler::retry;
   UnknownKey unknown_key = UnknownKey::dead;
-};
-
-/// Told of what happens, from many threads at once. Every member may be left empty.
-struct DispatchObserver {
-  std::function<void(std::size_t count)> claimed = {};
-  std::function<void(const Message&, const Outcome&, Duration took)> handled = {};
-  std::function<void(const Message&, std::string_view reason, std::string_view error)> dead = {};
-  std::function<void(const Message&, std::string_view error)> failed = {};
-  std::function<void(std::size_t count)> lease_lost = {};  ///< settles that changed nothing
-  std::function<void(const Message&)> timed_out = {};
-  std::function<void(std::string_view error)> loop_error = {};
+  /// How long a store rests after an error that is none of its database's; those of the database
+  /// begin with 250 ms and double up to 30 s.
+  Duration restart_delay = std::chrono::seconds{5};
+  int pollers = 2;  ///< stores that are claimed from at once
+  PollOrder order = PollOrder::round_robin;
 };
 
 /// Handles the messages of one box. Thread-safe; one run() at a time.
@@ -63,6 +64,13 @@ class Dispatcher {
   void pause();
   void resume();
   [[nodiscard]] bool paused() const noexcept;
+  /// One store only. Throws UsageError when there is no such store.
+  void pause_store(std::string_view store);
+  void resume_store(std::string_view store);
+  /// One topic, in every store: its messages are put off by 15 s, again and again, so they come
+  /// within that time after the resume.
+  void pause_topic(const Topic& topic);
+  void resume_topic(const Topic& topic);
 
   [[nodiscard]] const OwnerToken& owner() const noexcept;
 

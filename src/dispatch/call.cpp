@@ -60,7 +60,7 @@ Outcome Caller::guarded(const Message& message, const std::function<Outcome()>& 
   std::string error;
   try {
     Outcome outcome = handler();
-    if (observer_.handled) observer_.handled(message, outcome, since(begin));
+    if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
     return outcome;
   } catch (const std::exception& exception) {
     error = exception.what();
@@ -73,7 +73,7 @@ Outcome Caller::guarded(const Message& message, const std::function<Outcome()>& 
             {"id", message.id.view()},
             {"error", std::string_view{error}}});
   const Outcome outcome = Outcome::retry(error);
-  if (observer_.handled) observer_.handled(message, outcome, since(begin));
+  if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
   return outcome;
 }
 
@@ -181,14 +181,14 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
   } else {
     box_.log(LogLevel::error, "left_marked",
              {{"topic", message.topic.view()}, {"id", message.id.view()}});
-    if (observer_.failed) observer_.failed(message, verdict.error);
+    if (observer_.failed) observer_.failed(store(), message, verdict.error);
   }
   return std::nullopt;
 }
 
 void Caller::report_lost() const {
   box_.log(LogLevel::warning, "lease_lost", {{"count", std::int64_t{1}}});
-  if (observer_.lease_lost) observer_.lease_lost(1);
+  if (observer_.lease_lost) observer_.lease_lost(store(), 1);
 }
 
 }  // namespace twinbox

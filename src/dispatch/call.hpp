@@ -43,6 +43,7 @@ class Caller {
                               const Message& message, const CallWatch& watch) const;
   Outcome guarded(const Message& message, const std::function<Outcome()>& handler) const;
   void report_lost() const;
+  [[nodiscard]] std::string_view store() const noexcept { return queue_.database().name(); }
 
   WorkQueue& queue_;
   Box& box_;

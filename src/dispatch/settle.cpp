@@ -9,9 +9,9 @@ namespace {
 
 std::size_t discard(Box& box, Session& session, const OwnerToken& owner, const Settlement& one) {
   return box.run(session, box.sql().discard_held,
-                 {{"id", one.message.work_id.number()},
+                 {{"id", one.message->work_id.number()},
                   {"owner", Value{owner.uuid()}},
-                  {"epoch", std::int64_t{one.message.epoch}},
+                  {"epoch", std::int64_t{one.message->epoch}},
                   {"reason", one.verdict.reason},
                   box.now()});
 }
@@ -20,14 +20,14 @@ std::size_t settle_one(WorkQueue& queue, Session& session, const OwnerToken& own
                        const Settlement& one) {
   const Verdict& verdict = one.verdict;
   switch (verdict.act) {
-    case Verdict::Act::ack: return queue.ack(session, owner, one.message);
+    case Verdict::Act::ack: return queue.ack(session, owner, *one.message);
     case Verdict::Act::abandon:
-      return queue.abandon(session, owner, one.message, verdict.error, verdict.delay);
+      return queue.abandon(session, owner, *one.message, verdict.error, verdict.delay);
     case Verdict::Act::fail:
-      return queue.fail(session, owner, one.message, verdict.error,
+      return queue.fail(session, owner, *one.message, verdict.error,
                         {.reason = verdict.reason, .handler_failed = verdict.handler_failed});
-    case Verdict::Act::postpone: return queue.postpone(session, owner, one.message, verdict.until);
-    case Verdict::Act::release: return queue.release(session, owner, one.message);
+    case Verdict::Act::postpone: return queue.postpone(session, owner, *one.message, verdict.until);
+    case Verdict::Act::release: return queue.release(session, owner, *one.message);
     case Verdict::Act::discard: return discard(queue.box(), session, owner, one);
   }
   return 0;
@@ -35,41 +35,44 @@ std::size_t settle_one(WorkQueue& queue, Session& session, const OwnerToken& own
 
 }  // namespace
 
+std::size_t settle(WorkQueue& queue, Session& session, const OwnerToken& owner,
+                   const std::vector<Settlement>& settlements) {
+  std::vector<Lease> done;
+  for (const Settlement& one : settlements) {
+    if (one.verdict.act == Verdict::Act::ack) done.push_back(one.message->lease());
+  }
+  std::size_t changed = queue.ack(session, owner, done);
+  for (const Settlement& one : settlements) {
+    if (one.verdict.act != Verdict::Act::ack) changed += settle_one(queue, session, owner, one);
+  }
+  return settlements.size() - changed;
+}
+
 std::size_t settle(WorkQueue& queue, const OwnerToken& owner,
                    const std::vector<Settlement>& settlements) {
   if (settlements.empty()) return 0;
-  std::vector<Lease> done;
-  for (const Settlement& one : settlements) {
-    if (one.verdict.act == Verdict::Act::ack) done.push_back(one.message.lease());
-  }
-  std::size_t changed = 0;
-  if (done.size() == settlements.size()) {
-    changed = queue.ack(owner, done);
-  } else {
-    changed = queue.box().own(Access::write, Scope::transaction, [&](Session& session) {
-      std::size_t sum = queue.ack(session, owner, done);
-      for (const Settlement& one : settlements) {
-        if (one.verdict.act != Verdict::Act::ack) sum += settle_one(queue, session, owner, one);
-      }
-      return sum;
-    });
-  }
-  return settlements.size() - changed;
+  const bool one_act = std::all_of(settlements.begin(), settlements.end(), [](const auto& one) {
+    return one.verdict.act == Verdict::Act::ack;
+  });
+  return queue.box().own(
+      Access::write, one_act ? Scope::statement : Scope::transaction,
+      [&](Session& session) { return settle(queue, session, owner, settlements); });
 }
 
 void report(const WorkQueue& queue, const DispatchObserver& observer,
             const std::vector<Settlement>& settlements) {
   for (const Settlement& one : settlements) {
-    const Message& message = one.message;
+    const Message& message = *one.message;
     if (one.verdict.act == Verdict::Act::fail) {
       queue.box().log(LogLevel::error, "dead",
                       {{"topic", message.topic.view()},
                        {"handler", message.handler.view()},
                        {"id", message.id.view()},
                        {"reason", std::string_view{one.verdict.reason}}});
-      if (observer.dead) observer.dead(message, one.verdict.reason, one.verdict.error);
+      if (observer.dead)
+        observer.dead(queue.database().name(), message, one.verdict.reason, one.verdict.error);
     } else if (one.verdict.act == Verdict::Act::abandon && observer.failed) {
-      observer.failed(message, one.verdict.error);
+      observer.failed(queue.database().name(), message, one.verdict.error);
     }
   }
 }

@@ -39,6 +39,7 @@ Statements::Statements(const StatementSet& set)
       fail(set["fail"]),
       reap(set["reap"]),
       expire(set["expire"]),
+      next_due(set["next_due"]),
       find_work(set["find_work"]),
       requeue(set["requeue"]),
       discard(set["discard"]),

@@ -21,7 +21,7 @@ struct Statements {
       &mark_dead, &try_claim, &release_claim;
   const Statement &mark, &finish_marked, &put_back, &discard_held;
   const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release, &fail, &reap,
-      &expire, &find_work;
+      &expire, &next_due, &find_work;
   const Statement &requeue, &discard, &edit, &audit, &lock_messages, &prune_bound, &prune_pick,
       &prune, &list_open, &list_dead, &list_finished, &list_all, &get, &find_sources, &duties,
       &failures, &count_open, &count_dead, &count_history, &oldest_pending, &group_dead, &open_keys;

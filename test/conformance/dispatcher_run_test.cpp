@@ -161,9 +161,11 @@ TEST_P(Running,
 TEST_P(Running, PHD_13_a_handler_past_its_timeout_is_reported_and_counts_as_failed) {
   std::latch reported{1};
   DispatchObserver observer;
-  observer.timed_out = [&](const Message&) { reported.count_down(); };
+  observer.timed_out = [&](std::string_view, const Message&) { reported.count_down(); };
   std::latch settled{1};
-  observer.failed = [&](const Message&, std::string_view) { settled.count_down(); };
+  observer.failed = [&](std::string_view, const Message&, std::string_view) {
+    settled.count_down();
+  };
   Handlers handlers;
   handlers.on(Topic{"order.placed"},
               [](const Message&, std::stop_token stop) { wait_for_stop(stop); }, {.timeout = 5ms});
@@ -201,12 +203,74 @@ TEST_P(Running, EVB_07_pauses_and_resumes_without_losing_or_repeating_work) {
   EXPECT_EQ(Admin{outbox()}.counts(true).all.done, 2);
 }
 
+TEST_P(Running, EVB_07_a_paused_store_claims_nothing_until_it_is_resumed) {
+  std::latch handled{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1)};
+  dispatcher.pause_store(database().name());
+  outbox().enqueue(a_message());
+  EXPECT_EQ(dispatcher.step(), 0u);
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  EXPECT_EQ(Admin{outbox()}.counts().all.ready, 1);
+  dispatcher.resume_store(database().name());
+  handled.wait();
+  EXPECT_THROW(dispatcher.pause_store("no such store"), UsageError);
+}
+
+TEST_P(Running, EVB_07_a_paused_topic_is_put_off_without_an_attempt_and_others_go_on) {
+  std::latch other{1};
+  std::latch put_off{1};
+  std::atomic<bool> told = false;
+  std::atomic<int> calls = 0;
+  DispatchObserver observer;
+  observer.settled = [&](std::string_view, std::size_t, Duration) {
+    if (Admin{outbox()}.counts().all.scheduled == 1 && !told.exchange(true)) put_off.count_down();
+  };
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { ++calls; });
+  handlers.on(Topic{"order.paid"}, [&](const Message&) { other.count_down(); });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1), observer};
+  dispatcher.pause_topic(Topic{"order.placed"});
+  outbox().enqueue(a_message("order.placed"));
+  outbox().enqueue(a_message("order.paid"));
+  {
+    std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+    other.wait();
+    put_off.wait();
+  }
+  EXPECT_EQ(calls, 0);
+  dispatcher.resume_topic(Topic{"order.placed"});
+  EXPECT_EQ(dispatcher.drain(), 0u);
+  clock().advance(15s);
+  EXPECT_EQ(dispatcher.drain(), 1u);
+  EXPECT_EQ(calls, 1);
+  for (const Entry& entry : Admin{outbox()}.list({}).entries) EXPECT_EQ(entry.duty.attempts, 0);
+}
+
+TEST_P(Running, wakes_up_for_what_becomes_due_while_it_waits) {
+  Database real_time{place().address()};
+  if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
+  outbox();
+  Outbox box{real_time, options()};
+  std::latch handled{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
+  Dispatcher dispatcher{box, std::move(handlers), by_wake_up(1)};
+  NewMessage later = a_message();
+  later.extras.due_at =
+      std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now()) + 300ms;
+  box.enqueue(later);
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  handled.wait();
+}
+
 TEST_P(Running, EVB_32_an_error_of_the_database_is_reported_and_heals_by_itself) {
   std::latch trouble{1};
   std::atomic<int> troubles = 0;
   std::latch handled{1};
   DispatchObserver observer;
-  observer.loop_error = [&](std::string_view) {
+  observer.loop_error = [&](std::string_view, std::string_view) {
     if (++troubles == 1) trouble.count_down();
   };
   Handlers handlers;

@@ -88,7 +88,8 @@ TEST_P(Dispatch, OBX_064_the_last_attempt_makes_it_dead) {
               {.retry = three});
   outbox().enqueue(a_message());
   DispatchObserver observer;
-  observer.dead = [&](const Message&, std::string_view reason, std::string_view error) {
+  observer.dead = [&](std::string_view, const Message&, std::string_view reason,
+                      std::string_view error) {
     dead.push_back(std::string{reason} + ": " + std::string{error});
   };
   auto dispatch = dispatcher(std::move(handlers), {}, observer);
@@ -271,7 +272,7 @@ TEST_P(InTransaction, a_failure_takes_its_writes_back_and_is_retried) {
 TEST_P(InTransaction, a_lease_that_was_lost_takes_its_writes_back) {
   std::size_t lost = 0;
   DispatchObserver observer;
-  observer.lease_lost = [&](std::size_t count) { lost += count; };
+  observer.lease_lost = [&](std::string_view, std::size_t count) { lost += count; };
   Handlers handlers;
   handlers.on(Topic{"order.placed"}, [&](Session& session, const Message&) {
     add_effect(session);

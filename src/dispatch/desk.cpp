@@ -1,0 +1,187 @@
+#include "dispatch/desk.hpp"
+
+#include <algorithm>
+
+#include "queue/box.hpp"
+
+namespace twinbox {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// After something was found, the next looks follow quickly: a transaction that was still open at
+/// the wake-up may be committed by then.
+constexpr Duration first_pace = 1ms;
+constexpr Duration first_rest = 250ms;
+constexpr Duration longest_rest = 30s;
+/// A look below the floor may cost this share of the time, and is never put off for longer.
+constexpr int full_look_share = 10;
+constexpr Duration longest_without_full_look = 5s;
+
+Duration since(Clock::time_point begin) {
+  return std::chrono::duration_cast<Duration>(Clock::now() - begin);
+}
+
+}  // namespace
+
+Desk::Desk(QueueSource source, const DeskParts& parts)
+    : source_(std::move(source)), parts_(parts) {}
+
+WorkQueue& Desk::queue() {
+  const std::scoped_lock lock{opening_};
+  if (!queue_) {
+    queue_ = source_.open();
+    caller_ = std::make_unique<Caller>(*queue_, parts_.handlers, parts_.options, parts_.observer,
+                                       parts_.owner);
+  }
+  return *queue_;
+}
+
+void Desk::listen(const std::function<void()>& call) {
+  if (!wake_) wake_ = std::make_unique<Wake::Subscription>(queue().database().pool().wake(), call);
+}
+
+std::vector<Message> Desk::claim_once(std::int64_t limit) {
+  const Clock::time_point begin = Clock::now();
+  std::vector<Message> messages = queue().claim(parts_.owner, parts_.options.lease, limit);
+  if (parts_.observer.claimed && !messages.empty())
+    parts_.observer.claimed(store(), messages.size(), since(begin));
+  return messages;
+}
+
+std::vector<Message> Desk::claim(Session* session, std::int64_t limit) {
+  const Duration lease = parts_.options.lease;
+  const Clock::time_point begin = Clock::now();
+  const bool whole = !floor_ || begin >= next_full_look_;
+  const std::optional<Instant> floor = whole ? std::nullopt : floor_;
+  std::vector<Message> messages = session != nullptr
+                                      ? queue_->claim(*session, parts_.owner, lease, limit, floor)
+                                      : queue_->claim(parts_.owner, lease, limit, floor);
+  if (whole) {
+    next_full_look_ = begin + std::min(full_look_share * since(begin), longest_without_full_look);
+  }
+  return messages;
+}
+
+std::vector<Message> Desk::settle_and_claim(const std::vector<Settlement>& settlements,
+                                            std::int64_t limit) {
+  WorkQueue& queue = this->queue();
+  if (limit == 0) {
+    write_down(settlements);
+    return {};
+  }
+  const Clock::time_point begin = Clock::now();
+  std::vector<Message> messages;
+  if (settlements.empty()) {
+    messages = claim(nullptr, limit);
+  } else {
+    std::size_t lost = 0;
+    queue.box().own(Access::write, Scope::transaction, [&](Session& session) {
+      lost = settle(queue, session, parts_.owner, settlements);
+      messages = claim(&session, limit);
+    });
+    report(queue, parts_.observer, settlements);
+    report_lost(lost);
+    if (parts_.observer.settled) parts_.observer.settled(store(), settlements.size(), since(begin));
+  }
+  const bool full = static_cast<std::int64_t>(messages.size()) == limit;
+  if (messages.empty() && floor_) {
+    floor_.reset();
+    messages = claim(nullptr, limit);
+  }
+  // Where there is less than was asked for, nothing is known of what comes later.
+  floor_ = full ? std::optional{messages.front().visible_at} : std::nullopt;
+  if (called_ != Clock::time_point{} && parts_.observer.woken) {
+    parts_.observer.woken(store(), since(called_));
+  }
+  called_ = {};
+  if (parts_.observer.claimed && !messages.empty())
+    parts_.observer.claimed(store(), messages.size(), since(begin));
+  plan_next_look(messages.size(), full);
+  return messages;
+}
+
+void Desk::write_down(const std::vector<Settlement>& settlements) {
+  if (settlements.empty()) return;
+  const Clock::time_point begin = Clock::now();
+  const std::size_t lost = settle(queue(), parts_.owner, settlements);
+  report(*queue_, parts_.observer, settlements);
+  report_lost(lost);
+  if (parts_.observer.settled) parts_.observer.settled(store(), settlements.size(), since(begin));
+}
+
+std::vector<SharedTask> Desk::renew(const std::vector<SharedTask>& tasks) {
+  std::vector<Lease> leases;
+  for (const SharedTask& task : tasks) {
+    if (!task->lost) leases.push_back(task->message.lease());
+  }
+  if (leases.empty()) return {};
+  std::vector<WorkId> kept = queue().renew(parts_.owner, leases, parts_.options.lease);
+  std::sort(kept.begin(), kept.end());
+  std::vector<SharedTask> lost;
+  for (const SharedTask& task : tasks) {
+    if (!task->lost && !std::binary_search(kept.begin(), kept.end(), task->message.work_id))
+      lost.push_back(task);
+  }
+  return lost;
+}
+
+void Desk::look_now(Clock::time_point call) noexcept {
+  called_ = call;
+  next_look_ = {};
+}
+
+/// A claim that found something may have left something: one whose last worker died is handed out
+/// alone. So only an empty claim means that nothing is due.
+void Desk::plan_next_look(std::size_t count, bool full) {
+  const Clock::time_point now = Clock::now();
+  if (count > 0) {
+    pace_ = first_pace;
+    next_look_ = full ? now : now + pace_;
+    return;
+  }
+  pace_ = pace_ == Duration{} ? parts_.options.poll_interval
+                              : std::min(2 * pace_, parts_.options.poll_interval);
+  Duration wait = pace_;
+  if (pace_ > first_pace) {
+    if (const auto due = until_next_due()) wait = std::min(wait, *due);
+  }
+  next_look_ = now + wait;
+}
+
+std::optional<Duration> Desk::until_next_due() {
+  Box& box = queue_->box();
+  return box.own(Access::read, Scope::statement, [&](Session& session) {
+    std::optional<Duration> left;
+    box.run(session, box.sql().next_due, {box.now()},
+            [&](const Row& row) { left = Duration{row.integer(0)}; });
+    return left;
+  });
+}
+
+Duration Desk::rest_after(const std::exception& error) {
+  Duration rest = parts_.options.restart_delay;
+  if (dynamic_cast<const DatabaseError*>(&error) != nullptr) {
+    rest = first_rest;
+    for (int i = 0; i < troubles_ && rest < longest_rest; ++i) rest *= 2;
+    rest = std::min(rest, longest_rest);
+    const auto half = static_cast<std::uint64_t>((rest / 2).count());
+    rest = rest / 2 +
+           Duration{static_cast<std::int64_t>(parts_.environment.random_bits() % (half + 1))};
+  }
+  ++troubles_;
+  parts_.environment.write(LogLevel::error, "loop_error",
+                           {{"store", std::string_view{store()}},
+                            {"error", std::string_view{error.what()}},
+                            {"pause_ms", rest / 1ms}});
+  if (parts_.observer.loop_error) parts_.observer.loop_error(store(), error.what());
+  return rest;
+}
+
+void Desk::report_lost(std::size_t count) const {
+  if (count == 0) return;
+  queue_->box().log(LogLevel::warning, "lease_lost", {{"count", static_cast<std::int64_t>(count)}});
+  if (parts_.observer.lease_lost) parts_.observer.lease_lost(store(), count);
+}
+
+}  // namespace twinbox

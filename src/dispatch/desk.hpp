@@ -1,0 +1,106 @@
+// One box of a dispatcher: how it is claimed from, renewed and settled, and when it is looked at
+// next. It decides and talks to the database; the threads are the dispatcher's.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "database/wake.hpp"
+#include "dispatch/call.hpp"
+#include "dispatch/settle.hpp"
+#include "dispatch/task.hpp"
+
+namespace twinbox {
+
+/// Where a desk's box comes from. Opening may fail and is then tried again.
+struct QueueSource {
+  std::string store;
+  std::function<std::shared_ptr<WorkQueue>()> open;
+};
+
+/// The same for all desks of a dispatcher.
+struct DeskParts {
+  const Handlers& handlers;
+  const DispatcherOptions& options;
+  const DispatchObserver& observer;
+  const OwnerToken& owner;
+  const Environment& environment;
+};
+
+/// One visit at a time.
+class Desk {
+ public:
+  Desk(QueueSource source, const DeskParts& parts);
+
+  [[nodiscard]] const std::string& store() const noexcept { return source_.store; }
+
+  /// Opens the box on first use. Thread-safe.
+  WorkQueue& queue();
+  /// Once the box is open.
+  [[nodiscard]] const Caller& caller() const noexcept { return *caller_; }
+
+  /// From now on `call` is called when something new may be there.
+  void listen(const std::function<void()>& call);
+  void stop_listening() { wake_.reset(); }
+
+  /// One claim, for a step by hand. Thread-safe.
+  std::vector<Message> claim_once(std::int64_t limit);
+  /// Writes down what became of messages, and claims up to `limit` new ones (0: none), in one
+  /// transaction where both are to be done. When it throws, nothing was written down.
+  std::vector<Message> settle_and_claim(const std::vector<Settlement>& settlements,
+                                        std::int64_t limit);
+  void write_down(const std::vector<Settlement>& settlements);
+  /// Moves the end of these leases. Returns those that are lost.
+  std::vector<SharedTask> renew(const std::vector<SharedTask>& tasks);
+
+  /// When the next claim is due by itself.
+  [[nodiscard]] Clock::time_point next_look() const noexcept { return next_look_; }
+  /// Something new may be there, since `call`.
+  void look_now(Clock::time_point call) noexcept;
+
+  /// How long it rests after an error: longer each time, until it works again.
+  Duration rest_after(const std::exception& error);
+  void works() noexcept { troubles_ = 0; }
+
+  // What follows belongs to the dispatcher and is under its lock.
+  std::vector<SharedTask> held = {};                ///< claimed, waiting or running
+  std::vector<Settlement> finished = {};            ///< to be written down
+  Clock::time_point at = Clock::time_point::max();  ///< when it is visited next
+  Clock::time_point called_at = {};
+  std::atomic<bool> called = false;  ///< a wake-up waits for its look
+  Clock::time_point next_renewal = {};
+  bool busy = false;      ///< somebody visits it now
+  bool starving = false;  ///< it would claim, but there is no room
+  bool troubled = false;  ///< its last visit failed
+  bool paused = false;
+  bool leaving = false;  ///< it finishes what it holds, and nothing new begins
+
+ private:
+  std::vector<Message> claim(Session* session, std::int64_t limit);
+  void plan_next_look(std::size_t count, bool full);
+  [[nodiscard]] std::optional<Duration> until_next_due();
+  void report_lost(std::size_t count) const;
+
+  const QueueSource source_;
+  const DeskParts parts_;
+  std::mutex opening_;
+  std::shared_ptr<WorkQueue> queue_;  ///< shared with the set of databases it comes from
+  std::unique_ptr<Caller> caller_;
+  std::unique_ptr<Wake::Subscription> wake_;
+
+  Clock::time_point next_look_ = {};
+  Duration pace_ = {};
+  Clock::time_point called_ = {};
+  /// Everything that became visible earlier has been claimed. A claim that starts here need not
+  /// step over the dead rows that a long transaction of somebody else keeps in the index.
+  std::optional<Instant> floor_;
+  Clock::time_point next_full_look_ = {};
+  int troubles_ = 0;
+};
+
+}  // namespace twinbox

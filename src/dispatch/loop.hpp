@@ -1,0 +1,110 @@
+// The threads of a dispatcher: pollers visit desks, workers call handlers, one watches over both.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dispatch/desk.hpp"
+#include "twinbox/dispatcher.hpp"
+
+namespace twinbox {
+
+class Dispatcher::Loop {
+ public:
+  Loop(Handlers handlers, DispatcherOptions options, DispatchObserver observer,
+       const Environment& environment);
+  ~Loop();
+
+  void add(QueueSource source);
+
+  std::size_t step();
+  std::size_t drain();
+  void run(const std::stop_token& stop);
+
+  void set_paused(bool paused);
+  void set_store_paused(std::string_view store, bool paused);
+  void set_topic_paused(const Topic& topic, bool paused);
+  [[nodiscard]] bool paused() const noexcept { return paused_; }
+  [[nodiscard]] const OwnerToken& owner() const noexcept { return owner_; }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  // A step by hand may still use a desk whose store was removed.
+  using SharedDesk = std::shared_ptr<Desk>;
+
+  // By hand, on the caller's thread.
+  std::size_t step(Desk& desk);
+
+  // The pollers. What takes a lock has it on entry and on return.
+  void poll();
+  void visit(Desk& desk, Lock& lock);
+  void call(Desk& desk);
+  void look_again();
+  void schedule(Desk& desk, Clock::time_point at);
+  void schedule_next(Desk& desk, Clock::time_point now);
+  Desk* next_due(Clock::time_point now);
+  [[nodiscard]] bool takes_more(const Desk& desk) const;
+  /// How many messages may be in flight: what runs, and what waits to be run.
+  [[nodiscard]] std::int64_t capacity() const;
+  [[nodiscard]] std::int64_t room() const;
+  [[nodiscard]] bool worth_a_claim() const;
+  [[nodiscard]] std::int64_t reserve();
+  [[nodiscard]] Clock::time_point settle_time(const Desk& desk, Clock::time_point now) const;
+  void feed_starving();
+  void hand_out(Desk& desk, std::vector<Message> messages, Clock::time_point claimed);
+  void give_up_late(Desk& desk, Clock::time_point now);
+
+  // The workers.
+  void work();
+  void finish(const SharedTask& task, std::optional<Verdict> verdict, Clock::time_point begin,
+              Lock& lock);
+  void write_down_or_log(Desk& desk, const std::vector<Settlement>& finished);
+  void let_go(const SharedTask& task);
+
+  // The thread that called run().
+  void watch(const std::stop_token& stop);
+  void report_timeouts(Lock& lock);
+  void shut_down();
+
+  const Handlers handlers_;
+  const DispatcherOptions options_;
+  const DispatchObserver observer_;
+  const Environment environment_;
+  const OwnerToken owner_;
+  std::atomic<bool> paused_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable due_;       ///< for the pollers: a desk may be due
+  std::condition_variable work_;      ///< for the workers: there is something to do
+  std::condition_variable_any calm_;  ///< for run(): a deadline was set, or the last desk is idle
+  std::vector<SharedDesk> desks_;
+  std::set<std::pair<Clock::time_point, Desk*>> schedule_;
+  std::deque<Desk*> starving_;
+  std::deque<SharedTask> waiting_;
+  std::vector<SharedTask> running_;
+  std::set<std::string, std::less<>> paused_topics_;
+  std::int64_t reserved_ = 0;   ///< promised to claims that are under way
+  Duration handler_time_ = {};  ///< of late, on average; zero: not known
+  std::size_t next_step_ = 0;   ///< the desk of the next step by hand
+  int troubled_visits_ = 0;     ///< pollers that try a store that failed before
+  bool timekeeper_ = false;     ///< one poller waits for the time, the others for a call
+  bool retimed_ = false;        ///< a call with a timeout has begun
+  bool active_ = false;         ///< run() is there to settle what workers finish
+  bool draining_ = false;       ///< nothing new begins
+  bool stopping_ = false;       ///< pollers end
+  bool closing_ = false;        ///< workers end
+
+  std::vector<std::jthread> workers_;  ///< last: joined before anything above is destroyed
+};
+
+}  // namespace twinbox

@@ -1,0 +1,32 @@
+// A message on its way through a dispatcher: from the claim until it is settled.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "dispatch/call.hpp"
+
+namespace twinbox {
+
+class Desk;
+
+/// Monotonic: how long to wait, never when something is due.
+using Clock = std::chrono::steady_clock;
+
+struct Task {
+  Task(Desk& of, Message claimed, Clock::time_point at)
+      : desk(of), message(std::move(claimed)), claimed_at(at) {}
+
+  Desk& desk;
+  const Message message;
+  const Clock::time_point claimed_at;
+  CallWatch watch = {};
+  Clock::time_point deadline = Clock::time_point::max();  ///< of the handler, once it runs
+  std::size_t place = 0;                                  ///< among the tasks its desk holds
+  bool lost = false;                                      ///< its lease is somebody else's by now
+};
+
+// Shared by the worker that runs it and by the desk that renews and watches it.
+using SharedTask = std::shared_ptr<Task>;
+
+}  // namespace twinbox
