@@ -376,6 +376,7 @@ DispatcherOptions per_handler_dispatcher(DispatcherOptions options) {
   options.batch = 100;
   options.poll_interval = 30s;
   options.lease = 5min;
+  options.restart_delay = 5s;
   return options;
 }
 

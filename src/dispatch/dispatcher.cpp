@@ -17,8 +17,8 @@ void check_bounds(const DispatcherOptions& options) {
   if (options.poll_interval <= Duration::zero()) refuse("poll_interval must be longer than zero");
   if (options.grace < Duration::zero()) refuse("grace must not be below zero");
   if (options.restart_delay < Duration::zero()) refuse("restart_delay must not be below zero");
+  if (options.batch < 1 || options.batch > 100'000) refuse("batch must be 1 to 100000");
   require_lease(options.lease);
-  require_limit(options.batch);
 }
 
 }  // namespace

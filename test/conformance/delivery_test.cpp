@@ -55,6 +55,7 @@ TEST_P(Delivery, PHD_27_the_defaults) {
   EXPECT_EQ(dispatcher.poll_interval, Duration{30s});
   EXPECT_EQ(dispatcher.batch, 100);
   EXPECT_EQ(dispatcher.lease, Duration{5min});
+  EXPECT_EQ(dispatcher.restart_delay, Duration{5s});
   EXPECT_FALSE(HandlerOptions{}.timeout);
   // What was set before stays.
   EXPECT_EQ(per_handler_box({.table = "mine"}).table, "mine");
@@ -100,6 +101,9 @@ TEST_P(Delivery, PHD_38_options_are_refused_at_start_up_with_their_name_and_boun
   refused(dispatch({.workers = 0}), "workers", "1 to 1024");
   refused(dispatch({.workers = 5000}), "workers", "1 to 1024");
   refused(dispatch({.lease = 0s}), "lease", "longer than zero");
+  refused(dispatch({.batch = 0}), "batch", "1 to 100000");
+  refused(dispatch({.restart_delay = -1s}), "restart_delay", "below zero");
+  refused(dispatch({.pollers = 0}), "pollers", "1 to 256");
   refused(dispatch({.poll_interval = 0s}), "poll_interval", "longer than zero");
   refused(dispatch({.grace = -1s}), "grace", "below zero");
 

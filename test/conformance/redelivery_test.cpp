@@ -139,6 +139,33 @@ TEST_P(Redelivery, EVB_27_within_a_partition_key_the_order_holds_however_often_e
   EXPECT_EQ(sent, expected);
 }
 
+TEST_P(Redelivery, EVB_17_a_callback_is_told_of_every_error) {
+  Strings alerts;
+  const auto alert = [&](const char* what, const Message& message, std::string_view error) {
+    alerts.push_back(what + message.topic.str() + ": " + std::string{error});
+  };
+  DispatchObserver observer;
+  observer.failed = [&](std::string_view, const Message& message, std::string_view error) {
+    alert("failed ", message, error);
+  };
+  observer.dead = [&](std::string_view, const Message& message, std::string_view,
+                      std::string_view error) { alert("dead ", message, error); };
+  Handlers handlers;
+  handlers.on(Topic{"mail.send"}, [](const Message&) { throw std::runtime_error("busy"); },
+              {.retry = RetryPolicy{.max_attempts = 2}});
+  handlers.on(Topic{"fax.send"}, [](const Message&) { return Outcome::dead("no paper"); });
+  Dispatcher dispatcher{outbox(), handlers, {}, observer};
+  outbox().enqueue(a_message("mail.send"));
+  dispatcher.drain();
+  EXPECT_EQ(alerts, Strings{"failed mail.send: busy"});
+  clock().advance(1min);
+  dispatcher.drain();
+  outbox().enqueue(a_message("fax.send"));
+  dispatcher.drain();
+  EXPECT_EQ(alerts,
+            (Strings{"failed mail.send: busy", "dead mail.send: busy", "dead fax.send: no paper"}));
+}
+
 TEST_P(Redelivery, EVB_06_several_dispatchers_run_in_one_process_on_threads_of_the_host) {
   std::latch sent{1};
   std::latch received{2};
