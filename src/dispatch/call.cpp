@@ -40,10 +40,7 @@ std::optional<Verdict> Caller::call(const Message& message, CallWatch& watch) co
               {"id", message.id.view()}});
     return decide_unhandled(message, options_, queue_.options().retry, box_.environment());
   }
-  box_.log(LogLevel::info, "handle",
-           {{"topic", message.topic.view()},
-            {"id", message.id.view()},
-            {"attempt", std::int64_t{message.attempts} + 1}});
+  log_call(message);
   if (const auto* handler = std::get_if<TransactionalHandler>(&entry->call)) {
     return call_in_transaction(*handler, *entry, message, watch);
   }
@@ -53,6 +50,35 @@ std::optional<Verdict> Caller::call(const Message& message, CallWatch& watch) co
   const auto& handler = std::get<MessageHandler>(entry->call);
   return entry->options.at_most_once ? call_marked(handler, *entry, message, watch)
                                      : call_plain(handler, *entry, message, watch);
+}
+
+std::vector<Verdict> Caller::call_batch(std::span<const Message> messages, CallWatch& watch) const {
+  const HandlerEntry& entry = *handlers_.find(messages.front().handler, messages.front().topic);
+  for (const Message& message : messages) log_call(message);
+  const auto begin = std::chrono::steady_clock::now();
+  const BatchAnswer answer =
+      twinbox::call_batch(std::get<BatchHandler>(entry.call), messages, watch.stop.get_token());
+  const Duration took = since(begin);
+  if (!answer.error.empty()) {
+    box_.log(LogLevel::error, "handler_error",
+             {{"topic", messages.front().topic.view()},
+              {"count", static_cast<std::int64_t>(messages.size())},
+              {"error", std::string_view{answer.error}}});
+  }
+  std::vector<Verdict> verdicts;
+  verdicts.reserve(messages.size());
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (observer_.handled) observer_.handled(store(), messages[i], answer.outcomes[i], took);
+    verdicts.push_back(judge(answer.outcomes[i], entry, messages[i], watch));
+  }
+  return verdicts;
+}
+
+void Caller::log_call(const Message& message) const {
+  box_.log(LogLevel::info, "handle",
+           {{"topic", message.topic.view()},
+            {"id", message.id.view()},
+            {"attempt", std::int64_t{message.attempts} + 1}});
 }
 
 Outcome Caller::guarded(const Message& message, const std::function<Outcome()>& handler) const {

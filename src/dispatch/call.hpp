@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <optional>
+#include <span>
 #include <stop_token>
+#include <vector>
 
 #include "dispatch/verdict.hpp"
 #include "queue/box.hpp"
@@ -27,6 +29,9 @@ class Caller {
 
   /// Empty: nothing is left to settle (done in the handler's own transaction, marked, or lost).
   std::optional<Verdict> call(const Message& message, CallWatch& watch) const;
+  /// One call for several messages of one batch handler (see batches_of): a verdict for each, in
+  /// their order.
+  std::vector<Verdict> call_batch(std::span<const Message> messages, CallWatch& watch) const;
   /// How long the handler of a message may run.
   [[nodiscard]] std::optional<Duration> timeout(const Message& message) const;
 
@@ -41,6 +46,7 @@ class Caller {
   /// The outcome, seen in the light of a timeout or a stop request.
   [[nodiscard]] Verdict judge(const Outcome& outcome, const HandlerEntry& entry,
                               const Message& message, const CallWatch& watch) const;
+  void log_call(const Message& message) const;
   Outcome guarded(const Message& message, const std::function<Outcome()>& handler) const;
   void report_lost() const;
   [[nodiscard]] std::string_view store() const noexcept { return queue_.database().name(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "dispatch/call_batch.hpp"
 #include "queue/box.hpp"
 
 namespace twinbox {
@@ -78,21 +79,32 @@ std::size_t Dispatcher::Loop::step() {
 }
 
 std::size_t Dispatcher::Loop::step(Desk& desk) {
-  const std::vector<Message> messages = desk.claim_once(options_.batch);
-  for (const Message& message : messages) {
-    // Borrowed: the settlement ends before the message does.
-    const std::shared_ptr<const Message> shared{std::shared_ptr<void>{}, &message};
-    {
+  std::vector<Message> messages = desk.claim_once(options_.batch);
+  // Borrowed: the settlement ends before the message does.
+  const auto borrowed = [](const Message& message) {
+    return std::shared_ptr<const Message>{std::shared_ptr<void>{}, &message};
+  };
+  for (const std::vector<std::size_t>& batch : batches_of(handlers_, messages)) {
+    std::vector<Message> together;
+    std::vector<Settlement> finished;
+    for (const std::size_t i : batch) {
       const std::scoped_lock lock{mutex_};
-      if (paused_topics_.contains(message.topic.view())) {
-        desk.write_down({put_off(message, shared, options_.lease)});
-        continue;
+      if (paused_topics_.contains(messages[i].topic.view())) {
+        finished.push_back(put_off(messages[i], borrowed(messages[i]), options_.lease));
+      } else {
+        together.push_back(std::move(messages[i]));
       }
     }
     CallWatch watch;
-    if (auto verdict = desk.caller().call(message, watch)) {
-      desk.write_down({{shared, std::move(*verdict)}});
+    if (together.size() == 1) {
+      if (auto verdict = desk.caller().call(together.front(), watch))
+        finished.push_back({borrowed(together.front()), std::move(*verdict)});
+    } else if (!together.empty()) {
+      std::vector<Verdict> verdicts = desk.caller().call_batch(together, watch);
+      for (std::size_t i = 0; i < together.size(); ++i)
+        finished.push_back({borrowed(together[i]), std::move(verdicts[i])});
     }
+    desk.write_down(finished);
   }
   return messages.size();
 }

@@ -42,6 +42,50 @@ TEST_P(Batch, each_message_gets_its_own_outcome) {
   EXPECT_EQ(counts().scheduled, 1);
 }
 
+TEST_P(Batch, what_was_claimed_together_comes_in_calls_of_at_most_max_batch) {
+  std::vector<std::size_t> sizes;
+  std::vector<std::string> contents;
+  Handlers handlers;
+  handlers.on_batch(Topic{"row.added"},
+                    [&](std::span<const Message> messages, std::stop_token) {
+                      sizes.push_back(messages.size());
+                      for (const Message& message : messages) contents.push_back(message.payload);
+                      return std::vector<Outcome>(messages.size(), Outcome::done());
+                    },
+                    {.max_batch = 3});
+  handlers.on(Topic{"order.placed"}, [](const Message&) {});
+  enqueue(4);
+  outbox().enqueue(a_message());
+  enqueue(1);
+  int told = 0;
+  DispatchObserver observer;
+  observer.handled = [&](std::string_view, const Message&, const Outcome&, Duration) { ++told; };
+  EXPECT_EQ(Dispatcher(outbox(), std::move(handlers), {}, observer).step(), 6u);
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{3, 2}));
+  EXPECT_EQ(contents,
+            (std::vector{payload("0"), payload("1"), payload("2"), payload("3"), payload("0")}));
+  EXPECT_EQ(counts().done, 6);
+  EXPECT_EQ(told, 6);
+  EXPECT_EQ(log().events("handle").size(), 6u);
+}
+
+TEST_P(Batch, leaves_out_what_is_paused) {
+  std::vector<std::string> topics;
+  Handlers handlers;
+  handlers.on_batch(HandlerKey{"warehouse"},
+                    [&](std::span<const Message> messages, std::stop_token) {
+                      for (const Message& message : messages) topics.push_back(message.topic.str());
+                      return std::vector<Outcome>(messages.size(), Outcome::done());
+                    });
+  const HandlerName names[] = {{HandlerKey{"warehouse"}}};
+  for (const char* topic : {"a", "b", "c"}) inbox().accept(an_arrival(topic, "s", topic), names);
+  Dispatcher dispatcher{inbox(), std::move(handlers)};
+  dispatcher.pause_topic(Topic{"b"});
+  EXPECT_EQ(dispatcher.step(), 3u);
+  EXPECT_EQ(topics, (std::vector<std::string>{"a", "c"}));
+  EXPECT_EQ(inbox().state(a_key("b", "s")), MessageState::open);
+}
+
 TEST_P(Batch, a_wrong_number_of_outcomes_is_a_retry_that_says_so) {
   Handlers handlers;
   handlers.on_batch(Topic{"row.added"}, [](std::span<const Message>, std::stop_token) {
@@ -52,10 +96,11 @@ TEST_P(Batch, a_wrong_number_of_outcomes_is_a_retry_that_says_so) {
   EXPECT_EQ(counts().scheduled, 2);
   const Page page = Admin{outbox()}.list({});
   for (const Entry& entry : page.entries) {
-    EXPECT_NE(entry.duty.last_error.find("0 outcomes for"), std::string::npos);
+    EXPECT_NE(entry.duty.last_error.find("0 outcomes for 2"), std::string::npos);
     EXPECT_EQ(entry.duty.attempts, 1);
   }
-  EXPECT_FALSE(log().events("handler_error").empty());
+  ASSERT_EQ(log().events("handler_error").size(), 1u);
+  EXPECT_EQ(log().events("handler_error")[0].field("count"), "2");
 }
 
 TEST_P(Batch, registration_is_checked_like_any_other) {
