@@ -59,15 +59,15 @@ std::vector<Verdict> Caller::call_batch(std::span<const Message> messages, CallW
   const BatchAnswer answer =
       twinbox::call_batch(std::get<BatchHandler>(entry.call), messages, watch.stop.get_token());
   const Duration took = since(begin);
-  if (!answer.error.empty()) {
-    box_.log(LogLevel::error, "handler_error",
-             {{"topic", messages.front().topic.view()},
-              {"count", static_cast<std::int64_t>(messages.size())},
-              {"error", std::string_view{answer.error}}});
-  }
   std::vector<Verdict> verdicts;
   verdicts.reserve(messages.size());
   for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!answer.error.empty()) {
+      box_.log(LogLevel::error, "handler_error",
+               {{"topic", messages[i].topic.view()},
+                {"id", messages[i].id.view()},
+                {"error", std::string_view{answer.error}}});
+    }
     if (observer_.handled) observer_.handled(store(), messages[i], answer.outcomes[i], took);
     verdicts.push_back(judge(answer.outcomes[i], entry, messages[i], watch));
   }

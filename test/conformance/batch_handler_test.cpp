@@ -99,8 +99,7 @@ TEST_P(Batch, a_wrong_number_of_outcomes_is_a_retry_that_says_so) {
     EXPECT_NE(entry.duty.last_error.find("0 outcomes for 2"), std::string::npos);
     EXPECT_EQ(entry.duty.attempts, 1);
   }
-  ASSERT_EQ(log().events("handler_error").size(), 1u);
-  EXPECT_EQ(log().events("handler_error")[0].field("count"), "2");
+  EXPECT_EQ(log().events("handler_error").size(), 2u);
 }
 
 TEST_P(Batch, registration_is_checked_like_any_other) {
