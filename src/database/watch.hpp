@@ -24,6 +24,9 @@ class Watch {
   virtual bool changed() = 0;
   /// When changed() has to be asked again though the descriptor stays silent; empty: never.
   [[nodiscard]] virtual std::optional<Clock::time_point> look_again() const { return {}; }
+  /// While nobody waits to be told, nothing is told, and writers are spared the cost. As soon as
+  /// somebody waits again, what was missed makes changed() true. Throws DatabaseError.
+  virtual void set_waiting(bool waiting) = 0;
 };
 
 /// It has turned out that nobody can be told of commits here; the text says why and the way out.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "dispatch/watch_opener.hpp"
 #include "queue/box.hpp"
 
 namespace twinbox {
@@ -22,8 +21,6 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = Watch::Clock;
 
-/// Enough that a few servers that do not answer hold up nobody else for long.
-constexpr std::size_t most_openers = 4;
 /// A descriptor that is readable again at once rests twice as long, up to the longest rest: a flood
 /// of commits costs a bounded number of wake-ups.
 constexpr std::chrono::microseconds first_rest = 100us;
@@ -65,6 +62,9 @@ struct Watcher::Entry {
   const std::string store;
   std::stop_source stop = {};  ///< of opening
   std::atomic<bool> working = false;
+  std::atomic<bool> waiting = true;  ///< what the subscriber says
+  std::atomic<Clock::rep> busy_since = 0;
+  std::atomic<bool> resting = false;  ///< the watch tells nothing, since nobody waits
 
   std::mutex mutex = {};  ///< held while the watch is used, a call is made or a log is written
   bool gone = false;
@@ -79,7 +79,7 @@ struct Watcher::Entry {
 
 class Watcher::Loop {
  public:
-  explicit Loop(Pauses pauses) : pauses_(pauses) {}
+  explicit Loop(Times times) : times_(times) {}
 
   ~Loop() {
     {
@@ -88,7 +88,6 @@ class Watcher::Loop {
       for (const Shared& entry : entries_) entry->stop.request_stop();
     }
     bell_.ring();
-    work_.notify_all();
   }
 
   void add(const std::shared_ptr<Entry>& entry) {
@@ -97,6 +96,8 @@ class Watcher::Loop {
     if (!thread_.joinable()) thread_ = std::jthread{[this] { run(); }};
     bell_.ring();
   }
+
+  void ring() const noexcept { bell_.ring(); }
 
   void remove(const std::shared_ptr<Entry>& entry) noexcept {
     const std::scoped_lock lock{mutex_};
@@ -107,13 +108,6 @@ class Watcher::Loop {
  private:
   // Shared by the subscription, the loop and whoever opens its watch.
   using Shared = std::shared_ptr<Entry>;
-
-  struct Opened {
-    Shared entry;
-    std::unique_ptr<Watch> watch = {};
-    std::string error = {};
-    bool impossible = false;
-  };
 
   /// What the loop waits for, and whom each descriptor concerns.
   struct Plan {
@@ -135,26 +129,19 @@ class Watcher::Loop {
   void wait(Plan& plan);
   void rest(int descriptor, Clock::time_point now);
   void ask(Entry& entry);
+  void rest_while_busy(Entry& entry);
+  void wait_again(Entry& entry);
+  void lose(Entry& entry, const std::string& error);
   void pause(Entry& entry, const std::string& error);
-  void open_later(const Shared& entry);
-
-  // The threads that open watches.
-  void open_some();
-  static Opened open(const Shared& entry);
-
-  const Pauses pauses_;
+  const Times times_;
   const Bell bell_;
   std::mutex mutex_;
-  std::condition_variable work_;  ///< for the openers
   std::vector<Shared> entries_;
-  std::deque<Shared> to_open_;
-  std::vector<Opened> opened_;
-  std::size_t idle_openers_ = 0;
   std::atomic<bool> closing_ = false;
   std::unordered_map<int, Rest> rests_;  ///< of the loop thread alone
 
-  std::vector<std::jthread> openers_;  ///< last: they end before anything above is destroyed
-  std::jthread thread_;
+  WatchOpener opener_{[this] { bell_.ring(); }};
+  std::jthread thread_;  ///< last: it ends before anything above is destroyed
 };
 
 void Watcher::Loop::run() {
@@ -180,13 +167,8 @@ void Watcher::Loop::run() {
 }
 
 void Watcher::Loop::take_opened() {
-  std::vector<Opened> opened;
-  {
-    const std::scoped_lock lock{mutex_};
-    opened.swap(opened_);
-  }
-  for (Opened& one : opened) {
-    Entry& entry = *one.entry;
+  for (WatchOpener::Opened& one : opener_.take()) {
+    Entry& entry = *std::static_pointer_cast<Entry>(one.whose);
     const std::scoped_lock lock{entry.mutex};
     entry.opening = false;
     if (entry.gone) continue;
@@ -219,9 +201,11 @@ Watcher::Loop::Plan Watcher::Loop::make_plan() {
   for (const Shared& entry : entries) {
     const std::scoped_lock lock{entry->mutex};
     if (entry->gone || entry->impossible || entry->opening) continue;
+    if (entry->watch != nullptr) wait_again(*entry);
     if (entry->watch == nullptr) {
       if (entry->next_open <= now) {
-        open_later(entry);
+        entry->opening = true;
+        opener_.open(entry, entry->open, entry->stop.get_token());
       } else {
         plan.deadline = std::min(plan.deadline, entry->next_open);
       }
@@ -273,20 +257,47 @@ void Watcher::Loop::rest(int descriptor, Clock::time_point now) {
 
 void Watcher::Loop::ask(Entry& entry) {
   try {
-    if (!entry.watch->changed()) return;
-  } catch (const std::exception& error) {
-    entry.watch.reset();
-    entry.working = false;
-    pause(entry, error.what());
+    if (entry.watch->changed()) entry.call();
+    rest_while_busy(entry);
+  } catch (const DatabaseError& error) {
+    lose(entry, error.what());
   }
-  // Also when it has broken: whoever relied on it has to look on its own now.
-  entry.call();
+}
+
+void Watcher::Loop::rest_while_busy(Entry& entry) {
+  const Clock::time_point since{Clock::duration{entry.busy_since.load()}};
+  if (entry.waiting || entry.resting || Clock::now() - since < times_.busy) return;
+  entry.resting = true;
+  // Either this sees that somebody waits by now, or he sees that the watch rests, and rings.
+  if (entry.waiting) {
+    entry.resting = false;
+  } else {
+    entry.watch->set_waiting(false);
+  }
+}
+
+void Watcher::Loop::wait_again(Entry& entry) {
+  if (!entry.resting || !entry.waiting) return;
+  entry.resting = false;
+  try {
+    entry.watch->set_waiting(true);
+  } catch (const DatabaseError& error) {
+    lose(entry, error.what());
+  }
+}
+
+void Watcher::Loop::lose(Entry& entry, const std::string& error) {
+  entry.watch.reset();
+  entry.working = false;
+  entry.resting = false;
+  pause(entry, error);
+  entry.call();  // whoever relied on it has to look on its own now
 }
 
 void Watcher::Loop::pause(Entry& entry, const std::string& error) {
-  auto pause = pauses_.first;
-  for (int i = 0; i < entry.failures && pause < pauses_.longest; ++i) pause *= 2;
-  pause = std::min(pause, pauses_.longest);
+  auto pause = times_.first_pause;
+  for (int i = 0; i < entry.failures && pause < times_.longest_pause; ++i) pause *= 2;
+  pause = std::min(pause, times_.longest_pause);
   const auto random = entry.environment.random_bits();
   pause = pause / 2 + std::chrono::milliseconds{random % (pause.count() / 2 + 1)};
   ++entry.failures;
@@ -295,46 +306,6 @@ void Watcher::Loop::pause(Entry& entry, const std::string& error) {
                           {{"store", std::string_view{entry.store}},
                            {"error", std::string_view{error}},
                            {"pause_ms", std::int64_t{pause.count()}}});
-}
-
-void Watcher::Loop::open_later(const Shared& entry) {
-  entry->opening = true;
-  const std::scoped_lock lock{mutex_};
-  to_open_.push_back(entry);
-  if (idle_openers_ < to_open_.size() && openers_.size() < most_openers) {
-    openers_.emplace_back([this] { open_some(); });
-  }
-  work_.notify_one();
-}
-
-void Watcher::Loop::open_some() {
-  std::unique_lock lock{mutex_};
-  for (;;) {
-    ++idle_openers_;
-    work_.wait(lock, [&] { return closing_ || !to_open_.empty(); });
-    --idle_openers_;
-    if (closing_) return;
-    const Shared entry = std::move(to_open_.front());
-    to_open_.pop_front();
-    lock.unlock();
-    Opened opened = open(entry);
-    lock.lock();
-    opened_.push_back(std::move(opened));
-    bell_.ring();
-  }
-}
-
-Watcher::Loop::Opened Watcher::Loop::open(const Shared& entry) {
-  Opened opened{entry};
-  try {
-    opened.watch = entry->open(entry->stop.get_token());
-  } catch (const WatchImpossible& reason) {
-    opened.impossible = true;
-    opened.error = reason.what();
-  } catch (const std::exception& error) {
-    opened.error = error.what();
-  }
-  return opened;
 }
 
 std::shared_ptr<Watcher> Watcher::shared() {
@@ -349,7 +320,7 @@ std::shared_ptr<Watcher> Watcher::shared() {
   return found;
 }
 
-Watcher::Watcher(Pauses pauses) : loop_(std::make_unique<Loop>(pauses)) {}
+Watcher::Watcher(Times times) : loop_(std::make_unique<Loop>(times)) {}
 Watcher::~Watcher() = default;
 
 Watcher::Subscription Watcher::watch(WorkQueue& queue, std::function<void()> call) {
@@ -395,6 +366,13 @@ void Watcher::Subscription::end() noexcept {
   }
   watcher_->loop_->remove(entry_);
   entry_.reset();
+}
+
+void Watcher::Subscription::set_waiting(bool waiting) noexcept {
+  if (entry_ == nullptr || entry_->waiting == waiting) return;
+  if (!waiting) entry_->busy_since = Clock::now().time_since_epoch().count();
+  entry_->waiting = waiting;
+  if (waiting && entry_->resting) watcher_->loop_->ring();
 }
 
 bool Watcher::Subscription::working() const noexcept {

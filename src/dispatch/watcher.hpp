@@ -16,18 +16,20 @@ class WorkQueue;
 /// Thread-safe.
 class Watcher {
  public:
-  /// How long a watch that broke is left alone: twice as long after each failure, with jitter.
-  struct Pauses {
-    std::chrono::milliseconds first{250};
-    std::chrono::milliseconds longest{30'000};
+  struct Times {
+    /// How long a watch that broke is left alone: twice as long after each failure, with jitter.
+    std::chrono::milliseconds first_pause{250};
+    std::chrono::milliseconds longest_pause{30'000};
+    /// How long a subscriber does not wait before the writers are spared the cost of telling it.
+    std::chrono::milliseconds busy{100};
   };
 
   /// The watcher of this process, as long as somebody has it. Use this one: the watches of SQLite
   /// files share a descriptor, which only one thread can wait for.
   static std::shared_ptr<Watcher> shared();
 
-  explicit Watcher(Pauses pauses);
-  Watcher() : Watcher(Pauses{}) {}
+  explicit Watcher(Times times);
+  Watcher() : Watcher(Times{}) {}
   /// Every subscription must have ended.
   ~Watcher();
   Watcher(const Watcher&) = delete;
@@ -45,6 +47,10 @@ class Watcher {
 
     /// True while commits of others are told of. Otherwise look now and then.
     [[nodiscard]] bool working() const noexcept;
+
+    /// Whoever is busy need not be told: he looks anyway. Cheap, to be called at every turn. After
+    /// set_waiting(true), look once more, then wait: nothing that was committed since is missed.
+    void set_waiting(bool waiting) noexcept;
 
    private:
     friend Watcher;

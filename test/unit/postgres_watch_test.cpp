@@ -236,6 +236,33 @@ TEST_P(PostgresWatch, hears_what_others_commit) {
   EXPECT_FALSE(watch->look_again()) << "an idle watch costs nothing";
 }
 
+TEST_P(PostgresWatch, hears_nothing_while_nobody_waits_and_then_that_it_may_have_missed_something) {
+  const auto watch = open(place().address());
+  PgClient admin(place().address());
+  const std::string state =
+      "select query from pg_stat_activity where query like '%listen%' and "
+      "state = 'idle' and pid <> pg_backend_pid()";
+  for (int round = 0; round < 3; ++round) {
+    watch->set_waiting(false);
+    // In the middle of this, libpq knows of no answer yet.
+    for (int i = 0; i < 100'000 && admin.value(state).find("unlisten") != 0; ++i) {
+    }
+    outbox().enqueue(a_message());
+    EXPECT_FALSE(watch->changed());
+    watch->set_waiting(true);
+    EXPECT_TRUE(hears(*watch));
+    EXPECT_FALSE(watch->changed());
+    outbox().enqueue(a_message());
+    EXPECT_TRUE(hears(*watch));
+  }
+  for (int i = 0; i < 10; ++i) watch->set_waiting(i % 2 == 1);  // faster than the server answers
+  EXPECT_TRUE(hears(*watch));
+  while (watch->changed()) {
+  }
+  outbox().enqueue(a_message());
+  EXPECT_TRUE(hears(*watch));
+}
+
 TEST_P(PostgresWatch, works_before_the_tables_exist_and_after_they_are_made_anew) {
   const auto watch = make_postgres_driver(place().address(), {}, {})
                          ->watch({place().schema(), "outbox"})(std::stop_token{});

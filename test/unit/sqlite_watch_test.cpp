@@ -126,6 +126,21 @@ TEST_P(SqliteWatchTest, hears_nothing_of_a_transaction_before_its_commit_nor_of_
   EXPECT_TRUE(hears(*watch));
 }
 
+TEST_P(SqliteWatchTest, hears_nothing_while_nobody_waits_and_then_of_what_it_missed) {
+  Writer writer{path()};
+  const auto watch = open(path());
+  for (int i = 0; i < 3; ++i) {
+    settle(*watch);
+    watch->set_waiting(false);
+    EXPECT_LT(watch->descriptor(), 0);
+    EXPECT_FALSE(watch->look_again()) << "it costs nothing";
+    writer.commit();
+    EXPECT_FALSE(watch->changed());
+    watch->set_waiting(true);
+    EXPECT_TRUE(watch->changed());
+  }
+}
+
 TEST_P(SqliteWatchTest, hears_another_process) {
   Writer writer{path()};
   const auto watch = open(path());

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <future>
 #include <latch>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "support/backend.hpp"
+#include "support/postgres.hpp"
 
 namespace twinbox::test {
 namespace {
@@ -60,7 +62,8 @@ class Doorbell {
   int descriptor_;
 };
 
-/// What the test says about one database, and what the watcher did about it.
+/// What the test says about one database, and what the watcher did about it. Shared: what is being
+/// opened may end after the test.
 struct Story {
   Signal signal;
   Doorbell bell;
@@ -72,6 +75,9 @@ struct Story {
   bool news = true;       ///< what changed() says when the bell has rung
   bool periodic = false;  ///< asks for looks though the bell is silent
 
+  int rests = 0;
+  bool waits = true;
+
   void call() {
     signal.change([&] { ++calls; });
   }
@@ -82,7 +88,7 @@ struct Story {
 
 class FakeWatch final : public Watch {
  public:
-  explicit FakeWatch(Story& story) : story_(story) {}
+  explicit FakeWatch(std::shared_ptr<Story> story) : owned_(std::move(story)) {}
 
   [[nodiscard]] int descriptor() const noexcept override { return story_.bell.descriptor(); }
   bool changed() override {
@@ -100,39 +106,49 @@ class FakeWatch final : public Watch {
     if (!story_.periodic) return {};
     return Clock::time_point{};
   }
+  void set_waiting(bool waiting) override {
+    story_.signal.change([&] {
+      story_.waits = waiting;
+      if (!waiting) ++story_.rests;
+      if (waiting) story_.bell.ring();  // something was missed
+    });
+  }
 
  private:
-  Story& story_;
+  std::shared_ptr<Story> owned_;
+  Story& story_ = *owned_;
 };
 
-OpenWatch how_to_open(Story& story) {
-  return [&story](const std::stop_token&) {
+OpenWatch how_to_open(const std::shared_ptr<Story>& owned) {
+  return [owned](const std::stop_token&) {
+    Story& story = *owned;
     bool refused = false;
     story.signal.change([&] {
       ++story.opened;
       refused = story.refusals-- > 0;
     });
     if (refused) throw DatabaseError(DatabaseError::Kind::connection_lost, "as the test wants it");
-    return std::make_unique<FakeWatch>(story);
+    return std::make_unique<FakeWatch>(owned);
   };
 }
 
 class WatcherTest : public testing::Test {
  protected:
-  Watcher::Subscription subscribe(Story& story) {
+  Watcher::Subscription subscribe(const std::shared_ptr<Story>& story) {
     return watcher_.watch(
-        how_to_open(story), [&story] { story.call(); },
+        how_to_open(story), [story] { story->call(); },
         {.log = [this](const LogEvent& event) { log_.write(event); }, .log_level = LogLevel::debug},
         "the store");
   }
 
   LogBook log_;
-  Watcher watcher_{Watcher::Pauses{.first = 1ms, .longest = 4ms}};
+  Watcher watcher_{Watcher::Times{.first_pause = 1ms, .longest_pause = 4ms, .busy = 0ms}};
 };
 
 TEST_F(WatcherTest, calls_once_when_the_watch_is_open_and_then_for_each_change) {
-  Story story;
-  const auto subscription = subscribe(story);
+  const auto owned = std::make_shared<Story>();
+  Story& story = *owned;
+  const auto subscription = subscribe(owned);
   ASSERT_TRUE(story.called(1));
   EXPECT_TRUE(subscription.working());
   for (int i = 2; i < 20; ++i) {
@@ -143,8 +159,9 @@ TEST_F(WatcherTest, calls_once_when_the_watch_is_open_and_then_for_each_change) 
 }
 
 TEST_F(WatcherTest, does_not_call_when_nothing_has_changed) {
-  Story story;
-  const auto subscription = subscribe(story);
+  const auto owned = std::make_shared<Story>();
+  Story& story = *owned;
+  const auto subscription = subscribe(owned);
   ASSERT_TRUE(story.called(1));
   story.signal.change([&] { story.news = false; });
   story.bell.ring();
@@ -156,18 +173,21 @@ TEST_F(WatcherTest, does_not_call_when_nothing_has_changed) {
 }
 
 TEST_F(WatcherTest, asks_on_its_own_when_a_watch_wants_it) {
-  Story story;
+  const auto owned = std::make_shared<Story>();
+  Story& story = *owned;
   story.periodic = true;
-  const auto subscription = subscribe(story);
+  const auto subscription = subscribe(owned);
   EXPECT_TRUE(story.signal.wait([&] { return story.asked > 10; }));
 }
 
 TEST_F(WatcherTest, asks_every_watch_of_a_shared_descriptor) {
   // The first that is asked takes the ring; the others must be asked all the same.
-  Story shared;
+  const auto owned = std::make_shared<Story>();
+  Story& shared = *owned;
   std::atomic<int> asked[3] = {};
   struct Sharing final : Watch {
     Sharing(Story& one, std::atomic<int>& times) : story(one), count(times) {}
+    void set_waiting(bool) override {}
     [[nodiscard]] int descriptor() const noexcept override { return story.bell.descriptor(); }
     bool changed() override {
       story.signal.change([&] {
@@ -191,8 +211,9 @@ TEST_F(WatcherTest, asks_every_watch_of_a_shared_descriptor) {
 }
 
 TEST_F(WatcherTest, a_watch_that_breaks_is_opened_again_and_calls_both_times) {
-  Story story;
-  const auto subscription = subscribe(story);
+  const auto owned = std::make_shared<Story>();
+  Story& story = *owned;
+  const auto subscription = subscribe(owned);
   ASSERT_TRUE(story.called(1));
   story.signal.change([&] {
     story.refusals = 3;
@@ -212,16 +233,18 @@ TEST_F(WatcherTest, a_watch_that_breaks_is_opened_again_and_calls_both_times) {
 }
 
 TEST_F(WatcherTest, is_not_working_before_it_is_open) {
-  Story story;
+  const auto owned = std::make_shared<Story>();
+  Story& story = *owned;
   story.refusals = 1'000'000;
-  const auto subscription = subscribe(story);
+  const auto subscription = subscribe(owned);
   ASSERT_TRUE(story.signal.wait([&] { return story.opened > 3; }));
   EXPECT_FALSE(subscription.working());
   EXPECT_EQ(story.calls, 0);
 }
 
 TEST_F(WatcherTest, what_is_impossible_is_said_once_and_not_tried_again) {
-  Story other;
+  const auto owned = std::make_shared<Story>();
+  Story& other = *owned;
   std::atomic<int> tries = 0;
   std::promise<void> tried;
   const auto impossible = watcher_.watch(
@@ -232,7 +255,7 @@ TEST_F(WatcherTest, what_is_impossible_is_said_once_and_not_tried_again) {
       [] { ADD_FAILURE() << "called"; },
       {.log = [this](const LogEvent& event) { log_.write(event); }}, "the store");
   tried.get_future().wait();
-  const auto subscription = subscribe(other);
+  const auto subscription = subscribe(owned);
   for (int i = 1; i < 10; ++i) {
     ASSERT_TRUE(other.called(i));
     other.bell.ring();
@@ -241,6 +264,39 @@ TEST_F(WatcherTest, what_is_impossible_is_said_once_and_not_tried_again) {
   EXPECT_FALSE(impossible.working());
   ASSERT_EQ(log_.events("watch_impossible").size(), 1u);
   EXPECT_EQ(log_.events("watch_impossible")[0].field("error"), "because; do this instead");
+}
+
+TEST_F(WatcherTest, a_watch_rests_while_its_subscriber_is_busy_and_misses_nothing) {
+  const auto owned = std::make_shared<Story>();
+  Story& story = *owned;
+  auto subscription = subscribe(owned);
+  ASSERT_TRUE(story.called(1));
+  for (int round = 1; round < 50; ++round) {
+    subscription.set_waiting(false);
+    story.bell.ring();
+    ASSERT_TRUE(story.signal.wait([&] { return story.rests == round; }));
+    EXPECT_TRUE(subscription.working());
+    int calls = 0;
+    story.signal.change([&] { calls = story.calls; });
+    subscription.set_waiting(true);
+    ASSERT_TRUE(story.called(calls + 1));
+    ASSERT_TRUE(story.signal.wait([&] { return story.waits; }));
+  }
+}
+
+TEST_F(WatcherTest, a_subscriber_that_is_busy_for_a_moment_only_is_told_all_the_same) {
+  Watcher patient{Watcher::Times{.busy = 1h}};
+  const auto owned = std::make_shared<Story>();
+  Story& story = *owned;
+  auto subscription = patient.watch(how_to_open(owned), [&story] { story.call(); });
+  ASSERT_TRUE(story.called(1));
+  for (int i = 2; i < 20; ++i) {
+    subscription.set_waiting(false);
+    story.bell.ring();
+    ASSERT_TRUE(story.called(i));
+    subscription.set_waiting(true);
+  }
+  EXPECT_TRUE(story.signal.wait([&] { return story.rests == 0; }));
 }
 
 TEST_F(WatcherTest, without_a_way_to_open_one_it_never_works) {
@@ -263,8 +319,9 @@ TEST_F(WatcherTest, a_server_that_does_not_answer_holds_up_nobody) {
         },
         [] { ADD_FAILURE() << "called"; }));
   }
-  Story story;
-  const auto subscription = subscribe(story);
+  const auto owned = std::make_shared<Story>();
+  Story& story = *owned;
+  const auto subscription = subscribe(owned);
   ASSERT_TRUE(story.called(1));
   story.bell.ring();
   ASSERT_TRUE(story.called(2));
@@ -273,9 +330,10 @@ TEST_F(WatcherTest, a_server_that_does_not_answer_holds_up_nobody) {
 
 TEST_F(WatcherTest, no_call_is_under_way_after_the_end_of_a_subscription) {
   for (int round = 0; round < 200; ++round) {
-    Story story;
+    const auto owned = std::make_shared<Story>();
+    Story& story = *owned;
     auto alive = std::make_unique<std::atomic<int>>(0);
-    auto subscription = watcher_.watch(how_to_open(story), [&story, count = alive.get()] {
+    auto subscription = watcher_.watch(how_to_open(owned), [&story, count = alive.get()] {
       ++*count;  // a use after free, for the sanitizers, should the end not wait
       story.call();
     });
@@ -289,9 +347,6 @@ TEST_F(WatcherTest, no_call_is_under_way_after_the_end_of_a_subscription) {
     alive.reset();
     EXPECT_FALSE(subscription.working());
     ringer.join();
-    const int calls = story.calls;
-    story.bell.ring();
-    EXPECT_EQ(story.calls, calls);
   }
 }
 
@@ -300,8 +355,9 @@ TEST_F(WatcherTest, many_threads_subscribe_and_end_at_once) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 50; ++round) {
-        Story story;
-        const auto subscription = watcher_.watch(how_to_open(story), [&story] { story.call(); });
+        const auto owned = std::make_shared<Story>();
+        Story& story = *owned;
+        const auto subscription = watcher_.watch(how_to_open(owned), [&story] { story.call(); });
         ASSERT_TRUE(story.called(1));
         story.bell.ring();
         ASSERT_TRUE(story.called(2));
@@ -316,32 +372,83 @@ TEST_F(WatcherTest, the_process_has_one_as_long_as_somebody_has_it) {
 }
 
 /// The real thing, through a box.
-class BoxWatcher : public BoxTest {};
+class BoxWatcher : public BoxTest {
+ protected:
+  /// Called when others may have written, and counted.
+  Watcher::Subscription count_calls() {
+    return watcher_->watch(outbox(), [this] { signal_.change([&] { ++calls_; }); });
+  }
+  int calls() {
+    int now = 0;
+    signal_.change([&] { now = calls_; });
+    return now;
+  }
+  bool called_after(int before) {
+    return signal_.wait([&] { return calls_ > before; });
+  }
+
+  Signal signal_;
+  int calls_ = 0;
+  std::shared_ptr<Watcher> watcher_ = Watcher::shared();
+};
 
 TEST_P(BoxWatcher, PHD_28_calls_when_somebody_else_has_enqueued) {
-  const auto watcher = Watcher::shared();
-  Signal signal;
-  int calls = 0;
-  const auto subscription = watcher->watch(outbox(), [&] { signal.change([&] { ++calls; }); });
+  auto subscription = count_calls();
   if (GetParam() == Backend::sqlite_memory) {
     EXPECT_FALSE(subscription.working()) << "nobody else can be there";
     return;
   }
-  ASSERT_TRUE(signal.wait([&] { return calls > 0; }));
+  ASSERT_TRUE(called_after(0));
   EXPECT_TRUE(subscription.working());
   Database other(place().address(), {}, environment());
   Outbox theirs(other, options());
   for (int i = 0; i < 5; ++i) {
-    int before = 0;
-    signal.change([&] { before = calls; });
+    const int before = calls();
     theirs.enqueue(a_message());
-    ASSERT_TRUE(signal.wait([&] { return calls > before; })) << i;
-    const auto claimed = outbox().claim(worker_a, 30s, 10);
-    EXPECT_LE(claimed.size(), 1u);
+    ASSERT_TRUE(called_after(before)) << i;
+    EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 1u);
   }
 }
 
+TEST_P(BoxWatcher, calls_for_what_was_enqueued_while_nobody_waited) {
+  if (GetParam() == Backend::sqlite_memory) return;
+  watcher_ = std::make_shared<Watcher>(Watcher::Times{.busy = 0ms});
+  auto subscription = count_calls();
+  ASSERT_TRUE(called_after(0));
+  Database other(place().address(), {}, environment());
+  Outbox theirs(other, options());
+  for (int i = 0; i < 5; ++i) {
+    subscription.set_waiting(false);
+    for (int j = 0; j < 3; ++j) theirs.enqueue(a_message());
+    const int before = calls();
+    theirs.enqueue(a_message());
+    subscription.set_waiting(true);
+    ASSERT_TRUE(called_after(before)) << i;
+  }
+  subscription = {};
+}
+
 TWINBOX_ON_EVERY_BACKEND(BoxWatcher);
+
+class PostgresRestart : public BoxWatcher {};
+
+TEST_P(PostgresRestart, a_watch_comes_back_with_the_server) {
+  watcher_ = std::make_shared<Watcher>(Watcher::Times{.first_pause = 10ms, .longest_pause = 50ms});
+  auto subscription = count_calls();
+  ASSERT_TRUE(called_after(0));
+  const int before = calls();
+  ASSERT_EQ(std::system(test_setting("TWINBOX_TEST_POSTGRES_RESTART").c_str()), 0);
+  ASSERT_TRUE(called_after(before)) << "told that it has broken";
+  ASSERT_TRUE(called_after(before + 1)) << "told that it is open again";
+  EXPECT_TRUE(subscription.working());
+  EXPECT_GE(log().events("watch_lost").size(), 1u);
+  const int since = calls();
+  outbox().enqueue(a_message());
+  EXPECT_TRUE(called_after(since));
+  subscription = {};
+}
+
+TWINBOX_ON_BACKENDS(PostgresRestart, Backend::postgres);
 
 }  // namespace
 }  // namespace twinbox::test

@@ -22,30 +22,70 @@ constexpr std::chrono::duration<int, std::milli> stop_check{50};
 
 class PostgresWatch final : public Watch {
  public:
-  PostgresWatch(Handle connection, std::string where)
-      : connection_(std::move(connection)), where_(std::move(where)) {}
+  /// A connection that listens.
+  PostgresWatch(Handle connection, std::string channel, std::string where)
+      : connection_(std::move(connection)),
+        channel_(std::move(channel)),
+        where_(std::move(where)) {}
 
   [[nodiscard]] int descriptor() const noexcept override { return PQsocket(connection_.get()); }
 
   bool changed() override {
     bool told = false;
-    const bool alive = PQconsumeInput(connection_.get()) == 1;
+    if (PQconsumeInput(connection_.get()) != 1) fail();
     while (PGnotify* notification = PQnotifies(connection_.get())) {
       PQfreemem(notification);
       told = true;
     }
+    const bool listens_again = take_answers();
     // libpq finds the end of the connection only when it is asked about it.
     static_cast<void>(PQisBusy(connection_.get()));
-    if (alive && PQstatus(connection_.get()) == CONNECTION_OK) return told;
+    if (PQstatus(connection_.get()) != CONNECTION_OK) fail();
+    return told || listens_again;
+  }
+
+  void set_waiting(bool waiting) override {
+    wanted_ = waiting;
+    if (!asked_ && wanted_ != listens_) ask();
+  }
+
+ private:
+  void ask() {
+    const std::string command = (wanted_ ? "listen " : "unlisten ") + quote_identifier(channel_);
+    if (PQsendQuery(connection_.get(), command.c_str()) != 1) fail();
+    asked_ = true;
+    listens_ = wanted_;
+  }
+
+  /// True when a listen has come into force: what was committed before it has not been told.
+  bool take_answers() {
+    bool listens_again = false;
+    while (asked_ && PQisBusy(connection_.get()) == 0) {
+      const Result answer{PQgetResult(connection_.get())};
+      if (answer == nullptr) {
+        asked_ = false;
+        listens_again = listens_;
+        if (wanted_ != listens_) ask();
+      } else if (PQresultStatus(answer.get()) != PGRES_COMMAND_OK) {
+        throw failure("listen", report_of(answer.get()), where_, true);
+      }
+    }
+    return listens_again;
+  }
+
+  [[noreturn]] void fail() const {
     const auto reason = first_line(PQerrorMessage(connection_.get()));
     throw failure(Kind::connection_lost, "listen",
                   {"", reason.empty() ? "the server has closed the connection" : reason}, where_,
                   true);
   }
 
- private:
   Handle connection_;
+  std::string channel_;
   std::string where_;
+  bool wanted_ = true;
+  bool listens_ = true;  ///< or will, once what was asked is answered
+  bool asked_ = false;
 };
 
 /// Waits for what has been asked, but neither for ever nor past a stop request.
@@ -117,7 +157,7 @@ std::unique_ptr<Watch> open_postgres_watch(const Address& address, const Channel
   }
   ask(connection.get(), "set idle_session_timeout = 0; listen " + quote_identifier(channel.name),
       address.shown, stop);
-  return std::make_unique<PostgresWatch>(std::move(connection), address.shown);
+  return std::make_unique<PostgresWatch>(std::move(connection), channel.name, address.shown);
 }
 
 }  // namespace twinbox::postgres

@@ -24,7 +24,8 @@ class SqliteWatch final : public Watch {
 
   [[nodiscard]] int descriptor() const noexcept override;
   bool changed() override;
-  [[nodiscard]] std::optional<Clock::time_point> look_again() const override { return next_look_; }
+  [[nodiscard]] std::optional<Clock::time_point> look_again() const override;
+  void set_waiting(bool waiting) override;
 
  private:
   struct Close {
@@ -64,8 +65,10 @@ class SqliteWatch final : public Watch {
   PreparedStatement data_version_;
   std::optional<Identity> identity_;
   std::int64_t version_ = 0;
+  bool waiting_ = true;
   bool busy_ = false;  ///< the last look got no answer
   Clock::duration step_ = {};
+  Clock::duration waited_ = {};  ///< since the last hint or change
   Clock::time_point next_look_ = {};
 };
 
