@@ -2,6 +2,7 @@
 // one gets to the file.
 #include "driver/sqlite/sqlite_watch.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <string>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -329,6 +331,39 @@ TEST(SqliteWatches, share_the_cost_of_looking_without_hints) {
   }
   EXPECT_GT(*watches.back()->look_again() - Clock::now(), 250ms)
       << "a hundred watches look a hundredth as often";
+  fs::remove_all(folder);
+}
+
+TEST(SqliteWatches, are_told_by_our_own_commits_when_they_are_visible) {
+  std::string pattern = (fs::temp_directory_path() / "watch_XXXXXX").string();
+  const fs::path folder = mkdtemp(pattern.data());
+  {
+    const auto driver = make_sqlite_driver((folder / "store.db").string(), {}, {});
+    const auto connection = driver->connect(Access::write);
+    connection->begin(Access::write, Scope::transaction);
+    connection->execute("create table t (x)");
+    connection->commit();
+    const int events = ::inotify_init1(IN_NONBLOCK);
+    ASSERT_GE(::inotify_add_watch(events, folder.c_str(), IN_ATTRIB), 0);
+    const auto told = [&] {
+      alignas(inotify_event) std::array<char, 4096> buffer{};
+      return ::read(events, buffer.data(), buffer.size()) > 0;
+    };
+    const auto commit = [&](Access access, const char* sql) {
+      connection->begin(access, Scope::transaction);
+      connection->execute(sql);
+      EXPECT_FALSE(told()) << "before the commit";
+      connection->commit();
+    };
+    commit(Access::write, "insert into t values (1)");
+    EXPECT_TRUE(told());
+    EXPECT_FALSE(told()) << "once for each commit";
+    commit(Access::write_relaxed, "insert into t values (1)");
+    EXPECT_FALSE(told()) << "a claim brings nothing new";
+    commit(Access::read, "select * from t");
+    EXPECT_FALSE(told());
+    ::close(events);
+  }
   fs::remove_all(folder);
 }
 

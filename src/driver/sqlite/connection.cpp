@@ -1,6 +1,8 @@
 #include "driver/sqlite/connection.hpp"
 
+#include <fcntl.h>
 #include <new>
+#include <sys/stat.h>
 #include <utility>
 
 namespace twinbox {
@@ -46,6 +48,7 @@ SqliteConnection::SqliteConnection(const std::string& file, Access access,
       &busy_wait_);
   if (access != Access::read) refuse_read_only_file();
   switch_to_wal();
+  shared_memory_file_ = std::string{sqlite3_db_filename(db_.get(), "main")} + "-shm";
   begin_ = prepare(handle_, "open", "begin");
   begin_immediate_ = prepare(handle_, "open", "begin immediate");
   commit_ = prepare(handle_, "open", "commit");
@@ -129,12 +132,21 @@ void SqliteConnection::commit() {
   const int code = sqlite3_step(commit_.get());
   if (code == SQLITE_DONE) {
     sqlite3_reset(commit_.get());
+    tell_other_processes();
     return;
   }
   const auto error = commit_error();
   sqlite3_reset(commit_.get());
   rollback();
   throw error;
+}
+
+// Those who watch the directory saw the commit being written, but not when it became visible. The
+// time of this file means nothing to anybody; it is set by name, since a descriptor of our own
+// would drop SQLite's locks when it is closed. A claim brings nothing new.
+void SqliteConnection::tell_other_processes() noexcept {
+  if (access_ != Access::write || in_memory_) return;
+  static_cast<void>(::utimensat(AT_FDCWD, shared_memory_file_.c_str(), nullptr, 0));
 }
 
 DatabaseError SqliteConnection::commit_error() {

@@ -47,6 +47,7 @@ class SqliteConnection final : public Connection {
   void refuse_read_only_file();
   void switch_to_wal();
   void set_synchronous(Access access);
+  void tell_other_processes() noexcept;
   [[nodiscard]] DatabaseError commit_error();
 
   Environment environment_;
@@ -59,6 +60,7 @@ class SqliteConnection final : public Connection {
   PreparedStatement commit_;
   PreparedStatement rollback_;
   bool in_memory_;
+  std::string shared_memory_file_;
   Access synchronous_ = Access::read;  ///< the access `synchronous` was last set for; read: not yet
   Access access_ = Access::read;
   Scope scope_ = Scope::statement;

@@ -9,8 +9,9 @@
 namespace twinbox {
 namespace {
 
-constexpr std::uint32_t interesting = IN_MODIFY | IN_CREATE | IN_DELETE | IN_MOVED_FROM |
-                                      IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
+constexpr std::uint32_t interesting = IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE |
+                                      IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF |
+                                      IN_ONLYDIR;
 
 constexpr std::chrono::microseconds just_now{50};
 
