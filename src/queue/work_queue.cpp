@@ -7,6 +7,7 @@
 #include "core/text.hpp"
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
+#include "queue/prune.hpp"
 
 namespace twinbox {
 namespace {
@@ -202,45 +203,6 @@ std::size_t expire_some(Box& box, Session& session, std::int64_t limit) {
   if (changed > 0)
     box.log(LogLevel::info, "expire", {{"count", static_cast<std::int64_t>(changed)}});
   return changed;
-}
-
-struct Pruned {
-  std::size_t picked = 0;
-  std::size_t deleted = 0;
-  std::int64_t last = 0;
-};
-
-/// The number of the first message that is too young to be pruned.
-std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options) {
-  std::int64_t bound = INT64_MAX;
-  box.run(session, box.sql().prune_bound, {{"retention", micros(options.older_than)}, box.now()},
-          [&](const Row& row) { bound = row.integer(0); });
-  return bound;
-}
-
-/// One batch: the candidates are locked first and looked at again under the lock.
-Pruned prune_some(Box& box, Session& session, const PruneOptions& options, std::int64_t after,
-                  std::int64_t below, std::int64_t limit) {
-  const Arg retention{"retention", micros(options.older_than)};
-  const Arg dead{"dead", Value{options.include_dead}};
-  const Arg seen{"seen", Value{options.include_seen}};
-  std::vector<Value> numbers;
-  box.run(session, box.sql().prune_pick,
-          {{"after", after}, {"below", below}, {"limit", limit}, retention, dead, seen, box.now()},
-          [&](const Row& row) { numbers.emplace_back(row.integer(0)); });
-  if (numbers.empty()) return {};
-  std::size_t deleted = 0;
-  box.run(session, box.sql().prune,
-          {{"number", ValueType::integer, numbers}, retention, dead, seen, box.now()},
-          [&](const Row&) { ++deleted; });
-  return {numbers.size(), deleted, std::get<std::int64_t>(numbers.back())};
-}
-
-void check_prune(const PruneOptions& options) {
-  if (options.older_than < Duration::zero())
-    throw std::out_of_range("older_than: must not be below zero");
-  require_limit(options.batch);
-  if (options.limit <= 0) throw std::out_of_range("limit: must be at least 1");
 }
 
 /// Finds the duty under '' of each message id, and settles what was found with `settle`.
@@ -453,30 +415,15 @@ std::size_t WorkQueue::expire(Session& session, std::int64_t limit) {
 std::size_t WorkQueue::prune() { return prune({.older_than = *box_->options().retention}); }
 
 std::size_t WorkQueue::prune(const PruneOptions& options) {
-  check_prune(options);
-  const std::int64_t below = box_->own(Access::read, Scope::statement, [&](Session& session) {
-    return prune_bound(*box_, session, options);
-  });
-  std::size_t deleted = 0;
-  for (Pruned last;;) {
-    const std::int64_t limit =
-        std::min(options.batch, options.limit - static_cast<std::int64_t>(deleted));
-    if (limit <= 0) break;
-    last = box_->own(Access::write, Scope::transaction, [&](Session& session) {
-      return prune_some(*box_, session, options, last.last, below, limit);
-    });
-    deleted += last.deleted;
-    if (static_cast<std::int64_t>(last.picked) < limit) break;
+  Pruning pruning(*box_, options);
+  while (pruning.step()) {
   }
-  box_->log(LogLevel::info, "prune", {{"count", static_cast<std::int64_t>(deleted)}});
-  return deleted;
+  box_->log(LogLevel::info, "prune", {{"count", static_cast<std::int64_t>(pruning.deleted())}});
+  return pruning.deleted();
 }
 
 std::size_t WorkQueue::prune(Session& session, const PruneOptions& options) {
-  check_prune(options);
-  const std::int64_t below = prune_bound(*box_, box_->checked(session), options);
-  const std::int64_t limit = std::min(options.batch, options.limit);
-  return prune_some(*box_, session, options, 0, below, limit).deleted;
+  return prune_once(*box_, box_->checked(session), options);
 }
 
 }  // namespace twinbox

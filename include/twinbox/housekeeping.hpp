@@ -1,0 +1,108 @@
+// Housekeeping: what a box needs now and then. Of many processes on a box one does each chore,
+// under a named lease.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/named_lease.hpp"
+
+namespace twinbox {
+
+/// reap: clears leases that ran out; expire: makes work past its expiry dead; prune: deletes
+/// finished messages past their retention, never what is open, dead or only seen.
+enum class Chore { reap, expire, prune };
+
+std::string_view to_string(Chore chore) noexcept;
+
+struct ChoreOptions {
+  bool enabled = true;
+  Duration interval;          ///< from one beginning to the next, over all processes
+  std::int64_t batch = 1000;  ///< rows per transaction
+};
+
+/// Valid after construction of the Housekeeping, or it throws.
+struct HousekeepingOptions {
+  ChoreOptions reap = {.interval = std::chrono::seconds{30}};
+  ChoreOptions expire = {.interval = std::chrono::seconds{30}};
+  ChoreOptions prune = {.interval = std::chrono::hours{1}};
+  std::optional<Duration> retention = {};  ///< empty: the box's
+  /// Chores are done under the leases `<lease_name>.reap` and so on, held for their interval, at
+  /// least for `shortest_lease`: so long others wait for a process that died.
+  LeaseName lease_name{"housekeeping"};
+  Duration shortest_lease = std::chrono::seconds{30};
+
+  /// Per-handler delivery: prune hourly in batches of 10 000, and only when a retention is given.
+  static HousekeepingOptions per_handler(std::optional<Duration> retention = {});
+  /// Marks of the at-most-once gate: kept for 7 days, pruned hourly.
+  static HousekeepingOptions at_most_once();
+  /// Outbox of the event bus: kept for 7 days, pruned every 30 s in batches of 100.
+  static HousekeepingOptions event_bus_outbox();
+  /// Inbox of the event bus: kept for 7 days, pruned hourly in batches of 1 000.
+  static HousekeepingOptions event_bus_inbox();
+};
+
+/// How a chore that was due ended.
+struct ChoreReport {
+  enum class End {
+    done,
+    stopped,    ///< by a stop request, between two batches; the next step goes on
+    elsewhere,  ///< another process does it
+    lost,       ///< another process took the lease over, between two batches
+    failed,     ///< tried again at the next interval
+  };
+  Chore chore;
+  End end;
+  std::size_t count = 0;  ///< rows
+  Duration took = {};
+  std::string error = {};
+};
+
+std::string_view to_string(ChoreReport::End end) noexcept;
+
+struct HousekeepingReport {
+  std::vector<ChoreReport> chores;  ///< that were due
+  Duration next;                    ///< from now until one is due again; at most a day
+};
+
+/// Since the Housekeeping was made.
+struct ChoreStats {
+  std::uint64_t runs = 0;  ///< begun here, failures among them
+  std::uint64_t elsewhere = 0;
+  std::uint64_t failures = 0;
+  std::uint64_t rows = 0;
+  std::string last_error = {};
+};
+
+/// One thread at a time steps or runs; stats() may be read from any.
+class Housekeeping {
+ public:
+  using Observer = std::function<void(const ChoreReport&)>;
+
+  /// `queue` must outlive it. Throws std::out_of_range naming an option and its bounds.
+  explicit Housekeeping(WorkQueue& queue, HousekeepingOptions options = {}, Observer observer = {});
+  ~Housekeeping();
+  Housekeeping(const Housekeeping&) = delete;
+  Housekeeping& operator=(const Housekeeping&) = delete;
+
+  /// Does what is due, in batches; a stop request ends it between two. Everything is due at first.
+  /// A failure is logged and reported, never thrown.
+  HousekeepingReport step(std::stop_token stop = {});
+  /// Steps whenever something is due, until `stop`.
+  void run(std::stop_token stop);
+
+  [[nodiscard]] ChoreStats stats(Chore chore) const;
+
+ private:
+  class House;
+  std::unique_ptr<House> house_;
+};
+
+}  // namespace twinbox

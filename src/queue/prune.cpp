@@ -1,0 +1,76 @@
+#include "queue/prune.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+namespace twinbox {
+namespace {
+
+struct Pruned {
+  std::size_t picked = 0;
+  std::size_t deleted = 0;
+  std::int64_t last = 0;
+};
+
+/// The number of the first message that is too young to be pruned.
+std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options) {
+  std::int64_t bound = INT64_MAX;
+  box.run(session, box.sql().prune_bound, {{"retention", micros(options.older_than)}, box.now()},
+          [&](const Row& row) { bound = row.integer(0); });
+  return bound;
+}
+
+/// One batch: the candidates are locked first and looked at again under the lock.
+Pruned prune_some(Box& box, Session& session, const PruneOptions& options, std::int64_t after,
+                  std::int64_t below, std::int64_t limit) {
+  const Arg retention{"retention", micros(options.older_than)};
+  const Arg dead{"dead", Value{options.include_dead}};
+  const Arg seen{"seen", Value{options.include_seen}};
+  std::vector<Value> numbers;
+  box.run(session, box.sql().prune_pick,
+          {{"after", after}, {"below", below}, {"limit", limit}, retention, dead, seen, box.now()},
+          [&](const Row& row) { numbers.emplace_back(row.integer(0)); });
+  if (numbers.empty()) return {};
+  std::size_t deleted = 0;
+  box.run(session, box.sql().prune,
+          {{"number", ValueType::integer, numbers}, retention, dead, seen, box.now()},
+          [&](const Row&) { ++deleted; });
+  return {numbers.size(), deleted, std::get<std::int64_t>(numbers.back())};
+}
+
+}  // namespace
+
+void check_prune(const PruneOptions& options) {
+  if (options.older_than < Duration::zero())
+    throw std::out_of_range("older_than: must not be below zero");
+  require_limit(options.batch);
+  if (options.limit <= 0) throw std::out_of_range("limit: must be at least 1");
+}
+
+std::size_t prune_once(Box& box, Session& session, const PruneOptions& options) {
+  check_prune(options);
+  const std::int64_t below = prune_bound(box, session, options);
+  const std::int64_t limit = std::min(options.batch, options.limit);
+  return prune_some(box, session, options, 0, below, limit).deleted;
+}
+
+Pruning::Pruning(Box& box, const PruneOptions& options)
+    : box_(box),
+      options_((check_prune(options), options)),
+      below_(box.own(Access::read, Scope::statement,
+                     [&](Session& session) { return prune_bound(box, session, options); })) {}
+
+bool Pruning::step() {
+  const std::int64_t limit =
+      std::min(options_.batch, options_.limit - static_cast<std::int64_t>(deleted_));
+  if (limit <= 0) return false;
+  const Pruned some = box_.own(Access::write, Scope::transaction, [&](Session& session) {
+    return prune_some(box_, session, options_, after_, below_, limit);
+  });
+  deleted_ += some.deleted;
+  after_ = some.last;
+  return static_cast<std::int64_t>(some.picked) == limit;
+}
+
+}  // namespace twinbox

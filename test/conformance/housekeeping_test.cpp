@@ -1,0 +1,445 @@
+// Housekeeping, stepped by hand: what is due is done by one process, in batches, and failures wait
+// for the next interval.
+#include <future>
+#include <thread>
+
+#include "support/inbox_test.hpp"
+#include <twinbox/housekeeping.hpp>
+
+namespace twinbox::test {
+namespace {
+
+using End = ChoreReport::End;
+
+class House : public InboxTest {
+ protected:
+  static HousekeepingOptions only(Chore chore) {
+    HousekeepingOptions options;
+    options.reap.enabled = chore == Chore::reap;
+    options.expire.enabled = chore == Chore::expire;
+    options.prune.enabled = chore == Chore::prune;
+    return options;
+  }
+  static HousekeepingOptions pruning(Duration retention, std::int64_t batch = 1000) {
+    HousekeepingOptions options = only(Chore::prune);
+    options.retention = retention;
+    options.prune.batch = batch;
+    return options;
+  }
+  /// Each chore with its end and its count, as one line.
+  static std::string line(const HousekeepingReport& report) {
+    std::string text;
+    for (const ChoreReport& chore : report.chores) {
+      text += (text.empty() ? "" : ", ") + std::string{to_string(chore.chore)} + " " +
+              std::string{to_string(chore.end)} + " " + std::to_string(chore.count);
+    }
+    return text;
+  }
+  std::string rows(const std::string& table) {
+    return read("select count(*) from {schema}inbox_" + table);
+  }
+  void make_done_many(int count) {
+    for (int i = 0; i < count; ++i) make_done(an_arrival("evt_" + std::to_string(i)));
+  }
+};
+
+TEST_P(House, OBX_053_reaps_now_and_then) {
+  REQUIREMENT("IBX-072, PHD-12");
+  outbox().enqueue(a_message());
+  Housekeeping house(outbox());
+  house.step();
+  const auto stuck = outbox().claim(worker_a, 10s, 1);
+  ASSERT_EQ(stuck.size(), 1u);
+  clock().advance(29s);
+  EXPECT_EQ(line(house.step()), "") << "not due yet";
+  EXPECT_EQ(read("select Status from {schema}outbox"), "1");
+  clock().advance(1s);
+  EXPECT_EQ(line(house.step()), "reap done 1, expire done 0");
+  EXPECT_EQ(read("select Status from {schema}outbox"), "0");
+  EXPECT_EQ(read("select OwnerToken from {schema}outbox"), "null");
+  const auto again = outbox().claim(worker_b, 30s, 1);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(outbox().ack(worker_a, stuck), 0u);
+  EXPECT_EQ(outbox().ack(worker_b, again), 1u);
+}
+
+TEST_P(House, PHD_12_a_delivery_whose_worker_is_gone_becomes_claimable_and_keeps_its_attempts) {
+  const std::vector<HandlerName> handlers{{HandlerKey{"mail"}}};
+  inbox().accept(an_arrival(), handlers);
+  const Duration stuck_threshold = 5min;
+  ASSERT_EQ(inbox().claim(worker_a, stuck_threshold, 1).size(), 1u);
+  Housekeeping house(inbox());
+  EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 0");
+  clock().advance(stuck_threshold);
+  house.step();
+  EXPECT_EQ(duty().state, DutyState::ready);
+  EXPECT_EQ(duty().attempts, 0);
+  EXPECT_EQ(inbox().claim(worker_b, 30s, 1).size(), 1u);
+}
+
+TEST_P(House, expires_what_is_past_its_time) {
+  Arrival late = an_arrival();
+  late.extras.expires_at = clock().now() + 10s;
+  inbox().accept(late);
+  Housekeeping house(inbox(), only(Chore::expire));
+  EXPECT_EQ(line(house.step()), "expire done 0");
+  clock().advance(30s);
+  EXPECT_EQ(line(house.step()), "expire done 1");
+  EXPECT_EQ(duty().state, DutyState::dead);
+  EXPECT_EQ(duty().reason, "expired");
+}
+
+TEST_P(House, PHD_26_does_each_chore_on_its_own_interval) {
+  Housekeeping house(inbox());
+  const HousekeepingReport first = house.step();
+  EXPECT_EQ(line(first), "reap done 0, expire done 0, prune done 0");
+  EXPECT_EQ(first.next, Duration{30s});
+  clock().advance(20s);
+  const HousekeepingReport early = house.step();
+  EXPECT_EQ(line(early), "");
+  EXPECT_EQ(early.next, Duration{10s});
+  int prunes = 0;
+  int reaps = 0;
+  for (Duration passed = 20s; passed < Duration{2h}; passed += 10s) {
+    clock().advance(10s);
+    for (const ChoreReport& chore : house.step().chores) {
+      prunes += chore.chore == Chore::prune;
+      reaps += chore.chore == Chore::reap;
+      EXPECT_EQ(chore.end, End::done);
+    }
+  }
+  EXPECT_EQ(prunes, 2);
+  EXPECT_EQ(reaps, 2 * 120);
+  EXPECT_EQ(house.stats(Chore::prune).runs, 3u);
+}
+
+TEST_P(House, PHD_26_of_many_processes_one_cleans_up_per_interval) {
+  constexpr int processes = 4;
+  std::vector<std::unique_ptr<Housekeeping>> houses;
+  for (std::size_t i = 0; i < processes; ++i)
+    houses.push_back(std::make_unique<Housekeeping>(other_inbox(i)));
+  for (int interval = 0; interval < 5; ++interval) {
+    std::atomic<int> done = 0;
+    std::atomic<int> elsewhere = 0;
+    race(processes, [&](int process) {
+      for (const ChoreReport& chore : houses[static_cast<std::size_t>(process)]->step().chores) {
+        ++(chore.end == End::done ? done : elsewhere);
+        EXPECT_TRUE(chore.end == End::done || chore.end == End::elsewhere) << chore.error;
+      }
+    });
+    EXPECT_EQ(done, 3) << "each chore once";
+    EXPECT_EQ(elsewhere, 3 * (processes - 1));
+    clock().advance(1h);
+  }
+}
+
+TEST_P(House, a_process_that_starts_within_the_interval_does_not_clean_up_again) {
+  {
+    Housekeeping first(inbox());
+    first.step();
+  }
+  Housekeeping second(inbox());
+  EXPECT_EQ(line(second.step()), "reap elsewhere 0, expire elsewhere 0, prune elsewhere 0");
+  EXPECT_EQ(second.stats(Chore::prune).elsewhere, 1u);
+  EXPECT_EQ(second.stats(Chore::prune).runs, 0u);
+  clock().advance(30s);
+  EXPECT_EQ(line(second.step()), "reap done 0, expire done 0") << "the first one is gone";
+  clock().advance(1h);
+  EXPECT_EQ(line(second.step()), "reap done 0, expire done 0, prune done 0");
+}
+
+TEST_P(House, PHD_25_deletes_what_is_finished_and_old_and_nothing_else) {
+  REQUIREMENT("EVB-31");
+  make_done(an_arrival("done"));
+  inbox().accept(an_arrival("discarded"));
+  Admin{inbox()}.discard(Filter{.state = StateFilter::open}, {.reason = "test"});
+  ASSERT_TRUE(inbox().try_claim(a_key("marked"), Topic{"t"}));
+  make_dead(an_arrival("dead"));
+  inbox().already_processed(a_key("seen"));
+  inbox().accept(an_arrival("open"));
+  inbox().accept_and_claim(an_arrival("leased"), worker_a, 10s);
+  clock().advance(1h);
+  make_done(an_arrival("young"));
+  clock().advance(24h - 1s);
+  Housekeeping house(inbox(), pruning(24h));
+  EXPECT_EQ(line(house.step()), "prune done 3");
+  for (const char* gone : {"done", "discarded", "marked"})
+    EXPECT_EQ(inbox().state(a_key(gone)), std::nullopt) << gone;
+  EXPECT_EQ(inbox().state(a_key("dead")), MessageState::dead);
+  EXPECT_EQ(inbox().state(a_key("seen")), MessageState::seen);
+  EXPECT_EQ(inbox().state(a_key("open")), MessageState::open);
+  EXPECT_EQ(inbox().state(a_key("leased")), MessageState::open);
+  EXPECT_EQ(inbox().state(a_key("young")), MessageState::done);
+  EXPECT_EQ(house.stats(Chore::prune).rows, 3u);
+  clock().advance(1000 * 24h);
+  EXPECT_EQ(line(house.step()), "prune done 1") << "the young one";
+  EXPECT_EQ(rows("message"), "4");
+}
+
+TEST_P(House, PHD_25_a_redelivery_after_cleanup_never_runs_a_finished_handler_again) {
+  const std::vector<HandlerName> handlers{{HandlerKey{"mail"}}, {HandlerKey{"stock"}}};
+  inbox().accept(an_arrival(), handlers);
+  const auto both = inbox().claim(worker_a, 30s, 2);
+  ASSERT_EQ(both.size(), 2u);
+  ASSERT_EQ(inbox().ack(worker_a, both[0]), 1u);
+  ASSERT_EQ(inbox().fail(worker_a, both[1], "poisoned"), 1u);
+  Housekeeping house(inbox(), HousekeepingOptions::per_handler(24h));
+  clock().advance(48h);
+  house.step();
+  EXPECT_TRUE(inbox().accept(an_arrival(), handlers).duplicate());
+  EXPECT_TRUE(inbox().claim(worker_b, 30s, 10).empty());
+  EXPECT_EQ(detail().duties.size(), 2u);
+  ASSERT_EQ(Admin{inbox()}.requeue(Filter{.state = StateFilter::dead}), 1u);
+  ASSERT_EQ(inbox().ack(worker_b, inbox().claim(worker_b, 30s, 10)), 1u);
+  clock().advance(1h);
+  house.step();
+  EXPECT_TRUE(inbox().accept(an_arrival(), handlers).duplicate()) << "the last one is young";
+  clock().advance(24h);
+  house.step();
+  EXPECT_EQ(inbox().state(a_key()), std::nullopt);
+}
+
+TEST_P(House, PHD_26_per_handler_delivery_prunes_hourly_in_batches_of_10000_when_it_is_asked_to) {
+  REQUIREMENT("PHD-25");
+  const auto defaults = HousekeepingOptions::per_handler();
+  EXPECT_FALSE(defaults.prune.enabled) << "no retention by default";
+  EXPECT_EQ(defaults.prune.interval, Duration{1h});
+  EXPECT_EQ(defaults.prune.batch, 10'000);
+  EXPECT_TRUE(HousekeepingOptions::per_handler(24h).prune.enabled);
+  make_done();
+  clock().advance(1000 * 24h);
+  EXPECT_EQ(line(Housekeeping(inbox(), defaults).step()), "reap done 0, expire done 0");
+  EXPECT_EQ(line(Housekeeping(inbox(), HousekeepingOptions::per_handler(24h)).step()),
+            "reap elsewhere 0, expire elsewhere 0, prune done 1");
+}
+
+TEST_P(House, PHD_26_prune_has_a_lock_of_its_own_whose_name_can_be_chosen) {
+  HousekeepingOptions chosen = pruning(24h);
+  chosen.lease_name = LeaseName{"nightly"};
+  Housekeeping house(inbox(), chosen);
+  const auto other = NamedLeases{inbox()}.try_acquire(LeaseName{"nightly.prune"}, worker_a, 1h);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(line(house.step()), "prune elsewhere 0");
+  ASSERT_TRUE(NamedLeases{inbox()}.release(*other));
+  EXPECT_EQ(line(Housekeeping(inbox(), pruning(24h)).step()), "prune done 0") << "another name";
+  clock().advance(1h);
+  EXPECT_EQ(line(house.step()), "prune done 0");
+  EXPECT_TRUE(NamedLeases{inbox()}.holder(LeaseName{"nightly.prune"}));
+}
+
+TEST_P(House, MBH_10_marks_are_kept_for_seven_days_to_the_second_and_cleaned_up_hourly) {
+  const auto defaults = HousekeepingOptions::at_most_once();
+  EXPECT_EQ(defaults.retention, Duration{7 * 24h});
+  EXPECT_EQ(defaults.prune.interval, Duration{1h});
+  EXPECT_EQ(defaults.prune.batch, 1000);
+  const Topic type{"t"};
+  ASSERT_TRUE(inbox().try_claim(a_key(), type));
+  clock().advance(1s);
+  ASSERT_TRUE(inbox().try_claim(a_key("evt_2"), type));
+  clock().advance(7 * 24h - 1s);
+  Housekeeping house(inbox(), defaults);
+  EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 1");
+  EXPECT_TRUE(inbox().try_claim(a_key(), type)) << "forgotten after its seven days";
+  EXPECT_FALSE(inbox().try_claim(a_key("evt_2"), type)) << "a second too young";
+  clock().advance(1h);
+  EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 1");
+}
+
+TEST_P(House, EVB_09_the_event_bus_keeps_seven_days_in_outbox_and_inbox) {
+  REQUIREMENT("EVB-31");
+  const auto of_outbox = HousekeepingOptions::event_bus_outbox();
+  EXPECT_EQ(of_outbox.retention, Duration{7 * 24h});
+  EXPECT_EQ(of_outbox.prune.batch, 100);
+  EXPECT_EQ(of_outbox.prune.interval, Duration{30s});
+  const auto of_inbox = HousekeepingOptions::event_bus_inbox();
+  EXPECT_EQ(of_inbox.retention, Duration{7 * 24h});
+  EXPECT_EQ(of_inbox.prune.batch, 1000);
+  EXPECT_EQ(of_inbox.prune.interval, Duration{1h});
+  outbox().enqueue(a_message());
+  ASSERT_EQ(outbox().ack(worker_a, outbox().claim(worker_a, 30s, 1)), 1u);
+  make_done();
+  clock().advance(7 * 24h - 30s);
+  Housekeeping sent(outbox(), of_outbox);
+  Housekeeping received(inbox(), of_inbox);
+  EXPECT_EQ(line(sent.step()), "reap done 0, expire done 0, prune done 0");
+  EXPECT_EQ(line(received.step()), "reap done 0, expire done 0, prune done 0");
+  clock().advance(30s);
+  EXPECT_EQ(line(sent.step()), "reap done 0, expire done 0, prune done 1");
+  EXPECT_EQ(line(received.step()), "reap done 0, expire done 0") << "hourly";
+  clock().advance(1h);
+  EXPECT_EQ(line(received.step()), "reap done 0, expire done 0, prune done 1");
+}
+
+TEST_P(House, without_a_retention_of_its_own_it_keeps_the_boxs) {
+  make_done();
+  BoxOptions short_lived = options();
+  short_lived.retention = 24h;
+  Inbox inbox(database(), short_lived);
+  clock().advance(24h - 1s);
+  Housekeeping house(inbox, only(Chore::prune));
+  EXPECT_EQ(line(house.step()), "prune done 0");
+  clock().advance(1h);
+  EXPECT_EQ(line(house.step()), "prune done 1");
+}
+
+TEST_P(House, MBH_16_a_failing_cleanup_is_logged_and_tried_again_at_the_next_interval) {
+  make_done();
+  clock().advance(40 * 24h);
+  std::vector<std::string> told;
+  Housekeeping house(inbox(), {}, [&](const ChoreReport& report) {
+    told.emplace_back(to_string(report.end));
+    throw std::runtime_error("an observer's own trouble");
+  });
+  write("alter table {schema}inbox_failure rename to gone");
+  const HousekeepingReport report = house.step();
+  EXPECT_EQ(line(report), "reap done 0, expire done 0, prune failed 0");
+  EXPECT_FALSE(report.chores.back().error.empty());
+  EXPECT_EQ(told, (std::vector<std::string>{"done", "done", "failed"}));
+  bool logged = false;
+  for (const Logged& event : log().events("housekeeping")) {
+    if (event.level != LogLevel::error) continue;
+    logged = event.field("chore") == "prune" && event.field("error") == report.chores.back().error;
+  }
+  EXPECT_TRUE(logged);
+  EXPECT_EQ(house.stats(Chore::prune).failures, 1u);
+  EXPECT_EQ(house.stats(Chore::prune).last_error, report.chores.back().error);
+  clock().advance(30s);
+  EXPECT_EQ(line(house.step()), "reap done 0, expire done 0");
+  write(on_postgres() ? "alter table {schema}gone rename to inbox_failure"
+                      : "alter table gone rename to inbox_failure");
+  clock().advance(1h);
+  EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 1");
+}
+
+TEST_P(House, MBH_16_a_store_that_cannot_even_give_the_lease_stops_nobody) {
+  Housekeeping house(inbox());
+  write("alter table {schema}inbox_named_lease rename to gone");
+  EXPECT_EQ(line(house.step()), "reap failed 0, expire failed 0, prune failed 0");
+  write(on_postgres() ? "alter table {schema}gone rename to inbox_named_lease"
+                      : "alter table gone rename to inbox_named_lease");
+  clock().advance(1h);
+  EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 0");
+}
+
+TEST_P(House, PHD_38_options_are_checked_with_their_names_and_bounds) {
+  const auto refusal = [&](const std::function<void(HousekeepingOptions&)>& spoil) {
+    HousekeepingOptions options;
+    spoil(options);
+    try {
+      Housekeeping house(inbox(), options);
+    } catch (const std::out_of_range& error) {
+      return std::string{error.what()};
+    }
+    return std::string{"taken"};
+  };
+  EXPECT_EQ(refusal([](auto& options) { options.reap.interval = 0s; }),
+            "housekeeping options: reap.interval must be 1 ms to 365 days");
+  EXPECT_EQ(refusal([](auto& options) { options.expire.interval = 366 * 24h; }),
+            "housekeeping options: expire.interval must be 1 ms to 365 days");
+  EXPECT_EQ(refusal([](auto& options) { options.prune.batch = 0; }),
+            "housekeeping options: prune.batch must be 1 to 100000");
+  EXPECT_EQ(refusal([](auto& options) { options.prune.batch = 100'001; }),
+            "housekeeping options: prune.batch must be 1 to 100000");
+  EXPECT_EQ(refusal([](auto& options) { options.retention = -1s; }),
+            "housekeeping options: retention must be 0 or longer");
+  EXPECT_EQ(refusal([](auto& options) { options.shortest_lease = 0s; }),
+            "housekeeping options: shortest_lease must be 1 ms to 1 day");
+  EXPECT_EQ(refusal([](auto&) {}), "taken");
+}
+
+TEST_P(House, with_nothing_to_do_it_looks_once_a_day) {
+  HousekeepingOptions none = only(Chore::prune);
+  none.prune.enabled = false;
+  const HousekeepingReport report = Housekeeping(inbox(), none).step();
+  EXPECT_TRUE(report.chores.empty());
+  EXPECT_EQ(report.next, Duration{24h});
+}
+
+TWINBOX_ON_EVERY_BACKEND(House);
+
+/// A prune of several batches, with something that happens after each.
+class LongPrune : public House {
+ protected:
+  LongPrune() {
+    Environment told = environment();
+    told.timing = [this](std::string_view statement, auto, std::size_t) {
+      if (statement == "prune") after_batch();
+    };
+    database_ = std::make_unique<Database>(place().address(), DatabaseOptions{}, told);
+    inbox_ = std::make_unique<Inbox>(*database_, options());
+    for (int i = 0; i < 10; ++i) {
+      const auto held =
+          inbox_->accept_and_claim(an_arrival("evt_" + std::to_string(i)), worker_a, 30s);
+      inbox_->ack(worker_a, held.messages);
+    }
+    clock().advance(1h);
+  }
+  std::size_t left() { return Admin{*inbox_}.list({}, 100).entries.size(); }
+
+  std::function<void()> after_batch = [] {};
+  std::unique_ptr<Database> database_;
+  std::unique_ptr<Inbox> inbox_;
+  const LeaseName name{"housekeeping.prune"};
+};
+
+TEST_P(LongPrune, PHD_26_works_in_batches) {
+  int batches = 0;
+  after_batch = [&] { ++batches; };
+  EXPECT_EQ(line(Housekeeping(*inbox_, pruning(1h, 3)).step()), "prune done 10");
+  EXPECT_EQ(batches, 4);
+}
+
+TEST_P(LongPrune, a_stop_request_ends_it_between_two_batches_and_lets_another_go_on) {
+  std::stop_source stop;
+  after_batch = [&] { stop.request_stop(); };
+  Housekeeping house(*inbox_, pruning(1h, 3));
+  const HousekeepingReport report = house.step(stop.get_token());
+  EXPECT_EQ(line(report), "prune stopped 3");
+  EXPECT_EQ(report.next, Duration{0});
+  EXPECT_EQ(left(), 7u);
+  EXPECT_EQ(line(house.step(stop.get_token())), "");
+  Housekeeping other(*inbox_, pruning(1h, 3));
+  EXPECT_EQ(line(other.step()), "prune done 7");
+}
+
+TEST_P(LongPrune, what_was_stopped_goes_on_at_the_next_step) {
+  std::stop_source stop;
+  after_batch = [&] { stop.request_stop(); };
+  Housekeeping house(*inbox_, pruning(1h, 3));
+  house.step(stop.get_token());
+  EXPECT_EQ(line(house.step()), "prune done 7");
+  EXPECT_EQ(house.stats(Chore::prune).rows, 10u);
+}
+
+TEST_P(LongPrune, renews_its_lease_while_it_works) {
+  after_batch = [&] { clock().advance(30min); };
+  const Instant begin = clock().now();
+  EXPECT_EQ(line(Housekeeping(*inbox_, pruning(1h, 3)).step()), "prune done 10");
+  EXPECT_GE(clock().now() - begin, 2h);
+  const auto holder = NamedLeases{*inbox_}.holder(name);
+  ASSERT_TRUE(holder) << "held longer than an hour";
+  EXPECT_EQ(holder->lease.epoch, 1);
+}
+
+TEST_P(LongPrune, stops_when_its_lease_has_run_out) {
+  after_batch = [&] { clock().advance(61min); };
+  Housekeeping house(*inbox_, pruning(1h, 3));
+  EXPECT_EQ(line(house.step()), "prune lost 3");
+  EXPECT_EQ(left(), 7u);
+  EXPECT_EQ(house.stats(Chore::prune).runs, 1u);
+}
+
+TEST_P(LongPrune, runs_until_it_is_stopped) {
+  std::promise<void> pruned;
+  Housekeeping house(*inbox_, pruning(1h, 3), [&](const ChoreReport&) { pruned.set_value(); });
+  std::jthread running([&](const std::stop_token& stop) { house.run(stop); });
+  pruned.get_future().wait();
+  running.request_stop();
+  running.join();
+  EXPECT_EQ(left(), 0u);
+}
+
+TWINBOX_ON_EVERY_BACKEND(LongPrune);
+
+}  // namespace
+}  // namespace twinbox::test
