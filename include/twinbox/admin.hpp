@@ -121,6 +121,8 @@ struct StateCounts {
   std::int64_t ready = 0, scheduled = 0, leased = 0, waiting = 0, dead = 0;
   std::int64_t done = 0, discarded = 0, marked = 0,
                seen = 0;  ///< counted only when history is asked for
+  /// How long the oldest duty that is due has been waiting.
+  std::optional<Duration> oldest_pending = {};
 
   [[nodiscard]] std::int64_t open() const noexcept { return ready + scheduled + leased + waiting; }
 };

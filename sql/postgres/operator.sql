@@ -224,7 +224,9 @@ select m.topic, d.handler,
        count(*) filter (where not d.waiting and d.visible_at > {now}
                           and (d.lease_until is null or d.lease_until <= {now})) as scheduled,
        count(*) filter (where d.lease_until > {now}) as leased,
-       count(*) filter (where d.waiting) as waiting
+       count(*) filter (where d.waiting) as waiting,
+       extract(epoch from {now} - min(d.visible_at) filter (where not d.waiting and d.visible_at <= {now}))::float8
+         as oldest_pending
 from {work} d cross join lateral (select topic from {message} where number = d.number offset 0) m
 group by m.topic, d.handler;
 

@@ -169,7 +169,9 @@ select m.topic, d.handler,
        count(*) filter (where not d.waiting and d.visible_at > {now}
                           and (d.lease_until is null or d.lease_until <= {now})) as scheduled,
        count(*) filter (where d.lease_until > {now}) as leased,
-       count(*) filter (where d.waiting) as waiting
+       count(*) filter (where d.waiting) as waiting,
+       ({now} - min(d.visible_at) filter (where not d.waiting and d.visible_at <= {now})) / 1000000.0
+         as oldest_pending
 from {work} d join {message} m on m.number = d.number
 group by m.topic, d.handler;
 

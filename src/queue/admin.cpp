@@ -149,6 +149,12 @@ Page list_messages(const Box& box, Session& session, const Filter& filter, std::
   return page;
 }
 
+/// Seconds, as SQL gives them.
+std::optional<Duration> maybe_age(const Row& row, int column) {
+  if (row.is_null(column)) return std::nullopt;
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(row.real(column)));
+}
+
 void add_state(StateCounts& counts, int outcome_state, std::int64_t count) {
   switch (outcome_state) {
     case 0: counts.seen += count; break;
@@ -200,6 +206,7 @@ Counts Admin::counts(bool include_history) {
         to.scheduled += row.integer(3);
         to.leased += row.integer(4);
         to.waiting += row.integer(5);
+        to.oldest_pending = std::max(to.oldest_pending, maybe_age(row, 6));
       });
     });
     box.run(session, box.sql().count_dead, {}, [&](const Row& row) {
@@ -211,10 +218,8 @@ Counts Admin::counts(bool include_history) {
         each(row, [&](StateCounts& to) { add_state(to, state, row.integer(3)); });
       });
     }
-    box.run(session, box.sql().oldest_pending, {box.now()}, [&](const Row& row) {
-      counts.oldest_pending =
-          std::chrono::duration_cast<Duration>(std::chrono::duration<double>(row.real(0)));
-    });
+    box.run(session, box.sql().oldest_pending, {box.now()},
+            [&](const Row& row) { counts.oldest_pending = maybe_age(row, 0); });
     return counts;
   });
 }

@@ -66,7 +66,8 @@ Statements::Statements(const StatementSet& set)
       lease_acquire(set["lease_acquire"]),
       lease_renew(set["lease_renew"]),
       lease_release(set["lease_release"]),
-      lease_holders(set["lease_holders"]) {}
+      lease_holders(set["lease_holders"]),
+      health(set["health"]) {}
 
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
   if (options.table.empty()) options.table = to_string(kind);

@@ -26,6 +26,7 @@ struct Statements {
       &prune, &list_open, &list_dead, &list_finished, &list_all, &get, &find_sources, &duties,
       &failures, &count_open, &count_dead, &count_history, &oldest_pending, &group_dead, &open_keys;
   const Statement &lease_acquire, &lease_renew, &lease_release, &lease_holders;
+  const Statement& health;
 };
 
 class Box {

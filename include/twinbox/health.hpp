@@ -1,0 +1,38 @@
+// Is a box well? In words and in a state that a probe can be answered with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+/// Both must be 0 to 1 000 000, or check_health throws std::out_of_range.
+struct HealthThresholds {
+  std::int64_t pending = 1000;  ///< more than so many duties that are due: degraded
+  std::int64_t dead = 10;       ///< more than so many dead letters: unhealthy
+};
+
+enum class HealthState { healthy, degraded, unhealthy };
+
+std::string_view to_string(HealthState state) noexcept;
+
+struct Health {
+  HealthState state;
+  std::vector<std::string> reasons;  ///< at least one, the worst first
+  /// Counted only until the threshold is passed by one: the check costs the same however large the
+  /// backlog and the history are.
+  std::int64_t pending = 0;  ///< due and not finished: ready, held by a worker, or behind another
+                             ///< of their partition key
+  std::int64_t dead = 0;
+};
+
+/// Reads without stopping anybody. A store that cannot be asked is unhealthy, with the error as the
+/// reason; nothing is thrown for it. Behind more than 10 000 partition keys whose heads are all
+/// scheduled for later, what waits may be overlooked.
+[[nodiscard]] Health check_health(WorkQueue& queue, const HealthThresholds& thresholds = {});
+
+}  // namespace twinbox

@@ -1,0 +1,15 @@
+-- What a probe asks every few seconds: counted only so far, by ranges of indexes that the order names whatever the
+-- statistics say.
+
+-- name: health
+select
+  (select count(*) from (
+    select 1 from {work} where not waiting and visible_at <= {now}
+    order by visible_at limit @pending::bigint) due) as due,
+  (select count(*) from (
+    select 1 from (
+      select waiting, visible_at from {work} where partition_key is not null
+      order by partition_key, handler, id limit @probe::bigint) keyed
+    where waiting and visible_at <= {now} limit @pending::bigint) behind) as waiting,
+  (select count(*) from (
+    select 1 from {outcome} where state = 2 order by number, handler limit @dead::bigint) lost) as dead;

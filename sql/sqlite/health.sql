@@ -1,0 +1,14 @@
+-- What a probe asks every few seconds: counted only so far, by ranges of indexes.
+
+-- name: health
+select
+  (select count(*) from (
+    select 1 from {work} where waiting = 0 and visible_at <= {now}
+    order by visible_at limit @pending)) as due,
+  (select count(*) from (
+    select 1 from (
+      select waiting, visible_at from {work} where partition_key is not null
+      order by partition_key, handler, id limit @probe)
+    where waiting = 1 and visible_at <= {now} limit @pending)) as waiting,
+  (select count(*) from (
+    select 1 from {outcome} where state = 2 order by number, handler limit @dead)) as dead;

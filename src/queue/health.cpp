@@ -1,0 +1,81 @@
+#include "twinbox/health.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "queue/box.hpp"
+
+namespace twinbox {
+namespace {
+
+/// How many keyed duties are looked at to find those that wait, at the least and per wanted one.
+constexpr std::int64_t least_probe = 10'000;
+constexpr std::int64_t probe_factor = 10;
+
+void require_threshold(std::string_view name, std::int64_t value) {
+  if (value < 0 || value > 1'000'000) {
+    throw std::out_of_range("health thresholds: " + std::string{name} + " is " +
+                            std::to_string(value) + ", must be 0 to 1000000");
+  }
+}
+
+std::string counted(std::int64_t count, std::int64_t threshold, std::string_view what) {
+  return (count > threshold ? "more than " + std::to_string(threshold) : std::to_string(count)) +
+         " " + std::string{what};
+}
+
+Health judge(std::int64_t pending, std::int64_t dead, const HealthThresholds& thresholds) {
+  Health health{HealthState::healthy, {}, pending, dead};
+  if (dead > thresholds.dead) {
+    health.state = HealthState::unhealthy;
+    health.reasons.push_back(counted(dead, thresholds.dead, "dead letters"));
+  }
+  if (pending > thresholds.pending) {
+    if (health.state == HealthState::healthy) health.state = HealthState::degraded;
+    health.reasons.push_back(counted(pending, thresholds.pending, "pending"));
+  }
+  if (health.reasons.empty()) {
+    health.reasons.push_back(counted(pending, thresholds.pending, "pending") + ", " +
+                             counted(dead, thresholds.dead, "dead letters"));
+  }
+  return health;
+}
+
+}  // namespace
+
+std::string_view to_string(HealthState state) noexcept {
+  switch (state) {
+    case HealthState::healthy: return "healthy";
+    case HealthState::degraded: return "degraded";
+    case HealthState::unhealthy: return "unhealthy";
+  }
+  return "unknown";
+}
+
+Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
+  require_threshold("pending", thresholds.pending);
+  require_threshold("dead", thresholds.dead);
+  Box& box = queue.box();
+  const std::int64_t most_pending = thresholds.pending + 1;
+  try {
+    return box.own(Access::read, Scope::statement, [&](Session& session) {
+      std::int64_t pending = 0;
+      std::int64_t dead = 0;
+      box.run(session, box.sql().health,
+              {{"pending", most_pending},
+               {"dead", thresholds.dead + 1},
+               {"probe", std::max(least_probe, probe_factor * most_pending)},
+               box.now()},
+              [&](const Row& row) {
+                pending = std::min(most_pending, row.integer(0) + row.integer(1));
+                dead = row.integer(2);
+              });
+      return judge(pending, dead, thresholds);
+    });
+  } catch (const DatabaseError& error) {
+    return {HealthState::unhealthy,
+            {"store " + queue.database().name() + " cannot be asked: " + error.what()}};
+  }
+}
+
+}  // namespace twinbox
