@@ -85,7 +85,7 @@ class Inbox : public WorkQueue {
   bool mark_dead(Session& session, const MessageKey& key, std::string_view error = {});
 
   /// The at-most-once gate: true for exactly one caller per (message, handler), durably, before it
-  /// handles.
+  /// handles. With BoxOptions{.gate = false}: true for everybody, and no row is kept.
   bool try_claim(const MessageKey& key, const Topic& type,
                  const HandlerKey& handler = HandlerKey::by_topic());
   bool try_claim(Session& session, const MessageKey& key, const Topic& type,

@@ -33,6 +33,8 @@ struct BoxOptions {
   int max_expiries = 5;  ///< workers that may die holding a message before it is dead; 0: no limit
   /// How long finished messages are kept; empty: 7 days in an outbox, 30 days in an inbox.
   std::optional<Duration> retention = {};
+  /// False: the at-most-once gate (Inbox::try_claim) lets everybody through and keeps no row.
+  bool gate = true;
 };
 
 /// Finished messages older than `older_than` are deleted. Values below zero are refused.

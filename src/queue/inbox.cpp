@@ -285,12 +285,15 @@ bool Inbox::mark_dead(Session& session, const MessageKey& key, std::string_view 
 }
 
 bool Inbox::try_claim(const MessageKey& key, const Topic& type, const HandlerKey& handler) {
+  if (!options().gate) return true;
   return box().write([&](Session& session) { return try_claim(session, key, type, handler); });
 }
 
 bool Inbox::try_claim(Session& session, const MessageKey& key, const Topic& type,
                       const HandlerKey& handler) {
-  const bool claimed = box().run(box().checked(session), box().sql().try_claim,
+  box().checked(session);
+  if (!options().gate) return true;
+  const bool claimed = box().run(session, box().sql().try_claim,
                                  {id_arg(key),
                                   source_arg(key),
                                   {"topic", type.view()},
@@ -304,11 +307,14 @@ bool Inbox::try_claim(Session& session, const MessageKey& key, const Topic& type
 }
 
 bool Inbox::release_claim(const MessageKey& key, const HandlerKey& handler) {
+  if (!options().gate) return false;
   return box().write([&](Session& session) { return release_claim(session, key, handler); });
 }
 
 bool Inbox::release_claim(Session& session, const MessageKey& key, const HandlerKey& handler) {
-  const bool released = box().run(box().checked(session), box().sql().release_claim,
+  box().checked(session);
+  if (!options().gate) return false;
+  const bool released = box().run(session, box().sql().release_claim,
                                   {id_arg(key), source_arg(key), {"handler", handler.view()}}) > 0;
   box().log(LogLevel::debug, "release_claim",
             {{"source", key.source.view()}, {"id", key.id.view()}, {"released", released}});

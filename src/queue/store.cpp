@@ -22,13 +22,14 @@ auto comparable(const RetryPolicy& policy) {
 }
 
 auto comparable(const BoxOptions& options) {
-  const auto& [schema, table, deploy_schema, retry, max_expiries, retention] = options;
+  const auto& [schema, table, deploy_schema, retry, max_expiries, retention, gate] = options;
   return std::tuple{std::string_view{schema},
                     std::string_view{table},
                     deploy_schema,
                     comparable(retry),
                     max_expiries,
-                    retention};
+                    retention,
+                    gate};
 }
 
 auto comparable(const DatabaseOptions& options) {

@@ -115,6 +115,24 @@ TEST_P(Gate, MBH_14_takes_a_release_back_with_the_callers_transaction) {
   EXPECT_FALSE(inbox().try_claim(a_key(), type, mail));
 }
 
+TEST_P(Gate, MBH_11_switched_off_it_lets_everybody_through_and_keeps_no_row) {
+  ASSERT_TRUE(inbox().try_claim(a_key("before"), type, mail));
+  BoxOptions open = options();
+  open.gate = false;
+  Inbox inbox(database(), open);
+  for (int arrival = 0; arrival < 3; ++arrival) {
+    EXPECT_TRUE(inbox.try_claim(a_key(), type, mail));
+    EXPECT_TRUE(inbox.try_claim(a_key("before"), type, mail));
+    database().in_transaction(
+        [&](Session& session) { EXPECT_TRUE(inbox.try_claim(session, a_key(), type, mail)); });
+  }
+  EXPECT_EQ(inbox.state(a_key()), std::nullopt);
+  EXPECT_EQ(count_messages(), "1");
+  EXPECT_FALSE(inbox.release_claim(a_key("before"), mail)) << "it holds nothing to give back";
+  EXPECT_FALSE(this->inbox().try_claim(a_key("before"), type, mail));
+  EXPECT_TRUE(this->inbox().try_claim(a_key(), type, mail));
+}
+
 TEST_P(Gate, stays_shut_for_a_duty_that_is_open_or_finished) {
   inbox().accept(an_arrival("open"));
   EXPECT_FALSE(inbox().try_claim(a_key("open"), type));
