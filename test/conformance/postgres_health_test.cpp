@@ -2,6 +2,7 @@
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
 #include "support/postgres_plan.hpp"
+#include "support/postgres_wire.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/health.hpp>
 
@@ -93,6 +94,23 @@ TEST_P(PostgresHealth, EVB_34_statistics_wait_for_no_lock_and_hold_none_that_a_w
                          "where pid = pg_backend_pid() and relation is not null"),
             "AccessShareLock");
   reader.commit();
+}
+
+TEST_P(PostgresHealth, EVB_19_a_server_that_cannot_be_reached_is_unhealthy_and_nothing_is_thrown) {
+  outbox();
+  auto wire = std::make_unique<PostgresWire>(place().address());
+  DatabaseOptions one;
+  one.name = "far away";
+  one.pool_size = 1;
+  one.retries = 0;
+  Database database(wire->address(), one, environment());
+  Outbox far(database, options());
+  EXPECT_EQ(check_health(far).state, HealthState::healthy);
+  wire.reset();
+  const Health health = check_health(far);
+  EXPECT_EQ(health.state, HealthState::unhealthy);
+  ASSERT_EQ(health.reasons.size(), 1u);
+  EXPECT_EQ(health.reasons[0].find("store far away cannot be asked: "), 0u) << health.reasons[0];
 }
 
 TWINBOX_ON_BACKENDS(PostgresHealth, Backend::postgres);
