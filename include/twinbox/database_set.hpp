@@ -97,6 +97,7 @@ class DatabaseSet {
 
   /// What the set's thread does: whatever is due now.
   void step();
+  [[nodiscard]] const Environment& environment() const noexcept;
 
   /// Calls `call` at once with the stores there are, all of them added, and then after each refresh
   /// that changed something: one call at a time, in order. It must not throw, nor refresh the set,

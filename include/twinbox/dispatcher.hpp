@@ -6,8 +6,10 @@
 #include <stop_token>
 #include <string_view>
 
+#include "twinbox/database_set.hpp"
 #include "twinbox/handler.hpp"
 #include "twinbox/observer.hpp"
+#include "twinbox/schema.hpp"
 #include "twinbox/work_queue.hpp"
 
 namespace twinbox {
@@ -35,23 +37,33 @@ struct DispatcherOptions {
   /// How long a store rests after an error that is none of its database's; those of the database
   /// begin with 250 ms and double up to 30 s.
   Duration restart_delay = std::chrono::seconds{5};
-  int pollers = 2;  ///< stores that are claimed from at once
+  int pollers = 4;  ///< of a set of databases: stores that are claimed from at once
+  /// How many dispatchers may work on a store at once, each under a named lease; 0: any number.
+  int processors = 0;
   PollOrder order = PollOrder::round_robin;
 };
 
-/// Handles the messages of one box. Thread-safe; one run() at a time.
+/// Handles the messages of one box, or of one box in each of many databases. Thread-safe; one run()
+/// at a time.
 class Dispatcher {
  public:
   /// `queue` must outlive it. Throws std::out_of_range naming an option and its bound.
   Dispatcher(WorkQueue& queue, Handlers handlers, DispatcherOptions options = {},
              DispatchObserver observer = {});
+  /// The outboxes, or the inboxes, of all stores of the set, as they come and go; `set` must
+  /// outlive it. A store that cannot be reached rests on its own and holds up no other.
+  Dispatcher(DatabaseSet& set, BoxKind box, Handlers handlers, DispatcherOptions options = {},
+             DispatchObserver observer = {});
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  /// Claims once and handles what was claimed on this thread. Returns how many messages there were.
+  /// Claims once, from the store that is next, and handles what was claimed on this thread. Returns
+  /// how many messages there were. Throws what that store throws; the next step goes to the next.
   std::size_t step();
-  /// Steps until nothing is due: the whole dispatcher without a thread or a timer, for tests.
+  /// Steps until nothing is due in any store: the whole dispatcher without a thread or a timer, for
+  /// tests. A store that throws does not keep the others from being drained; then its error is
+  /// thrown.
   std::size_t drain();
 
   /// Works until `stop` is requested. Then nothing new starts, what never started is released,
@@ -77,6 +89,7 @@ class Dispatcher {
  private:
   class Loop;
   std::unique_ptr<Loop> loop_;
+  std::unique_ptr<DatabaseSet::Subscription> stores_;
 };
 
 }  // namespace twinbox

@@ -145,6 +145,8 @@ class Handlers {
   [[nodiscard]] const HandlerEntry* find(const HandlerKey& key, const Topic& topic) const;
   /// Every key and legacy key.
   [[nodiscard]] std::vector<HandlerKey> keys() const;
+  /// The most messages that one call takes.
+  [[nodiscard]] std::size_t largest_batch() const;
   /// One switch for all: every handler that is not transactional becomes at-most-once. Throws
   /// UsageError when there is a batch handler, which cannot.
   void make_at_most_once(bool release_claim_on_error = false);

@@ -185,10 +185,12 @@ with gone as (
 insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
 select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from gone;
 
--- How long until something that is not due yet becomes due, in microseconds.
+-- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by
+-- now. What is older has been looked at by the claim before.
 -- name: next_due
 select (extract(epoch from visible_at - {now}) * 1000000)::bigint
-from {work} where not waiting and visible_at > {now} order by visible_at limit 1;
+from {work} where not waiting and visible_at > {now} - @window::bigint * interval '1 microsecond'
+order by visible_at limit 1;
 
 -- The duty under '' of each message id; an id that several sources share cannot be told apart.
 -- name: find_work

@@ -111,9 +111,11 @@ select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', l
 -- each
 delete from {work} where id = @id;
 
--- How long until something that is not due yet becomes due, in microseconds.
+-- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by
+-- now. What is older has been looked at by the claim before.
 -- name: next_due
-select visible_at - {now} from {work} where waiting = 0 and visible_at > {now} order by visible_at limit 1;
+select visible_at - {now} from {work} where waiting = 0 and visible_at > {now} - @window
+order by visible_at limit 1;
 
 -- The duty under '' of each message id; an id that several sources share cannot be told apart.
 -- name: find_work

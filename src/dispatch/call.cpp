@@ -26,50 +26,24 @@ Caller::Caller(WorkQueue& queue, const Handlers& handlers, const DispatcherOptio
       observer_(observer),
       owner_(owner) {}
 
-std::optional<Duration> Caller::timeout(const Message& message) const {
-  const HandlerEntry* entry = handlers_.find(message.handler, message.topic);
-  return entry == nullptr ? std::nullopt : entry->options.timeout;
-}
-
-std::optional<Verdict> Caller::call(const Message& message, CallWatch& watch) const {
-  const HandlerEntry* entry = handlers_.find(message.handler, message.topic);
-  if (entry == nullptr) {
+std::vector<std::optional<Verdict>> Caller::call(std::span<const Message> messages,
+                                                 CallWatch& watch) const {
+  const HandlerEntry* entry = handlers_.find(messages[0].handler, messages[0].topic);
+  std::vector<std::optional<Verdict>> verdicts;
+  if (entry != nullptr && std::holds_alternative<BatchHandler>(entry->call)) {
+    return call_many(*entry, messages, watch);
+  }
+  for (const Message& message : messages) {
+    if (entry != nullptr) {
+      verdicts.push_back(call_one(*entry, message, watch));
+      continue;
+    }
     box_.log(LogLevel::warning, "no_handler",
              {{"topic", message.topic.view()},
               {"handler", message.handler.view()},
               {"id", message.id.view()}});
-    return decide_unhandled(message, options_, queue_.options().retry, box_.environment());
-  }
-  log_call(message);
-  if (const auto* handler = std::get_if<TransactionalHandler>(&entry->call)) {
-    return call_in_transaction(*handler, *entry, message, watch);
-  }
-  if (const auto* batch = std::get_if<BatchHandler>(&entry->call)) {
-    return call_plain(one_by_one(*batch), *entry, message, watch);
-  }
-  const auto& handler = std::get<MessageHandler>(entry->call);
-  return entry->options.at_most_once ? call_marked(handler, *entry, message, watch)
-                                     : call_plain(handler, *entry, message, watch);
-}
-
-std::vector<Verdict> Caller::call_batch(std::span<const Message> messages, CallWatch& watch) const {
-  const HandlerEntry& entry = *handlers_.find(messages.front().handler, messages.front().topic);
-  for (const Message& message : messages) log_call(message);
-  const auto begin = std::chrono::steady_clock::now();
-  const BatchAnswer answer =
-      twinbox::call_batch(std::get<BatchHandler>(entry.call), messages, watch.stop.get_token());
-  const Duration took = since(begin);
-  std::vector<Verdict> verdicts;
-  verdicts.reserve(messages.size());
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (!answer.error.empty()) {
-      box_.log(LogLevel::error, "handler_error",
-               {{"topic", messages[i].topic.view()},
-                {"id", messages[i].id.view()},
-                {"error", std::string_view{answer.error}}});
-    }
-    if (observer_.handled) observer_.handled(store(), messages[i], answer.outcomes[i], took);
-    verdicts.push_back(judge(answer.outcomes[i], entry, messages[i], watch));
+    verdicts.push_back(
+        decide_unhandled(message, options_, queue_.options().retry, box_.environment()));
   }
   return verdicts;
 }
@@ -79,6 +53,40 @@ void Caller::log_call(const Message& message) const {
            {{"topic", message.topic.view()},
             {"id", message.id.view()},
             {"attempt", std::int64_t{message.attempts} + 1}});
+}
+
+void Caller::log_error(const Message& message, std::string_view error) const {
+  box_.log(LogLevel::error, "handler_error",
+           {{"topic", message.topic.view()}, {"id", message.id.view()}, {"error", error}});
+}
+
+std::optional<Verdict> Caller::call_one(const HandlerEntry& entry, const Message& message,
+                                        CallWatch& watch) const {
+  log_call(message);
+  if (const auto* handler = std::get_if<TransactionalHandler>(&entry.call)) {
+    return call_in_transaction(*handler, entry, message, watch);
+  }
+  const auto& handler = std::get<MessageHandler>(entry.call);
+  return entry.options.at_most_once ? call_marked(handler, entry, message, watch)
+                                    : call_plain(handler, entry, message, watch);
+}
+
+std::vector<std::optional<Verdict>> Caller::call_many(const HandlerEntry& entry,
+                                                      std::span<const Message> messages,
+                                                      CallWatch& watch) const {
+  for (const Message& message : messages) log_call(message);
+  const auto begin = std::chrono::steady_clock::now();
+  const BatchAnswer answer =
+      call_batch(std::get<BatchHandler>(entry.call), messages, watch.stop.get_token());
+  const Duration each = since(begin) / static_cast<std::int64_t>(messages.size());
+  std::vector<std::optional<Verdict>> verdicts;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const Outcome& outcome = answer.outcomes[i];
+    if (!answer.error.empty()) log_error(messages[i], answer.error);
+    if (observer_.handled) observer_.handled(store(), messages[i], outcome, each);
+    verdicts.push_back(judge(outcome, entry, messages[i], watch));
+  }
+  return verdicts;
 }
 
 Outcome Caller::guarded(const Message& message, const std::function<Outcome()>& handler) const {
@@ -94,10 +102,7 @@ Outcome Caller::guarded(const Message& message, const std::function<Outcome()>& 
     error = "the handler threw something that is no std::exception";
   }
   error = cut_error(error);
-  box_.log(LogLevel::error, "handler_error",
-           {{"topic", message.topic.view()},
-            {"id", message.id.view()},
-            {"error", std::string_view{error}}});
+  log_error(message, error);
   const Outcome outcome = Outcome::retry(error);
   if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
   return outcome;

@@ -27,15 +27,18 @@ class Caller {
   Caller(WorkQueue& queue, const Handlers& handlers, const DispatcherOptions& options,
          const DispatchObserver& observer, OwnerToken owner);
 
-  /// Empty: nothing is left to settle (done in the handler's own transaction, marked, or lost).
-  std::optional<Verdict> call(const Message& message, CallWatch& watch) const;
-  /// One call for several messages of one batch handler (see batches_of): a verdict for each, in
-  /// their order.
-  std::vector<Verdict> call_batch(std::span<const Message> messages, CallWatch& watch) const;
-  /// How long the handler of a message may run.
-  [[nodiscard]] std::optional<Duration> timeout(const Message& message) const;
+  /// Messages of one handler, which is called once for all of them when it takes batches. For each:
+  /// what is to be done; empty when nothing is left to settle (done in the handler's own
+  /// transaction, marked, or lost).
+  std::vector<std::optional<Verdict>> call(std::span<const Message> messages,
+                                           CallWatch& watch) const;
 
  private:
+  std::optional<Verdict> call_one(const HandlerEntry& entry, const Message& message,
+                                  CallWatch& watch) const;
+  std::vector<std::optional<Verdict>> call_many(const HandlerEntry& entry,
+                                                std::span<const Message> messages,
+                                                CallWatch& watch) const;
   std::optional<Verdict> call_plain(const MessageHandler& handler, const HandlerEntry& entry,
                                     const Message& message, CallWatch& watch) const;
   std::optional<Verdict> call_in_transaction(const TransactionalHandler& handler,
@@ -46,9 +49,10 @@ class Caller {
   /// The outcome, seen in the light of a timeout or a stop request.
   [[nodiscard]] Verdict judge(const Outcome& outcome, const HandlerEntry& entry,
                               const Message& message, const CallWatch& watch) const;
-  void log_call(const Message& message) const;
   Outcome guarded(const Message& message, const std::function<Outcome()>& handler) const;
   void report_lost() const;
+  void log_call(const Message& message) const;
+  void log_error(const Message& message, std::string_view error) const;
   [[nodiscard]] std::string_view store() const noexcept { return queue_.database().name(); }
 
   WorkQueue& queue_;

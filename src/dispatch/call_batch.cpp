@@ -52,10 +52,4 @@ BatchAnswer call_batch(const BatchHandler& handler, std::span<const Message> mes
   return {std::vector<Outcome>(messages.size(), Outcome::retry(error)), error};
 }
 
-MessageHandler one_by_one(BatchHandler handler) {
-  return [handler = std::move(handler)](const Message& message, std::stop_token stop) {
-    return checked_call(handler, {&message, 1}, std::move(stop)).front();
-  };
-}
-
 }  // namespace twinbox

@@ -25,7 +25,4 @@ struct BatchAnswer {
 BatchAnswer call_batch(const BatchHandler& handler, std::span<const Message> messages,
                        std::stop_token stop);
 
-/// The same handler for one message at a time; throws what went wrong with the call.
-MessageHandler one_by_one(BatchHandler handler);
-
 }  // namespace twinbox

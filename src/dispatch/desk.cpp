@@ -12,6 +12,7 @@ using namespace std::chrono_literals;
 /// After something was found, the next looks follow quickly: a transaction that was still open at
 /// the wake-up may be committed by then.
 constexpr Duration first_pace = 1ms;
+constexpr Duration watched_pace = 5s;
 constexpr Duration first_rest = 250ms;
 constexpr Duration longest_rest = 30s;
 /// A look below the floor may cost this share of the time, and is never put off for longer.
@@ -37,8 +38,42 @@ WorkQueue& Desk::queue() {
   return *queue_;
 }
 
-void Desk::listen(const std::function<void()>& call) {
-  if (!wake_) wake_ = std::make_unique<Wake::Subscription>(queue().database().pool().wake(), call);
+void Desk::listen(const std::function<void(bool)>& call) {
+  if (wake_) return;
+  watcher_ = Watcher::shared();
+  watch_ = watcher_->watch(queue(), [call] { call(true); });
+  wake_ = std::make_unique<Wake::Subscription>(queue().database().pool().wake(),
+                                               [call] { call(false); });
+}
+
+void Desk::stop_listening() {
+  wake_.reset();
+  watch_ = {};
+  watcher_.reset();
+  place_.reset();
+  next_try_ = Clock::time_point::max();
+}
+
+bool Desk::keep_place() {
+  if (parts_.options.processors == 0) return true;
+  if (!place_) {
+    place_ = std::make_unique<LeaseKeeper>(
+        queue(), LeaseName{"dispatch"}, parts_.owner,
+        LeaseKeeping{.slots = parts_.options.processors, .lease = parts_.options.lease});
+  }
+  const std::optional<NamedLease> before = place_->lease();
+  next_try_ = Clock::now() + place_->step();
+  const std::optional<NamedLease> now = place_->lease();
+  // One that was lost and taken anew was somebody else's in between, perhaps.
+  if (before && now != before) {
+    queue_->box().log(LogLevel::warning, "place_lost", {});
+    return false;
+  }
+  return now.has_value();
+}
+
+bool Desk::has_place() const {
+  return parts_.options.processors == 0 || (place_ && place_->held());
 }
 
 std::vector<Message> Desk::claim_once(std::int64_t limit) {
@@ -97,7 +132,7 @@ std::vector<Message> Desk::settle_and_claim(const std::vector<Settlement>& settl
   called_ = {};
   if (parts_.observer.claimed && !messages.empty())
     parts_.observer.claimed(store(), messages.size(), since(begin));
-  plan_next_look(messages.size(), full);
+  plan_next_look(messages.size(), full, begin);
   return messages;
 }
 
@@ -126,34 +161,37 @@ std::vector<SharedTask> Desk::renew(const std::vector<SharedTask>& tasks) {
   return lost;
 }
 
-void Desk::look_now(Clock::time_point call) noexcept {
+void Desk::look_now(Clock::time_point call, bool from_afar) noexcept {
   called_ = call;
   next_look_ = {};
+  if (from_afar) pace_ = first_pace;
 }
 
 /// A claim that found something may have left something: one whose last worker died is handed out
 /// alone. So only an empty claim means that nothing is due.
-void Desk::plan_next_look(std::size_t count, bool full) {
+void Desk::plan_next_look(std::size_t count, bool full, Clock::time_point begin) {
   const Clock::time_point now = Clock::now();
   if (count > 0) {
     pace_ = first_pace;
     next_look_ = full ? now : now + pace_;
     return;
   }
-  pace_ = pace_ == Duration{} ? parts_.options.poll_interval
-                              : std::min(2 * pace_, parts_.options.poll_interval);
+  // Where others tell what they commit, a look is only for what nobody tells: leases that run out.
+  const Duration longest = watch_.working() ? std::max(parts_.options.poll_interval, watched_pace)
+                                            : parts_.options.poll_interval;
+  pace_ = pace_ == Duration{} ? parts_.options.poll_interval : std::min(2 * pace_, longest);
   Duration wait = pace_;
   if (pace_ > first_pace) {
-    if (const auto due = until_next_due()) wait = std::min(wait, *due);
+    if (const auto due = until_next_due(since(begin))) wait = std::clamp(*due, Duration{}, wait);
   }
   next_look_ = now + wait;
 }
 
-std::optional<Duration> Desk::until_next_due() {
+std::optional<Duration> Desk::until_next_due(Duration window) {
   Box& box = queue_->box();
   return box.own(Access::read, Scope::statement, [&](Session& session) {
     std::optional<Duration> left;
-    box.run(session, box.sql().next_due, {box.now()},
+    box.run(session, box.sql().next_due, {{"window", micros(window)}, box.now()},
             [&](const Row& row) { left = Duration{row.integer(0)}; });
     return left;
   });

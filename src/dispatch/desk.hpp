@@ -14,11 +14,14 @@
 #include "dispatch/call.hpp"
 #include "dispatch/settle.hpp"
 #include "dispatch/task.hpp"
+#include "dispatch/watcher.hpp"
+#include "twinbox/named_lease.hpp"
 
 namespace twinbox {
 
 /// Where a desk's box comes from. Opening may fail and is then tried again.
 struct QueueSource {
+  const void* key;  ///< what it is removed by
   std::string store;
   std::function<std::shared_ptr<WorkQueue>()> open;
 };
@@ -33,20 +36,29 @@ struct DeskParts {
 };
 
 /// One visit at a time.
-class Desk {
+class Desk : public std::enable_shared_from_this<Desk> {
  public:
   Desk(QueueSource source, const DeskParts& parts);
 
   [[nodiscard]] const std::string& store() const noexcept { return source_.store; }
+  [[nodiscard]] const void* key() const noexcept { return source_.key; }
 
   /// Opens the box on first use. Thread-safe.
   WorkQueue& queue();
   /// Once the box is open.
   [[nodiscard]] const Caller& caller() const noexcept { return *caller_; }
 
-  /// From now on `call` is called when something new may be there.
-  void listen(const std::function<void()>& call);
-  void stop_listening() { wake_.reset(); }
+  /// From now on `call` is called when something new may be there; with true when another process
+  /// brought it.
+  void listen(const std::function<void(bool from_afar)>& call);
+  void stop_listening();
+
+  /// Where only some processes may work on a box: takes a place among them, and keeps it. False:
+  /// they are all taken, or the place was lost since the last call.
+  bool keep_place();
+  [[nodiscard]] bool has_place() const;
+  /// When keep_place() is to be called again.
+  [[nodiscard]] Clock::time_point next_try() const noexcept { return next_try_; }
 
   /// One claim, for a step by hand. Thread-safe.
   std::vector<Message> claim_once(std::int64_t limit);
@@ -60,8 +72,9 @@ class Desk {
 
   /// When the next claim is due by itself.
   [[nodiscard]] Clock::time_point next_look() const noexcept { return next_look_; }
-  /// Something new may be there, since `call`.
-  void look_now(Clock::time_point call) noexcept;
+  /// Something new may be there, since `call`. What another process brought may be followed by more
+  /// that is not told of.
+  void look_now(Clock::time_point call, bool from_afar) noexcept;
 
   /// How long it rests after an error: longer each time, until it works again.
   Duration rest_after(const std::exception& error);
@@ -73,6 +86,7 @@ class Desk {
   Clock::time_point at = Clock::time_point::max();  ///< when it is visited next
   Clock::time_point called_at = {};
   std::atomic<bool> called = false;  ///< a wake-up waits for its look
+  std::atomic<bool> called_from_afar = false;
   Clock::time_point next_renewal = {};
   bool busy = false;      ///< somebody visits it now
   bool starving = false;  ///< it would claim, but there is no room
@@ -82,8 +96,8 @@ class Desk {
 
  private:
   std::vector<Message> claim(Session* session, std::int64_t limit);
-  void plan_next_look(std::size_t count, bool full);
-  [[nodiscard]] std::optional<Duration> until_next_due();
+  void plan_next_look(std::size_t count, bool full, Clock::time_point begin);
+  [[nodiscard]] std::optional<Duration> until_next_due(Duration window);
   void report_lost(std::size_t count) const;
 
   const QueueSource source_;
@@ -91,7 +105,11 @@ class Desk {
   std::mutex opening_;
   std::shared_ptr<WorkQueue> queue_;  ///< shared with the set of databases it comes from
   std::unique_ptr<Caller> caller_;
+  std::unique_ptr<LeaseKeeper> place_;
+  Clock::time_point next_try_ = Clock::time_point::max();
   std::unique_ptr<Wake::Subscription> wake_;
+  std::shared_ptr<Watcher> watcher_;  ///< shared by all dispatchers of the process
+  Watcher::Subscription watch_;
 
   Clock::time_point next_look_ = {};
   Duration pace_ = {};

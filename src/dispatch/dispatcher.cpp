@@ -15,6 +15,7 @@ void check_bounds(const DispatcherOptions& options) {
   if (options.workers < 1 || options.workers > 1024) refuse("workers must be 1 to 1024");
   if (options.pollers < 1 || options.pollers > 256) refuse("pollers must be 1 to 256");
   if (options.poll_interval <= Duration::zero()) refuse("poll_interval must be longer than zero");
+  if (options.processors < 0 || options.processors > 1000) refuse("processors must be 0 to 1000");
   if (options.grace < Duration::zero()) refuse("grace must not be below zero");
   if (options.restart_delay < Duration::zero()) refuse("restart_delay must not be below zero");
   if (options.batch < 1 || options.batch > 100'000) refuse("batch must be 1 to 100000");
@@ -29,13 +30,32 @@ Dispatcher::Dispatcher(WorkQueue& queue, Handlers handlers, DispatcherOptions op
   options.pollers = 1;
   loop_ = std::make_unique<Loop>(std::move(handlers), options, std::move(observer),
                                  queue.database().environment());
-  loop_->add({.store = queue.database().name(), .open = [&queue] {
+  loop_->add({.key = &queue, .store = queue.database().name(), .open = [&queue] {
                 // Not ours to delete.
                 return std::shared_ptr<WorkQueue>{std::shared_ptr<void>{}, &queue};
               }});
 }
 
-Dispatcher::~Dispatcher() = default;
+Dispatcher::Dispatcher(DatabaseSet& set, BoxKind box, Handlers handlers, DispatcherOptions options,
+                       DispatchObserver observer) {
+  check_bounds(options);
+  loop_ =
+      std::make_unique<Loop>(std::move(handlers), options, std::move(observer), set.environment());
+  stores_ =
+      std::make_unique<DatabaseSet::Subscription>(set, [this, box](const StoreChange& change) {
+        for (const std::shared_ptr<Store>& store : change.removed) loop_->remove(store.get());
+        for (const std::shared_ptr<Store>& store : change.added) {
+          loop_->add({.key = store.get(),
+                      .store = store->name(),
+                      .open = [store, box]() -> std::shared_ptr<WorkQueue> {
+                        if (box == BoxKind::outbox) return {store, &store->outbox()};
+                        return {store, &store->inbox()};
+                      }});
+        }
+      });
+}
+
+Dispatcher::~Dispatcher() { stores_.reset(); }
 
 std::size_t Dispatcher::step() { return loop_->step(); }
 std::size_t Dispatcher::drain() { return loop_->drain(); }

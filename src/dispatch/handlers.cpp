@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 
 #include "queue/box.hpp"
@@ -88,6 +89,17 @@ std::vector<HandlerKey> Handlers::keys() const {
   for (const auto& [key, entry] : by_key_) all.emplace_back(key, Trusted{});
   for (const auto& [key, current] : legacy_) all.emplace_back(key, Trusted{});
   return all;
+}
+
+std::size_t Handlers::largest_batch() const {
+  std::size_t largest = 1;
+  for (const auto* entries : {&by_topic_, &by_key_}) {
+    for (const auto& [name, entry] : *entries) {
+      if (std::holds_alternative<BatchHandler>(entry.call))
+        largest = std::max(largest, entry.options.max_batch);
+    }
+  }
+  return largest;
 }
 
 void Handlers::make_at_most_once(bool release_claim_on_error) {

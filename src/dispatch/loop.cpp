@@ -15,6 +15,8 @@ using namespace std::chrono_literals;
 constexpr Duration prefetch_time = 20ms;
 /// Under load, what has finished waits this long for others to be written down with.
 constexpr Duration settle_delay = 2ms;
+/// A claim that takes longer holds back no room for itself: its store may be out of reach.
+constexpr Duration reservation_time = 50ms;
 constexpr Duration topic_pause = 15s;
 constexpr Clock::time_point never = Clock::time_point::max();
 
@@ -22,10 +24,8 @@ Duration lease_third(const DispatcherOptions& options) { return options.lease / 
 
 std::shared_ptr<const Message> message_of(const SharedTask& task) { return {task, &task->message}; }
 
-Settlement put_off(const Message& message, std::shared_ptr<const Message> shared, Duration lease) {
-  return {.message = std::move(shared),
-          .verdict = {.act = Verdict::Act::postpone,
-                      .until = message.lease_until - lease + topic_pause}};
+Verdict put_off(const Message& message, Duration lease) {
+  return {.act = Verdict::Act::postpone, .until = message.lease_until - lease + topic_pause};
 }
 
 }  // namespace
@@ -36,7 +36,8 @@ Dispatcher::Loop::Loop(Handlers handlers, DispatcherOptions options, DispatchObs
       options_(options),
       observer_(std::move(observer)),
       environment_(environment),
-      owner_(OwnerToken::make(environment)) {}
+      owner_(OwnerToken::make(environment)),
+      largest_batch_(handlers_.largest_batch()) {}
 
 Dispatcher::Loop::~Loop() {
   std::vector<SharedTask> running;
@@ -45,16 +46,42 @@ Dispatcher::Loop::~Loop() {
     running = running_;
     closing_ = true;
   }
-  for (const SharedTask& task : running) task->watch.stop.request_stop();
+  for (const SharedTask& task : running) task->watch->stop.request_stop();
   work_.notify_all();
 }
 
 void Dispatcher::Loop::add(QueueSource source) {
-  auto desk = std::make_shared<Desk>(
+  const auto desk = std::make_shared<Desk>(
       std::move(source), DeskParts{handlers_, options_, observer_, owner_, environment_});
   const std::scoped_lock lock{mutex_};
   desks_.push_back(desk);
   if (active_) schedule(*desk, Clock::now());
+}
+
+void Dispatcher::Loop::remove(const void* key) {
+  SharedDesk gone;  // destroyed after the lock
+  const std::scoped_lock lock{mutex_};
+  const auto found = std::find_if(desks_.begin(), desks_.end(),
+                                  [&](const SharedDesk& desk) { return desk->key() == key; });
+  if (found == desks_.end()) return;
+  Desk& desk = **found;
+  desk.leaving = true;
+  if (active_) {
+    if (!desk.busy) schedule(desk, Clock::now());
+  } else {
+    gone = take_out(desk);
+  }
+}
+
+/// Nothing of it is under way any more.
+Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
+  const auto found = std::find_if(desks_.begin(), desks_.end(),
+                                  [&](const SharedDesk& one) { return one.get() == &desk; });
+  SharedDesk gone = std::move(*found);
+  desks_.erase(found);
+  std::erase(starving_, &desk);
+  schedule(desk, never);
+  return gone;
 }
 
 // ---- by hand
@@ -80,33 +107,34 @@ std::size_t Dispatcher::Loop::step() {
 
 std::size_t Dispatcher::Loop::step(Desk& desk) {
   std::vector<Message> messages = desk.claim_once(options_.batch);
-  // Borrowed: the settlement ends before the message does.
-  const auto borrowed = [](const Message& message) {
-    return std::shared_ptr<const Message>{std::shared_ptr<void>{}, &message};
-  };
-  for (const std::vector<std::size_t>& batch : batches_of(handlers_, messages)) {
-    std::vector<Message> together;
-    std::vector<Settlement> finished;
-    for (const std::size_t i : batch) {
-      const std::scoped_lock lock{mutex_};
-      if (paused_topics_.contains(messages[i].topic.view())) {
-        finished.push_back(put_off(messages[i], borrowed(messages[i]), options_.lease));
-      } else {
-        together.push_back(std::move(messages[i]));
-      }
-    }
+  const std::size_t count = messages.size();
+  put_off_paused(desk, messages);
+  for (const std::vector<std::size_t>& places : batches_of(handlers_, messages)) {
+    auto batch = std::make_shared<std::vector<Message>>();
+    for (const std::size_t place : places) batch->push_back(std::move(messages[place]));
     CallWatch watch;
-    if (together.size() == 1) {
-      if (auto verdict = desk.caller().call(together.front(), watch))
-        finished.push_back({borrowed(together.front()), std::move(*verdict)});
-    } else if (!together.empty()) {
-      std::vector<Verdict> verdicts = desk.caller().call_batch(together, watch);
-      for (std::size_t i = 0; i < together.size(); ++i)
-        finished.push_back({borrowed(together[i]), std::move(verdicts[i])});
+    std::vector<std::optional<Verdict>> verdicts = desk.caller().call(*batch, watch);
+    std::vector<Settlement> settlements;
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      if (verdicts[i]) settlements.push_back({{batch, &(*batch)[i]}, std::move(*verdicts[i])});
     }
-    desk.write_down(finished);
+    desk.write_down(settlements);
   }
-  return messages.size();
+  return count;
+}
+
+void Dispatcher::Loop::put_off_paused(Desk& desk, std::vector<Message>& messages) {
+  std::vector<Settlement> settlements;
+  {
+    const std::scoped_lock lock{mutex_};
+    std::erase_if(messages, [&](Message& message) {
+      if (!paused_topics_.contains(message.topic.view())) return false;
+      const Verdict verdict = put_off(message, options_.lease);
+      settlements.push_back({std::make_shared<Message>(std::move(message)), verdict});
+      return true;
+    });
+  }
+  desk.write_down(settlements);
 }
 
 std::size_t Dispatcher::Loop::drain() {
@@ -141,7 +169,8 @@ void Dispatcher::Loop::schedule(Desk& desk, Clock::time_point at) {
   if (place == schedule_.begin()) due_.notify_all();
 }
 
-void Dispatcher::Loop::call(Desk& desk) {
+void Dispatcher::Loop::call(Desk& desk, bool from_afar) {
+  if (from_afar) desk.called_from_afar = true;
   if (desk.called.exchange(true)) return;
   const std::scoped_lock lock{mutex_};
   const Clock::time_point now = Clock::now();
@@ -168,6 +197,12 @@ void Dispatcher::Loop::poll() {
       desk->at = never;
       if (!schedule_.empty() && !timekeeper_) due_.notify_one();
       visit(*desk, lock);
+      if (desk->leaving && !desk->busy && desk->held.empty() && desk->finished.empty()) {
+        SharedDesk gone = take_out(*desk);
+        lock.unlock();
+        gone.reset();
+        lock.lock();
+      }
       continue;
     }
     const auto next = schedule_.lower_bound({now, nullptr});
@@ -190,7 +225,8 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   desk.busy = true;
   const bool probing = desk.troubled;
   troubled_visits_ += probing ? 1 : 0;
-  if (desk.called.exchange(false)) desk.look_now(desk.called_at);
+  if (desk.called.exchange(false))
+    desk.look_now(desk.called_at, desk.called_from_afar.exchange(false));
   std::vector<SharedTask> renewed;
   if (!desk.held.empty() && begin >= desk.next_renewal) {
     give_up_late(desk, begin);
@@ -199,26 +235,29 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   }
   std::vector<Settlement> finished = std::exchange(desk.finished, {});
   const std::int64_t limit =
-      takes_more(desk) && begin >= desk.next_look() ? reserve() : std::int64_t{0};
+      takes_more(desk) && begin >= desk.next_look() ? reserve(desk, begin) : std::int64_t{0};
 
   lock.unlock();
   std::vector<Message> messages;
   std::vector<SharedTask> lost;
   std::optional<Duration> rest;
+  bool active = true;
   try {
-    desk.listen([this, &desk] { call(desk); });
-    messages = desk.settle_and_claim(finished, limit);
+    desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
+    active = desk.keep_place();
+    messages = desk.settle_and_claim(finished, active ? limit : 0);
     finished.clear();
     lost = desk.renew(renewed);
     desk.works();
   } catch (const std::exception& error) {
     rest = desk.rest_after(error);
   }
-  for (const SharedTask& task : lost) task->watch.stop.request_stop();
+  for (const SharedTask& task : lost) task->watch->stop.request_stop();
   lock.lock();
 
   for (const SharedTask& task : lost) task->lost = true;
-  reserved_ -= limit;
+  if (!active) leave_place(desk, lock);
+  reservations_.erase(&desk);
   troubled_visits_ -= probing ? 1 : 0;
   desk.finished.insert(desk.finished.begin(), std::make_move_iterator(finished.begin()),
                        std::make_move_iterator(finished.end()));
@@ -233,25 +272,28 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   } else {
     schedule_next(desk, now);
   }
+  feed_starving();
   if (draining_) calm_.notify_all();
 }
 
 void Dispatcher::Loop::schedule_next(Desk& desk, Clock::time_point now) {
   Clock::time_point at = never;
   if (takes_more(desk)) {
-    if (desk.next_look() > now && !desk.called) {
+    if (!desk.has_place()) {
+      at = desk.next_try();
+    } else if (desk.next_look() > now && !desk.called) {
       at = desk.next_look();
     } else if (worth_a_claim()) {
       at = options_.order == PollOrder::drain_first ? Clock::time_point::min() : now;
-    } else if (!desk.starving) {
+    } else {
+      // A claim under way that does not return loses its room.
+      if (!reservations_.empty()) at = now + reservation_time;
+      if (!desk.starving && options_.order == PollOrder::drain_first) starving_.push_front(&desk);
+      if (!desk.starving && options_.order == PollOrder::round_robin) starving_.push_back(&desk);
       desk.starving = true;
-      if (options_.order == PollOrder::drain_first) {
-        starving_.push_front(&desk);
-      } else {
-        starving_.push_back(&desk);
-      }
     }
   }
+  at = std::min(at, desk.next_try());
   if (!desk.held.empty()) at = std::min(at, desk.next_renewal);
   if (!desk.finished.empty()) at = std::min(at, settle_time(desk, now));
   schedule(desk, at);
@@ -268,12 +310,16 @@ std::int64_t Dispatcher::Loop::capacity() const {
   if (handler_time_ > Duration::zero()) {
     prefetch = std::min(options_.batch, options_.workers * prefetch_time / handler_time_);
   }
-  return options_.workers + prefetch;
+  return options_.workers * static_cast<std::int64_t>(largest_batch_) + prefetch;
 }
 
 std::int64_t Dispatcher::Loop::room() const {
-  const auto in_flight = static_cast<std::int64_t>(waiting_.size() + running_.size());
-  return std::min(options_.batch, capacity() - in_flight - reserved_);
+  auto taken = static_cast<std::int64_t>(waiting_.size() + running_.size());
+  const Clock::time_point now = reservations_.empty() ? Clock::time_point{} : Clock::now();
+  for (const auto& [desk, reservation] : reservations_) {
+    if (now - reservation.at < reservation_time) taken += reservation.count;
+  }
+  return std::min(options_.batch, capacity() - taken);
 }
 
 bool Dispatcher::Loop::worth_a_claim() const {
@@ -283,10 +329,10 @@ bool Dispatcher::Loop::worth_a_claim() const {
   return waiting_.empty() || free >= std::min(options_.batch, capacity() / 2);
 }
 
-std::int64_t Dispatcher::Loop::reserve() {
+std::int64_t Dispatcher::Loop::reserve(const Desk& desk, Clock::time_point now) {
   if (!worth_a_claim()) return 0;
   const std::int64_t free = room();
-  reserved_ += free;
+  reservations_[&desk] = {now, free};
   return free;
 }
 
@@ -306,10 +352,10 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
   std::size_t started = 0;
   for (Message& message : messages) {
     const bool paused = !paused_topics_.empty() && paused_topics_.contains(message.topic.view());
-    auto task = std::make_shared<Task>(desk, std::move(message), claimed);
+    auto task = std::make_shared<Task>(desk.shared_from_this(), std::move(message), claimed);
     if (paused) {
-      desk.finished.push_back(put_off(task->message, message_of(task), options_.lease));
-    } else if (draining_) {
+      desk.finished.push_back({message_of(task), put_off(task->message, options_.lease)});
+    } else if (draining_ || desk.leaving) {
       desk.finished.push_back({message_of(task), {.act = Verdict::Act::release}});
     } else {
       task->place = desk.held.size();
@@ -325,22 +371,41 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
   }
 }
 
+/// Others may work on the box now: what has not started goes back, what runs is told to stop.
+void Dispatcher::Loop::leave_place(Desk& desk, Lock& lock) {
+  give_back(desk, [](const SharedTask&) { return true; });
+  const std::vector<SharedTask> running = desk.held;
+  lock.unlock();
+  for (const SharedTask& task : running) {
+    task->watch->shutting_down = true;
+    task->watch->stop.request_stop();
+  }
+  lock.lock();
+}
+
 /// What has waited for a worker through a renewal goes back, for others to take.
 void Dispatcher::Loop::give_up_late(Desk& desk, Clock::time_point now) {
-  const auto late = [&](const SharedTask& task) {
-    return &task->desk == &desk && now - task->claimed_at >= lease_third(options_);
+  give_back(desk, [&](const SharedTask& task) {
+    return now - task->claimed_at >= lease_third(options_);
+  });
+}
+
+template <class Which>
+void Dispatcher::Loop::give_back(Desk& desk, Which which) {
+  const auto chosen = [&](const SharedTask& task) {
+    return task->desk.get() == &desk && which(task);
   };
-  std::vector<SharedTask> given_up;
-  std::copy_if(waiting_.begin(), waiting_.end(), std::back_inserter(given_up), late);
-  std::erase_if(waiting_, late);
-  for (const SharedTask& task : given_up) {
+  std::vector<SharedTask> given_back;
+  std::copy_if(waiting_.begin(), waiting_.end(), std::back_inserter(given_back), chosen);
+  std::erase_if(waiting_, chosen);
+  for (const SharedTask& task : given_back) {
     let_go(task);
     desk.finished.push_back({message_of(task), {.act = Verdict::Act::release}});
   }
 }
 
 void Dispatcher::Loop::let_go(const SharedTask& task) {
-  std::vector<SharedTask>& held = task->desk.held;
+  std::vector<SharedTask>& held = task->desk->held;
   const SharedTask last = held.back();
   last->place = task->place;
   held[task->place] = last;
@@ -354,60 +419,109 @@ void Dispatcher::Loop::work() {
   for (;;) {
     work_.wait(lock, [&] { return closing_ || !waiting_.empty(); });
     if (closing_) return;
-    const SharedTask task = std::move(waiting_.front());
-    waiting_.pop_front();
-    const Caller& caller = task->desk.caller();
-    if (const auto timeout = caller.timeout(task->message)) {
-      task->deadline = Clock::now() + *timeout;
-      retimed_ = true;
-      calm_.notify_all();
-    }
-    running_.push_back(task);
+    const std::vector<SharedTask> tasks = take_tasks();
+    Desk& desk = *tasks.front()->desk;
     lock.unlock();
     const Clock::time_point begin = Clock::now();
     if (observer_.started) {
-      const Duration before = task->message.lease_until - options_.lease - task->message.visible_at;
-      observer_.started(task->desk.store(), task->message,
-                        before + std::chrono::duration_cast<Duration>(begin - task->claimed_at));
+      for (const SharedTask& task : tasks) {
+        const Message& message = task->message;
+        const Duration before = message.lease_until - options_.lease - message.visible_at;
+        observer_.started(desk.store(), message,
+                          before + std::chrono::duration_cast<Duration>(begin - task->claimed_at));
+      }
     }
-    std::optional<Verdict> verdict;
-    try {
-      verdict = caller.call(task->message, task->watch);
-    } catch (const std::exception& error) {
-      // Only the database can fail here (a mark, a transaction of ours): the lease decides what
-      // happens next.
-      environment_.write(LogLevel::error, "call_error",
-                         {{"store", std::string_view{task->desk.store()}},
-                          {"id", task->message.id.view()},
-                          {"error", std::string_view{error.what()}}});
-    }
+    std::vector<Settlement> settlements = call_tasks(desk, tasks);
     lock.lock();
-    finish(task, std::move(verdict), begin, lock);
+    finish(tasks, std::move(settlements), begin, lock);
   }
 }
 
-void Dispatcher::Loop::finish(const SharedTask& task, std::optional<Verdict> verdict,
-                              Clock::time_point begin, Lock& lock) {
-  Desk& desk = task->desk;
+/// The next message; for a batch handler also those that wait behind it, up to its limit.
+std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
+  std::vector<SharedTask> tasks{std::move(waiting_.front())};
+  waiting_.pop_front();
+  const Task& first = *tasks.front();
+  const HandlerEntry* entry = handlers_.find(first.message.handler, first.message.topic);
+  if (entry != nullptr && std::holds_alternative<BatchHandler>(entry->call)) {
+    std::erase_if(waiting_, [&](SharedTask& task) {
+      if (tasks.size() >= entry->options.max_batch || task->desk != first.desk ||
+          handlers_.find(task->message.handler, task->message.topic) != entry)
+        return false;
+      task->watch = first.watch;
+      tasks.push_back(std::move(task));
+      return true;
+    });
+  }
+  if (entry != nullptr && entry->options.timeout) {
+    tasks.front()->deadline = Clock::now() + *entry->options.timeout;
+    retimed_ = true;
+    calm_.notify_all();
+  }
+  running_.insert(running_.end(), tasks.begin(), tasks.end());
+  return tasks;
+}
+
+std::vector<Settlement> Dispatcher::Loop::call_tasks(Desk& desk,
+                                                     const std::vector<SharedTask>& tasks) {
+  std::vector<Settlement> settlements;
+  try {
+    if (tasks.size() == 1) {
+      const SharedTask& task = tasks.front();
+      auto verdicts = desk.caller().call({&task->message, 1}, *task->watch);
+      if (verdicts[0]) settlements.push_back({message_of(task), std::move(*verdicts[0])});
+      return settlements;
+    }
+    const auto messages = std::make_shared<std::vector<Message>>();
+    for (const SharedTask& task : tasks) {
+      std::string payload = std::move(task->message.payload);
+      messages->push_back(task->message);
+      messages->back().payload = std::move(payload);
+    }
+    auto verdicts = desk.caller().call(*messages, *tasks.front()->watch);
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      if (verdicts[i])
+        settlements.push_back({{messages, &(*messages)[i]}, std::move(*verdicts[i])});
+    }
+  } catch (const std::exception& error) {
+    // Only the database can fail here (a mark, a transaction of ours): the lease decides what
+    // happens next.
+    environment_.write(LogLevel::error, "call_error",
+                       {{"store", std::string_view{desk.store()}},
+                        {"id", tasks.front()->message.id.view()},
+                        {"error", std::string_view{error.what()}}});
+  }
+  return settlements;
+}
+
+void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
+                              std::vector<Settlement> settlements, Clock::time_point begin,
+                              Lock& lock) {
+  const SharedDesk desk = tasks.front()->desk;
   const Clock::time_point now = Clock::now();
-  const Duration took = std::max(Duration{1}, std::chrono::duration_cast<Duration>(now - begin));
-  handler_time_ = handler_time_ == Duration{} ? took : handler_time_ + (took - handler_time_) / 8;
-  std::erase(running_, task);
-  let_go(task);
-  if (verdict) desk.finished.push_back({message_of(task), std::move(*verdict)});
+  const auto took =
+      std::chrono::duration_cast<Duration>(now - begin) / static_cast<std::int64_t>(tasks.size());
+  const Duration known = std::max(took, Duration{1});
+  handler_time_ = handler_time_ == Duration{} ? known : handler_time_ + (known - handler_time_) / 8;
+  for (const SharedTask& task : tasks) {
+    std::erase(running_, task);
+    let_go(task);
+  }
+  desk->finished.insert(desk->finished.end(), std::make_move_iterator(settlements.begin()),
+                        std::make_move_iterator(settlements.end()));
   if (active_) {
-    if (!desk.busy && !desk.finished.empty()) {
-      const Clock::time_point at = settle_time(desk, now);
-      if (at < desk.at) schedule(desk, at);
+    if (!desk->busy) {
+      const Clock::time_point at = desk->finished.empty() ? now : settle_time(*desk, now);
+      if (at < desk->at && (!desk->finished.empty() || desk->leaving)) schedule(*desk, at);
     }
     feed_starving();
     if (draining_) calm_.notify_all();
     return;
   }
   // run() has ended while this handler went on: what it said is settled here.
-  const std::vector<Settlement> left = std::exchange(desk.finished, {});
+  const std::vector<Settlement> left = std::exchange(desk->finished, {});
   lock.unlock();
-  write_down_or_log(desk, left);
+  write_down_or_log(*desk, left);
   lock.lock();
 }
 
@@ -431,7 +545,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     active_ = true;
     stopping_ = draining_ = false;
     for (const SharedDesk& desk : desks_) {
-      desk->look_now({});
+      desk->look_now({}, false);
       schedule(*desk, Clock::now());
     }
     while (workers_.size() < static_cast<std::size_t>(options_.workers)) {
@@ -467,7 +581,7 @@ void Dispatcher::Loop::watch(const std::stop_token& stop) {
     report_timeouts(lock);
     Clock::time_point first = never;
     for (const SharedTask& task : running_) {
-      if (!task->watch.timed_out) first = std::min(first, task->deadline);
+      if (!task->watch->timed_out) first = std::min(first, task->deadline);
     }
     if (first == never) {
       calm_.wait(lock, stop, [&] { return retimed_; });
@@ -481,18 +595,18 @@ void Dispatcher::Loop::watch(const std::stop_token& stop) {
 void Dispatcher::Loop::report_timeouts(Lock& lock) {
   std::vector<SharedTask> late;
   for (const SharedTask& task : running_) {
-    if (Clock::now() >= task->deadline && !task->watch.timed_out.exchange(true))
+    if (Clock::now() >= task->deadline && !task->watch->timed_out.exchange(true))
       late.push_back(task);
   }
   if (late.empty()) return;
   lock.unlock();
   for (const SharedTask& task : late) {
-    task->watch.stop.request_stop();
+    task->watch->stop.request_stop();
     environment_.write(LogLevel::warning, "timeout",
-                       {{"store", std::string_view{task->desk.store()}},
+                       {{"store", std::string_view{task->desk->store()}},
                         {"topic", task->message.topic.view()},
                         {"id", task->message.id.view()}});
-    if (observer_.timed_out) observer_.timed_out(task->desk.store(), task->message);
+    if (observer_.timed_out) observer_.timed_out(task->desk->store(), task->message);
   }
   lock.lock();
 }
@@ -505,16 +619,16 @@ void Dispatcher::Loop::shut_down() {
     draining_ = true;
     for (const SharedTask& task : std::exchange(waiting_, {})) {
       let_go(task);
-      task->desk.finished.push_back({message_of(task), {.act = Verdict::Act::release}});
+      task->desk->finished.push_back({message_of(task), {.act = Verdict::Act::release}});
     }
     running = running_;
-    for (const SharedTask& task : running) task->watch.shutting_down = true;
+    for (const SharedTask& task : running) task->watch->shutting_down = true;
     const Clock::time_point now = Clock::now();
     for (const SharedDesk& desk : desks_) {
       if (!desk->busy) schedule_next(*desk, now);
     }
   }
-  for (const SharedTask& task : running) task->watch.stop.request_stop();
+  for (const SharedTask& task : running) task->watch->stop.request_stop();
   Lock lock{mutex_};
   calm_.wait_until(lock, Clock::now() + options_.grace, [&] {
     return std::all_of(desks_.begin(), desks_.end(), [](const SharedDesk& desk) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -26,6 +27,8 @@ class Dispatcher::Loop {
   ~Loop();
 
   void add(QueueSource source);
+  /// Nothing new is claimed from what was added under this key; what it holds is finished first.
+  void remove(const void* key);
 
   std::size_t step();
   std::size_t drain();
@@ -41,14 +44,19 @@ class Dispatcher::Loop {
   using Lock = std::unique_lock<std::mutex>;
   // A step by hand may still use a desk whose store was removed.
   using SharedDesk = std::shared_ptr<Desk>;
+  struct Reservation {
+    Clock::time_point at;
+    std::int64_t count;
+  };
 
   // By hand, on the caller's thread.
   std::size_t step(Desk& desk);
+  void put_off_paused(Desk& desk, std::vector<Message>& messages);
 
   // The pollers. What takes a lock has it on entry and on return.
   void poll();
   void visit(Desk& desk, Lock& lock);
-  void call(Desk& desk);
+  void call(Desk& desk, bool from_afar);
   void look_again();
   void schedule(Desk& desk, Clock::time_point at);
   void schedule_next(Desk& desk, Clock::time_point now);
@@ -58,16 +66,22 @@ class Dispatcher::Loop {
   [[nodiscard]] std::int64_t capacity() const;
   [[nodiscard]] std::int64_t room() const;
   [[nodiscard]] bool worth_a_claim() const;
-  [[nodiscard]] std::int64_t reserve();
+  [[nodiscard]] std::int64_t reserve(const Desk& desk, Clock::time_point now);
   [[nodiscard]] Clock::time_point settle_time(const Desk& desk, Clock::time_point now) const;
   void feed_starving();
   void hand_out(Desk& desk, std::vector<Message> messages, Clock::time_point claimed);
   void give_up_late(Desk& desk, Clock::time_point now);
+  void leave_place(Desk& desk, Lock& lock);
+  template <class Which>
+  void give_back(Desk& desk, Which which);
+  SharedDesk take_out(Desk& desk);
 
   // The workers.
   void work();
-  void finish(const SharedTask& task, std::optional<Verdict> verdict, Clock::time_point begin,
-              Lock& lock);
+  std::vector<SharedTask> take_tasks();
+  std::vector<Settlement> call_tasks(Desk& desk, const std::vector<SharedTask>& tasks);
+  void finish(const std::vector<SharedTask>& tasks, std::vector<Settlement> settlements,
+              Clock::time_point begin, Lock& lock);
   void write_down_or_log(Desk& desk, const std::vector<Settlement>& finished);
   void let_go(const SharedTask& task);
 
@@ -81,6 +95,7 @@ class Dispatcher::Loop {
   const DispatchObserver observer_;
   const Environment environment_;
   const OwnerToken owner_;
+  const std::size_t largest_batch_;  ///< what one worker can start at once
   std::atomic<bool> paused_ = false;
 
   std::mutex mutex_;
@@ -93,16 +108,16 @@ class Dispatcher::Loop {
   std::deque<SharedTask> waiting_;
   std::vector<SharedTask> running_;
   std::set<std::string, std::less<>> paused_topics_;
-  std::int64_t reserved_ = 0;   ///< promised to claims that are under way
-  Duration handler_time_ = {};  ///< of late, on average; zero: not known
-  std::size_t next_step_ = 0;   ///< the desk of the next step by hand
-  int troubled_visits_ = 0;     ///< pollers that try a store that failed before
-  bool timekeeper_ = false;     ///< one poller waits for the time, the others for a call
-  bool retimed_ = false;        ///< a call with a timeout has begun
-  bool active_ = false;         ///< run() is there to settle what workers finish
-  bool draining_ = false;       ///< nothing new begins
-  bool stopping_ = false;       ///< pollers end
-  bool closing_ = false;        ///< workers end
+  std::map<const Desk*, Reservation> reservations_;  ///< of claims that are under way
+  Duration handler_time_ = {};                       ///< of late, on average; zero: not known
+  std::size_t next_step_ = 0;                        ///< the desk of the next step by hand
+  int troubled_visits_ = 0;  ///< pollers that try a store that failed before
+  bool timekeeper_ = false;  ///< one poller waits for the time, the others for a call
+  bool retimed_ = false;     ///< a call with a timeout has begun
+  bool active_ = false;      ///< run() is there to settle what workers finish
+  bool draining_ = false;    ///< nothing new begins
+  bool stopping_ = false;    ///< pollers end
+  bool closing_ = false;     ///< workers end
 
   std::vector<std::jthread> workers_;  ///< last: joined before anything above is destroyed
 };

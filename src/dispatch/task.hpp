@@ -14,13 +14,14 @@ class Desk;
 using Clock = std::chrono::steady_clock;
 
 struct Task {
-  Task(Desk& of, Message claimed, Clock::time_point at)
-      : desk(of), message(std::move(claimed)), claimed_at(at) {}
+  Task(std::shared_ptr<Desk> of, Message claimed, Clock::time_point at)
+      : desk(std::move(of)), message(std::move(claimed)), claimed_at(at) {}
 
-  Desk& desk;
-  const Message message;
+  const std::shared_ptr<Desk> desk;  ///< lives as long as something of it is under way
+  Message message;
   const Clock::time_point claimed_at;
-  CallWatch watch = {};
+  // Shared by all messages of one call of a batch handler.
+  std::shared_ptr<CallWatch> watch = std::make_shared<CallWatch>();
   Clock::time_point deadline = Clock::time_point::max();  ///< of the handler, once it runs
   std::size_t place = 0;                                  ///< among the tasks its desk holds
   bool lost = false;                                      ///< its lease is somebody else's by now

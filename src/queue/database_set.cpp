@@ -46,6 +46,8 @@ class DatabaseSet::State {
   State(DatabaseSetOptions options, Environment environment)
       : options_(checked(options)), environment_(std::move(environment)) {}
 
+  [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
+
   void list(std::vector<StoreDefinition> definitions) {
     stores_.replace(std::move(definitions), environment_,
                     [](const std::string&, const std::exception&) { throw; });
@@ -186,6 +188,8 @@ DatabaseSet::DatabaseSet(std::vector<StoreDefinition> stores, DatabaseSetOptions
     : state_(std::make_unique<State>(options, std::move(environment))) {
   state_->list(std::move(stores));
 }
+
+const Environment& DatabaseSet::environment() const noexcept { return state_->environment(); }
 
 DatabaseSet::DatabaseSet(Discover discover, DatabaseSetOptions options, Environment environment)
     : state_(std::make_unique<State>(options, std::move(environment))) {
