@@ -15,6 +15,8 @@
 
 namespace twinbox {
 
+class Budgets;
+
 /// One database and where its boxes lie in it.
 struct StoreDefinition {
   std::string name;     ///< stable: the routing key, and the store's name in every log line
@@ -31,7 +33,9 @@ struct StoreDefinition {
 class Store {
  public:
   /// Connects to nothing yet. Throws std::invalid_argument or std::out_of_range, naming the store.
-  explicit Store(StoreDefinition definition, const Environment& environment = {});
+  /// Budgets are for the library's own parts.
+  explicit Store(StoreDefinition definition, const Environment& environment = {},
+                 Budgets* budgets = nullptr);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -55,6 +59,14 @@ class Store {
 struct DatabaseSetOptions {
   /// How often a discovery is asked again; zero: only by refresh().
   std::chrono::milliseconds refresh_interval = std::chrono::minutes{5};
+  /// How many connections to one server (host and port) may be open, over all stores on it. Where
+  /// they are used up, an idle one of another store is closed; where none is idle, callers wait.
+  /// The last two are kept for threads that hold a connection of the set already.
+  std::size_t connections_per_server = 20;
+  /// The same for all SQLite files together. Each takes up to three file descriptors.
+  std::size_t connections_to_files = 200;
+  /// Connections that nobody has used for so long are closed; zero: they stay open.
+  std::chrono::milliseconds idle_limit = std::chrono::minutes{1};
 };
 
 /// A store whose definition changed is in both lists: the old one and the new one.

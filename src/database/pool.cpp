@@ -1,7 +1,6 @@
 #include "database/pool.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -22,6 +21,8 @@ constexpr milliseconds max_retry_delay = 250ms;
 
 /// The lanes this thread has borrowed from, once per connection.
 thread_local std::vector<const void*> held_lanes;
+/// How many of them belong to a limited budget.
+thread_local std::size_t held_budgeted = 0;
 
 void check_bound(const char* option, std::int64_t value, std::int64_t low, std::int64_t high,
                  const char* unit = "") {
@@ -48,23 +49,18 @@ std::string seconds_text(milliseconds time) {
 
 }  // namespace
 
-struct Pool::Waiter {
-  std::condition_variable ready = {};
-  bool served = false;
-  std::unique_ptr<Connection> connection = {};  ///< null when served: open one
-};
-
 class Pool::Borrowed {
  public:
   Borrowed(Pool& pool, Lane& lane, TimePoint deadline) : pool_(pool), lane_(lane) {
-    held_lanes.push_back(&lane);
-    try {
-      connection_ = pool.take(lane, deadline);
-      if (connection_ == nullptr) open();
-    } catch (...) {
-      forget();
-      throw;
+    held_lanes.reserve(held_lanes.size() + 1);
+    Budget::Grant grant = pool.take(lane, deadline);
+    connection_ = std::move(grant.connection);
+    if (connection_ == nullptr) {
+      grant.close_first.reset();
+      open();
     }
+    held_lanes.push_back(&lane);
+    if (pool_.budget_->limited()) ++held_budgeted;
   }
 
   Borrowed(const Borrowed&) = delete;
@@ -75,7 +71,7 @@ class Pool::Borrowed {
     if (broken_ || !connection_->usable()) {
       pool_.drop(lane_, std::move(connection_));
     } else {
-      pool_.give_back(lane_, std::move(connection_));
+      pool_.budget_->give_back(lane_, std::move(connection_));
     }
   }
 
@@ -88,8 +84,7 @@ class Pool::Borrowed {
     try {
       connection_ = pool_.driver_->connect(lane_.opens);
     } catch (...) {
-      const std::scoped_lock lock{pool_.mutex_};
-      pool_.pass_on(lane_, nullptr);
+      pool_.budget_->give_up(lane_);
       throw;
     }
   }
@@ -97,6 +92,7 @@ class Pool::Borrowed {
   void forget() noexcept {
     const auto last = std::find(held_lanes.rbegin(), held_lanes.rend(), &lane_);
     held_lanes.erase(std::next(last).base());
+    if (pool_.budget_->limited()) --held_budgeted;
   }
 
   Pool& pool_;
@@ -106,11 +102,12 @@ class Pool::Borrowed {
 };
 
 Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment environment,
-           PoolTime time)
+           PoolTime time, std::shared_ptr<Budget> budget)
     : driver_(std::move(driver)),
       options_(checked(std::move(options), *driver_)),
       environment_(std::move(environment)),
-      time_(std::move(time)) {
+      time_(std::move(time)),
+      budget_(budget != nullptr ? std::move(budget) : std::make_shared<Budget>()) {
   if (!time_.now) time_.now = steady_clock::now;
   if (!time_.wait) time_.wait = [](milliseconds delay) { std::this_thread::sleep_for(delay); };
 
@@ -123,7 +120,7 @@ Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment 
   for (Lane& lane : lanes_) lane.idle.reserve(lane.capacity);
 }
 
-Pool::~Pool() = default;
+Pool::~Pool() { budget_->clear(lanes_); }
 
 void Pool::in_transaction(const std::function<void(Session&)>& work) {
   run_erased(Access::write, Scope::caller, work);
@@ -191,69 +188,38 @@ std::size_t Pool::lane_of(Access access) const noexcept {
   return access == Access::read && lanes_.size() > 1 ? 1 : 0;
 }
 
-std::unique_ptr<Connection> Pool::take(Lane& lane, TimePoint deadline) {
-  std::unique_lock lock{mutex_};
-  if (lane.waiters.empty()) {
-    if (!lane.idle.empty()) {
-      // The one used last: its statements are prepared and its caches warm.
-      auto connection = std::move(lane.idle.back());
-      lane.idle.pop_back();
-      return connection;
-    }
-    if (lane.used < lane.capacity) {
-      ++lane.used;
-      return nullptr;
-    }
-  }
-  Waiter waiter;
-  const auto place = lane.waiters.insert(lane.waiters.end(), &waiter);
-  const auto left = std::max(deadline - time_.now(), steady_clock::duration::zero());
-  if (!waiter.ready.wait_for(lock, left, [&] { return waiter.served; })) {
-    lane.waiters.erase(place);
-    throw PoolExhausted("store " + name() + ": no free connection within " +
-                        seconds_text(options_.wait_limit) + " (pool_size " +
-                        std::to_string(options_.pool_size) +
-                        "); raise pool_size or wait_limit, or keep transactions short");
-  }
-  return std::move(waiter.connection);
+Budget::Grant Pool::take(Lane& lane, TimePoint deadline) {
+  auto grant = budget_->take(lane, held_budgeted, [&] { return deadline - time_.now(); });
+  if (grant.answer != Budget::Answer::granted) throw PoolExhausted(why_none(grant.answer));
+  return grant;
 }
 
-void Pool::give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept {
-  const std::scoped_lock lock{mutex_};
-  pass_on(lane, std::move(connection));
+std::string Pool::why_none(Budget::Answer answer) const {
+  const std::string store = "store " + name() + ": ";
+  const std::string in_time = " within " + seconds_text(options_.wait_limit);
+  if (answer == Budget::Answer::pool_full) {
+    return store + "no free connection" + in_time + " (pool_size " +
+           std::to_string(options_.pool_size) +
+           "); raise pool_size or wait_limit, or keep transactions short";
+  }
+  const auto& terms = budget_->terms();
+  const std::string budget =
+      " (" + terms.option + " " + std::to_string(terms.limit) + ", over all stores of the set)";
+  if (answer == Budget::Answer::too_deep) {
+    return store + "this thread holds " + std::to_string(held_budgeted) +
+           " connections already, and none is left for one more to " + terms.place + budget +
+           "; raise " + terms.option + ", or use fewer stores inside one transaction";
+  }
+  return store + "no free connection to " + terms.place + in_time + budget + "; raise " +
+         terms.option + " or wait_limit, or keep transactions short";
 }
+
+bool Pool::holds_budgeted() noexcept { return held_budgeted > 0; }
 
 void Pool::drop(Lane& lane, std::unique_ptr<Connection> connection) noexcept {
   connection.reset();
-  for (;;) {
-    // Closed outside the lock: it may take a while.
-    std::unique_ptr<Connection> idle;
-    const std::scoped_lock lock{mutex_};
-    const auto found = std::find_if(lanes_.begin(), lanes_.end(),
-                                    [](const Lane& one) { return !one.idle.empty(); });
-    if (found == lanes_.end()) {
-      pass_on(lane, nullptr);
-      return;
-    }
-    idle = std::move(found->idle.back());
-    found->idle.pop_back();
-    --found->used;
-  }
-}
-
-void Pool::pass_on(Lane& lane, std::unique_ptr<Connection> connection) noexcept {
-  if (!lane.waiters.empty()) {
-    Waiter& first = *lane.waiters.front();
-    lane.waiters.pop_front();
-    first.connection = std::move(connection);
-    first.served = true;
-    // Under the lock: the waiter may be gone as soon as it can run.
-    first.ready.notify_one();
-  } else if (connection != nullptr) {
-    lane.idle.push_back(std::move(connection));
-  } else {
-    --lane.used;
-  }
+  budget_->clear(lanes_);
+  budget_->give_up(lane);
 }
 
 milliseconds Pool::retry_delay(int attempt) const {

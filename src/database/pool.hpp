@@ -5,15 +5,14 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "database/budget.hpp"
 #include "database/connection.hpp"
 #include "database/wake.hpp"
 #include "twinbox/database.hpp"
@@ -35,9 +34,10 @@ class PoolExhausted : public DatabaseError {
 /// Thread-safe. All connections must be back before it is destroyed.
 class Pool {
  public:
+  /// `budget` is shared with other pools; without one the pool has its own, without a limit.
   /// Throws std::out_of_range with the option and its bound.
   Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment environment,
-       PoolTime time = {});
+       PoolTime time = {}, std::shared_ptr<Budget> budget = {});
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -55,6 +55,10 @@ class Pool {
   /// so that it would wait for itself. Whoever hands a call to another thread asks first.
   void check_reentry(Access access) const;
 
+  /// True while this thread holds a connection that others in a set may be short of. It must not
+  /// wait for a thread that may be waiting for one.
+  [[nodiscard]] static bool holds_budgeted() noexcept;
+
   /// Notified after each caller's transaction, and by the boxes after what they wrote themselves.
   [[nodiscard]] Wake& wake() noexcept { return wake_; }
   [[nodiscard]] Driver& driver() noexcept { return *driver_; }
@@ -66,15 +70,7 @@ class Pool {
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
-  struct Waiter;
-  /// Connections that may stand in for each other.
-  struct Lane {
-    Access opens;
-    std::size_t capacity;
-    std::size_t used = 0;  ///< open, being opened, or promised to a waiter
-    std::vector<std::unique_ptr<Connection>> idle = {};
-    std::list<Waiter*> waiters = {};
-  };
+  using Lane = Budget::Lane;
   /// A borrowed connection: rolls back what was not committed, then gives it back.
   class Borrowed;
 
@@ -84,21 +80,19 @@ class Pool {
                 TimePoint deadline, bool& started);
 
   [[nodiscard]] std::size_t lane_of(Access access) const noexcept;
-  /// A connection that was idle, or null: the caller has the right to open one.
-  std::unique_ptr<Connection> take(Lane& lane, TimePoint deadline);
-  void give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
-  /// Forgets a connection (or the right to open one) and every idle one: what broke one broke them
-  /// all.
+  /// Throws PoolExhausted when there is none in time.
+  Budget::Grant take(Lane& lane, TimePoint deadline);
+  [[nodiscard]] std::string why_none(Budget::Answer answer) const;
+  /// Forgets a connection and every idle one: what broke one broke them all.
   void drop(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
-  void pass_on(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
   [[nodiscard]] std::chrono::milliseconds retry_delay(int attempt) const;
 
   std::unique_ptr<Driver> driver_;
   DatabaseOptions options_;
   Environment environment_;
   PoolTime time_;
-  std::mutex mutex_;
   Wake wake_;
+  std::shared_ptr<Budget> budget_;  // shared by the pools that lead to one server
   std::vector<Lane> lanes_;  ///< writers, then readers where they have connections of their own
 };
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "database/budget.hpp"
 #include "database/pool.hpp"
 #include "queue/store_list.hpp"
 
@@ -17,15 +18,37 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
+using Time = Budget::Time;  ///< of the environment's clock, or of the steady one
+
 constexpr milliseconds longest_interval = std::chrono::days{365};
+constexpr std::size_t most_connections = 100'000;
+
+void check_bound(const char* option, std::int64_t value, std::int64_t low, std::int64_t high,
+                 const char* unit = "") {
+  if (value >= low && value <= high) return;
+  throw std::out_of_range(std::string{"database set options: "} + option + " is " +
+                          std::to_string(value) + unit + ", " + std::to_string(low) + " to " +
+                          std::to_string(high) + unit + " are allowed");
+}
 
 DatabaseSetOptions checked(DatabaseSetOptions options) {
-  if (options.refresh_interval < 0ms || options.refresh_interval > longest_interval) {
-    throw std::out_of_range("database set options: refresh_interval is " +
-                            std::to_string(options.refresh_interval.count()) + " ms, 0 to " +
-                            std::to_string(longest_interval.count()) + " ms are allowed");
-  }
+  const auto check_time = [](const char* option, milliseconds value) {
+    check_bound(option, value.count(), 0, longest_interval.count(), " ms");
+  };
+  const auto check_count = [](const char* option, std::size_t value) {
+    check_bound(option, static_cast<std::int64_t>(std::min(value, most_connections + 1)), 1,
+                static_cast<std::int64_t>(most_connections));
+  };
+  check_time("refresh_interval", options.refresh_interval);
+  check_count("connections_per_server", options.connections_per_server);
+  check_count("connections_to_files", options.connections_to_files);
+  check_time("idle_limit", options.idle_limit);
   return options;
+}
+
+Time time_of(const Environment& environment) {
+  if (const auto instant = environment.now()) return instant->time_since_epoch();
+  return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
 }
 
 /// How long to wait after a discovery has failed for the nth time in a row.
@@ -40,17 +63,21 @@ milliseconds retry_delay(int failures, milliseconds interval, const Environment&
 
 class DatabaseSet::State {
  public:
-  using Time = std::chrono::microseconds;  ///< of the environment's clock, or of the steady one
   using Call = std::function<void(const StoreChange&)>;
 
   State(DatabaseSetOptions options, Environment environment)
-      : options_(checked(options)), environment_(std::move(environment)) {}
+      : options_(checked(options)),
+        environment_(std::move(environment)),
+        budgets_(
+            {.per_server = options_.connections_per_server, .files = options_.connections_to_files},
+            [clock = environment_] { return time_of(clock); }) {}
 
   [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
 
   void list(std::vector<StoreDefinition> definitions) {
-    stores_.replace(std::move(definitions), environment_,
+    stores_.replace(std::move(definitions), environment_, budgets_,
                     [](const std::string&, const std::exception&) { throw; });
+    start();
   }
 
   void discover_by(Discover discover) {
@@ -60,9 +87,7 @@ class DatabaseSet::State {
       refresh();
     } catch (...) {  // logged, and due again soon
     }
-    if (options_.refresh_interval > 0ms && !environment_.clock) {
-      thread_ = std::jthread{[this](const std::stop_token& stop) { run(stop); }};
-    }
+    start();
   }
 
   void refresh() {
@@ -87,7 +112,8 @@ class DatabaseSet::State {
   }
 
   void step() {
-    if (!discover_ || options_.refresh_interval == 0ms || now() < due_.load()) return;
+    if (options_.idle_limit > 0ms) budgets_.close_idle(options_.idle_limit);
+    if (!refreshes() || now() < due_.load()) return;
     try {
       refresh();
     } catch (...) {  // logged, and due again soon
@@ -108,16 +134,19 @@ class DatabaseSet::State {
   [[nodiscard]] const StoreList& stores() const noexcept { return stores_; }
 
  private:
-  [[nodiscard]] Time now() const {
-    if (const auto instant = environment_.now()) return instant->time_since_epoch();
-    return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
+  [[nodiscard]] Time now() const { return time_of(environment_); }
+  [[nodiscard]] bool refreshes() const { return discover_ && options_.refresh_interval > 0ms; }
+
+  void start() {
+    if (environment_.clock || (!refreshes() && options_.idle_limit == 0ms)) return;
+    thread_ = std::jthread{[this](const std::stop_token& stop) { run(stop); }};
   }
 
   void apply(std::vector<StoreDefinition> definitions) {
     // Subscribers see the changes in the order in which they happened.
     const std::scoped_lock lock{call_mutex_};
     const StoreChange change = stores_.replace(
-        std::move(definitions), environment_,
+        std::move(definitions), environment_, budgets_,
         [&](const std::string& name, const std::exception& error) {
           environment_.write(
               LogLevel::error, "refuse_store",
@@ -162,13 +191,17 @@ class DatabaseSet::State {
     std::condition_variable_any stopped;
     std::unique_lock lock{mutex};
     while (!stop.stop_requested()) {
-      stopped.wait_for(lock, stop, std::max(due_.load() - now(), Time{1ms}), [] { return false; });
+      Time delay = longest_interval;
+      if (options_.idle_limit > 0ms) delay = options_.idle_limit / 2;
+      if (refreshes()) delay = std::min(delay, due_.load() - now());
+      stopped.wait_for(lock, stop, std::max(delay, Time{1ms}), [] { return false; });
       if (!stop.stop_requested()) step();
     }
   }
 
   const DatabaseSetOptions options_;
   const Environment environment_;
+  Budgets budgets_;
   Discover discover_;
   StoreList stores_;
 

@@ -45,6 +45,14 @@ class GroupCommit {
     return std::move(*me.answer);
   }
 
+  /// The same, without waiting for any other caller.
+  Answer submit_alone(Item item) {
+    Caller me{std::move(item)};
+    write_batch({&me});
+    if (me.error) std::rethrow_exception(me.error);
+    return std::move(*me.answer);
+  }
+
  private:
   struct Caller {
     Item item;

@@ -21,6 +21,11 @@ class MessageWriter : public GroupCommit<Incoming, Accepted> {
               write_shared(box, messages, by_topic(), answers);
             },
             512, 4 << 20) {}
+
+  Accepted submit(Incoming message, std::size_t bytes) {
+    // The one who writes for all may be waiting for the very connection that this thread holds.
+    return Pool::holds_budgeted() ? submit_alone(message) : GroupCommit::submit(message, bytes);
+  }
 };
 
 }  // namespace twinbox

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "database/budget.hpp"
+#include "database/open_driver.hpp"
 #include "queue/box.hpp"
 #include "twinbox/database_set.hpp"
 
@@ -95,14 +97,17 @@ bool operator==(const StoreDefinition& a, const StoreDefinition& b) {
   return comparable(a) == comparable(b);
 }
 
-Store::Store(StoreDefinition definition, const Environment& environment)
+Store::Store(StoreDefinition definition, const Environment& environment, Budgets* budgets)
     : definition_(std::move(definition)), boxes_(std::make_unique<Boxes>()) {
   check_text("store name", name(), max_name_length);
   const std::string prefix = "store " + name() + ": ";
   try {
     DatabaseOptions options = definition_.database;
     options.name = name();
-    database_ = std::make_unique<Database>(definition_.address, std::move(options), environment);
+    auto driver = open_driver(definition_.address, options, environment);
+    auto budget = budgets != nullptr ? budgets->at(driver->place()) : nullptr;
+    database_ = std::make_unique<Database>(std::make_unique<Pool>(
+        std::move(driver), std::move(options), environment, PoolTime{}, std::move(budget)));
     checked_options(definition_.outbox, BoxKind::outbox, database_->dialect());
     checked_options(definition_.inbox, BoxKind::inbox, database_->dialect());
   } catch (const std::invalid_argument& error) {

@@ -75,7 +75,8 @@ std::size_t StoreList::size() const {
 }
 
 StoreChange StoreList::replace(std::vector<StoreDefinition> definitions,
-                               const Environment& environment, const Refuse& refuse) {
+                               const Environment& environment, Budgets& budgets,
+                               const Refuse& refuse) {
   Taken taken;
   std::map<std::string, Shared, std::less<>> by_name;
   std::vector<Shared> places(definitions.size());
@@ -91,7 +92,7 @@ StoreChange StoreList::replace(std::vector<StoreDefinition> definitions,
     if (places[i] != nullptr) continue;
     const std::string name = definitions[i].name;
     try {
-      auto store = std::make_shared<Store>(std::move(definitions[i]), environment);
+      auto store = std::make_shared<Store>(std::move(definitions[i]), environment, &budgets);
       taken.add(*store);
       change.added.push_back(store);
       places[i] = by_name[name] = std::move(store);

@@ -27,7 +27,7 @@ class StoreList {
   /// exclude each other, an unchanged one stays, and else the first. Nothing has changed when it
   /// throws.
   StoreChange replace(std::vector<StoreDefinition> definitions, const Environment& environment,
-                      const Refuse& refuse);
+                      Budgets& budgets, const Refuse& refuse);
 
  private:
   using Shared = std::shared_ptr<Store>;

@@ -1,6 +1,7 @@
 #include <future>
 #include <stdexcept>
 
+#include "support/process.hpp"
 #include "support/race.hpp"
 #include "support/set_test.hpp"
 
@@ -337,6 +338,28 @@ TEST_P(DatabaseSetTest, lets_a_store_live_as_long_as_somebody_uses_it) {
   EXPECT_EQ(store->outbox().claim(worker).size(), 1u);
 }
 
+TEST_P(DatabaseSetTest, names_the_option_that_is_out_of_range) {
+  EXPECT_EQ(
+      refusal([] { DatabaseSet(std::vector<StoreDefinition>{}, {.connections_per_server = 0}); }),
+      "database set options: connections_per_server is 0, 1 to 100000 are allowed");
+  EXPECT_EQ(refusal([] { DatabaseSet(DatabaseSet::Discover{}); }),
+            "database set: the discovery is an empty function");
+  EXPECT_THROW(DatabaseSet(std::vector<StoreDefinition>{}, {.connections_to_files = 0}),
+               std::out_of_range);
+  EXPECT_THROW(DatabaseSet(std::vector<StoreDefinition>{}, {.refresh_interval = -1ms}),
+               std::out_of_range);
+  EXPECT_THROW(DatabaseSet(std::vector<StoreDefinition>{}, {.idle_limit = -1ms}),
+               std::out_of_range);
+}
+
+TEST_P(DatabaseSetTest, never_closes_a_database_in_memory) {
+  DatabaseSet set({define("north")}, {.connections_to_files = 1, .idle_limit = 1s}, environment());
+  set.find("north")->outbox().enqueue(a_message());
+  clock().advance(24h);
+  set.step();
+  EXPECT_EQ(set.find("north")->outbox().claim(worker).size(), 1u);
+}
+
 TWINBOX_ON_EVERY_BACKEND(DatabaseSetTest);
 
 /// Places that can be shared by name: a file, or a database on a server.
@@ -374,6 +397,66 @@ TEST_P(SharedPlaceTest, EVB_25_keeps_tenants_apart_that_share_a_database) {
   EXPECT_TRUE(set.find("first")->inbox().claim(worker).empty());
   EXPECT_EQ(set.find("first")->outbox().claim(worker).size(), 1u);
   EXPECT_EQ(set.find("second")->inbox().claim(worker).size(), 1u);
+}
+
+/// Connections that lead to `store`.
+std::size_t connections(const Store& store, Database& watcher) {
+  const std::string& address = store.definition().address;
+  if (address.starts_with("sqlite:")) {
+    const std::string file = address.substr(7);
+    return open_files(file) - open_files(file + "-");
+  }
+  std::size_t count = 0;
+  watcher.in_transaction([&](Session& session) {
+    session.execute("select count(*) from pg_stat_activity where application_name = @name",
+                    {{"name", store.name()}},
+                    [&](const Row& row) { count = static_cast<std::size_t>(row.integer(0)); });
+  });
+  return count;
+}
+
+TEST_P(SharedPlaceTest, closes_connections_that_rest) {
+  auto north = define("north_at_rest");
+  auto south = define("south_at_rest");
+  Database watcher(GetParam() == Backend::postgres ? north.address : "sqlite::memory:");
+  if (GetParam() == Backend::postgres) {
+    north.address += "?application_name=" + north.name;
+    south.address += "?application_name=" + south.name;
+  }
+  DatabaseSet set({north, south}, {.idle_limit = 60s}, environment());
+  const auto rests = set.find(north.name);
+  const auto works = set.find(south.name);
+  rests->outbox().enqueue(a_message());
+  EXPECT_GT(connections(*rests, watcher), 0u);
+  clock().advance(50s);
+  works->outbox().enqueue(a_message());
+  clock().advance(10s);
+  set.step();
+  // A server needs a moment to see that a connection was closed.
+  for (int i = 0; i < 10'000 && connections(*rests, watcher) > 0; ++i) std::this_thread::yield();
+  EXPECT_EQ(connections(*rests, watcher), 0u);
+  EXPECT_GT(connections(*works, watcher), 0u);
+  EXPECT_EQ(rests->outbox().claim(worker).size(), 1u) << "and opens them again";
+}
+
+TEST_P(SharedPlaceTest, uses_a_second_store_inside_a_transaction_of_the_first) {
+  DatabaseSet set({define("north"), define("south")},
+                  {.connections_per_server = 3, .connections_to_files = 3}, environment());
+  const auto north = set.find("north");
+  const auto south = set.find("south");
+  north->outbox();
+  south->outbox();
+  // Each of them holds a connection and needs another one; three are all there are.
+  race(6, [&](int) {
+    for (int i = 0; i < 5; ++i) {
+      north->database().in_transaction([&](Session& session) {
+        north->outbox().enqueue(session, a_message());
+        south->outbox().enqueue(a_message());
+      });
+    }
+  });
+  EXPECT_EQ(north->outbox().claim(worker, 30s, 100).size(), 30u);
+  EXPECT_EQ(south->outbox().claim(worker, 30s, 100).size(), 30u);
 }
 
 TWINBOX_ON_BACKENDS(SharedPlaceTest, Backend::sqlite_file, Backend::postgres);

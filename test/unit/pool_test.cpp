@@ -1,7 +1,6 @@
 #include "database/pool.hpp"
 
 #include <atomic>
-#include <deque>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -10,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "database/open_driver.hpp"
-#include "sql/statement.hpp"
+#include "fake_driver.hpp"
 
 namespace twinbox {
 namespace {
@@ -18,94 +17,6 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 using Kind = DatabaseError::Kind;
-
-/// What the connections of a test did, and what is to go wrong next.
-struct World {
-  std::mutex mutex;
-  std::vector<std::string> acts;
-  std::deque<Kind> connect_faults;
-  std::deque<Kind> begin_faults;
-  std::deque<Kind> commit_faults;
-  int connected = 0;
-  int open = 0;
-  int most_open = 0;
-
-  void note(int connection, const std::string& act) {
-    const std::scoped_lock lock{mutex};
-    acts.push_back(std::to_string(connection) + " " + act);
-  }
-  void maybe_fail(std::deque<Kind>& faults) {
-    const std::scoped_lock lock{mutex};
-    if (faults.empty()) return;
-    const Kind kind = faults.front();
-    faults.pop_front();
-    throw DatabaseError(kind, "as the test wants it");
-  }
-};
-
-class FakeConnection final : public Connection {
- public:
-  FakeConnection(World& world, int number) : world_(world), number_(number) {}
-  ~FakeConnection() override {
-    world_.note(number_, "close");
-    const std::scoped_lock lock{world_.mutex};
-    --world_.open;
-  }
-
-  [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::sqlite; }
-  std::size_t execute(const Statement&, std::span<const Arg>, RowSink) override { return 0; }
-  [[nodiscard]] bool in_transaction() const override { return true; }
-  void begin(Access, Scope) override {
-    world_.note(number_, "begin");
-    world_.maybe_fail(world_.begin_faults);
-  }
-  void commit() override {
-    world_.note(number_, "commit");
-    world_.maybe_fail(world_.commit_faults);
-  }
-  void rollback() noexcept override { world_.note(number_, "rollback"); }
-  [[nodiscard]] bool usable() const noexcept override { return usable_; }
-  void interrupt() noexcept override {}
-
-  void break_it() noexcept { usable_ = false; }
-  [[nodiscard]] int number() const noexcept { return number_; }
-
- protected:
-  std::size_t execute_text(std::string_view, std::span<const Arg>, RowSink) override { return 0; }
-
- private:
-  World& world_;
-  int number_;
-  bool usable_ = true;
-};
-
-class FakeDriver final : public Driver {
- public:
-  FakeDriver(World& world, std::optional<Shape> shape) : world_(world), shape_(shape) {}
-
-  [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::sqlite; }
-  [[nodiscard]] Shape shape(std::size_t pool_size) const noexcept override {
-    return shape_.value_or(Shape{pool_size, pool_size, false});
-  }
-  std::unique_ptr<Connection> connect(Access access) override {
-    world_.maybe_fail(world_.connect_faults);
-    int number = 0;
-    {
-      const std::scoped_lock lock{world_.mutex};
-      number = ++world_.connected;
-      world_.most_open = std::max(world_.most_open, ++world_.open);
-    }
-    world_.note(number, access == Access::read ? "connect to read" : "connect");
-    return std::make_unique<FakeConnection>(world_, number);
-  }
-  [[nodiscard]] std::string describe() const override { return "fake database"; }
-
- private:
-  World& world_;
-  std::optional<Shape> shape_;
-};
-
-int number_of(Session& session) { return dynamic_cast<FakeConnection&>(session).number(); }
 
 class PoolTest : public ::testing::Test {
  protected:

@@ -1,0 +1,175 @@
+#include "database/budget.hpp"
+
+#include <condition_variable>
+#include <utility>
+
+namespace twinbox {
+
+using std::chrono::steady_clock;
+
+struct Budget::Waiter {
+  Lane& lane;
+  std::size_t held;
+  Node node = Node(1);
+  std::condition_variable ready = {};
+  bool served = false;
+  Grant grant = {};
+};
+
+Budget::Grant Budget::take(Lane& lane, std::size_t held,
+                           const std::function<steady_clock::duration()>& left) {
+  std::unique_lock lock{mutex_};
+  Grant grant;
+  if (!lane.idle.empty()) {
+    Node none;
+    if (admit(lane, held, none, grant)) return grant;
+  } else if (lane.used < lane.capacity) {
+    Node node(1);
+    if (admit(lane, held, node, grant)) return grant;
+  }
+  // Whoever waits here cannot be served yet, or serve() would have done so: nobody is passed.
+  if (has_room(lane) && held >= levels()) return {.answer = Answer::too_deep};
+  Waiter waiter{lane, held};
+  const auto place = waiters_.insert(waiters_.end(), &waiter);
+  if (!waiter.ready.wait_for(lock, std::max(left(), steady_clock::duration::zero()),
+                             [&] { return waiter.served; })) {
+    waiters_.erase(place);
+    return {.answer = has_room(lane) ? Answer::budget_full : Answer::pool_full};
+  }
+  return std::move(waiter.grant);
+}
+
+bool Budget::admit(Lane& lane, std::size_t held, Node& node, Grant& grant) noexcept {
+  if (!has_room(lane) || busy_ >= ceiling(held)) return false;
+  if (!lane.idle.empty()) {
+    // The one used last: its statements are prepared and its caches warm.
+    take_out(lane.idle.back(), spare_);
+    grant.connection = std::move(spare_.back().connection);
+  } else if (open_ < terms_.limit) {
+    ++open_;
+    spare_.splice(spare_.end(), node);
+    ++lane.used;
+  } else if (!idle_.empty()) {
+    --idle_.front().lane->used;
+    take_out(idle_.begin(), spare_);
+    grant.close_first = std::move(spare_.back().connection);
+    ++lane.used;
+  } else {
+    return false;  // one is being closed right now
+  }
+  ++busy_;
+  return true;
+}
+
+void Budget::take_out(std::list<Idle>::iterator idle, std::list<Idle>& target) noexcept {
+  auto& places = idle->lane->idle;
+  places.erase(std::find(places.begin(), places.end(), idle));
+  target.splice(target.end(), idle_, idle);
+}
+
+void Budget::give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept {
+  const std::scoped_lock lock{mutex_};
+  idle_.splice(idle_.end(), spare_, spare_.begin());
+  idle_.back() = {std::move(connection), &lane, terms_.now ? terms_.now() : Time{}};
+  lane.idle.push_back(std::prev(idle_.end()));
+  --busy_;
+  serve();
+}
+
+void Budget::give_up(Lane& lane) noexcept {
+  const std::scoped_lock lock{mutex_};
+  spare_.pop_front();
+  --open_;
+  --lane.used;
+  --busy_;
+  serve();
+}
+
+void Budget::clear(std::span<Lane> lanes) noexcept {
+  std::list<Idle> closing;
+  {
+    const std::scoped_lock lock{mutex_};
+    for (Lane& lane : lanes) {
+      lane.used -= lane.idle.size();
+      while (!lane.idle.empty()) take_out(lane.idle.back(), closing);
+    }
+  }
+  close(std::move(closing));
+}
+
+void Budget::close_idle(Time moment) noexcept {
+  std::list<Idle> closing;
+  {
+    const std::scoped_lock lock{mutex_};
+    while (!idle_.empty() && idle_.front().since <= moment) {
+      --idle_.front().lane->used;
+      take_out(idle_.begin(), closing);
+    }
+  }
+  close(std::move(closing));
+}
+
+void Budget::close(std::list<Idle> closing) noexcept {
+  if (closing.empty()) return;
+  for (Idle& one : closing) one.connection.reset();
+  const std::scoped_lock lock{mutex_};
+  open_ -= closing.size();
+  serve();
+}
+
+void Budget::serve() noexcept {
+  for (auto place = waiters_.begin(); place != waiters_.end() && busy_ < terms_.limit;) {
+    Waiter& waiter = **place;
+    if (!admit(waiter.lane, waiter.held, waiter.node, waiter.grant)) {
+      ++place;
+      continue;
+    }
+    place = waiters_.erase(place);
+    waiter.served = true;
+    // Under the lock: the waiter may be gone as soon as it can run.
+    waiter.ready.notify_one();
+    if (!limited()) return;  // one connection came, and one has gone
+  }
+}
+
+std::size_t Budget::open() const {
+  const std::scoped_lock lock{mutex_};
+  return open_;
+}
+
+std::size_t Budget::waiting() const {
+  const std::scoped_lock lock{mutex_};
+  return waiters_.size();
+}
+
+std::shared_ptr<Budget> Budgets::at(const Driver::Place& place) {
+  if (place.server.empty()) return nullptr;
+  const std::scoped_lock lock{mutex_};
+  std::erase_if(budgets_, [](const auto& entry) { return entry.second.expired(); });
+  auto& known = budgets_[place.server];
+  auto budget = known.lock();
+  if (budget == nullptr) {
+    const bool files = place.server == "files";
+    budget = std::make_shared<Budget>(
+        Budget::Terms{.limit = files ? limits_.files : limits_.per_server,
+                      .place = files ? "SQLite files" : place.server,
+                      .option = files ? "connections_to_files" : "connections_per_server",
+                      .now = now_});
+    known = budget;
+  }
+  return budget;
+}
+
+void Budgets::close_idle(Budget::Time idle_limit) {
+  std::vector<std::shared_ptr<Budget>> budgets;
+  {
+    const std::scoped_lock lock{mutex_};
+    for (const auto& [server, known] : budgets_) {
+      if (auto budget = known.lock()) budgets.push_back(std::move(budget));
+    }
+  }
+  const Budget::Time moment = now_() - idle_limit;
+  for (const auto& budget : budgets) budget->close_idle(moment);
+}
+
+}  // namespace twinbox

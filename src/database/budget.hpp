@@ -1,0 +1,142 @@
+// How many connections may be open to one place, and who gets one when there are not enough.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "database/connection.hpp"
+
+namespace twinbox {
+
+/// The connections of one pool that stands alone, or of all the pools of a set that lead to one
+/// server. At most `limit` are open. Where they are used up, the connection that has been idle for
+/// the longest is closed for a new one; where none is idle, callers wait in their order.
+///
+/// A thread that holds a connection and waits for another one could wait for threads that do the
+/// same. So the last two connections are kept for those who hold one and two already, and whoever
+/// holds more is never left waiting for the budget: somebody can always go on.
+///
+/// Thread-safe. Pools must be gone before it is destroyed.
+class Budget {
+ public:
+  using Time = std::chrono::microseconds;
+  static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+  struct Terms {
+    std::size_t limit = unlimited;
+    std::string place = {};          ///< for errors: what the connections lead to
+    std::string option = {};         ///< for errors: what sets the limit
+    std::function<Time()> now = {};  ///< empty: nobody asks how long a connection has been idle
+  };
+
+  explicit Budget(Terms terms) : terms_(std::move(terms)) {}
+  Budget() : Budget(Terms{}) {}
+
+  struct Lane;
+  struct Idle {
+    std::unique_ptr<Connection> connection = {};
+    Lane* lane = nullptr;
+    Time since = {};
+  };
+  /// Connections of a pool that may stand in for each other.
+  struct Lane {
+    Access opens;
+    std::size_t capacity;
+    std::size_t used = 0;  ///< open, being opened, or promised to a waiter
+    std::vector<std::list<Idle>::iterator> idle = {};  ///< the one used last at the end
+  };
+
+  enum class Answer {
+    granted,
+    pool_full,    ///< every connection of the lane is in use
+    budget_full,  ///< every connection of the budget is
+    too_deep,     ///< the same, and the caller holds too many to wait for one more
+  };
+  struct Grant {
+    Answer answer = Answer::granted;
+    std::unique_ptr<Connection> connection = {};  ///< null: open one
+    std::unique_ptr<Connection> close_first = {};
+  };
+
+  /// `held` is how many connections of limited budgets this thread has. `left` is asked, once, when
+  /// there is something to wait for.
+  Grant take(Lane& lane, std::size_t held,
+             const std::function<std::chrono::steady_clock::duration()>& left);
+  void give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
+  /// A connection that was granted could not be opened, or is closed by now.
+  void give_up(Lane& lane) noexcept;
+  /// Closes what is idle in `lanes`.
+  void clear(std::span<Lane> lanes) noexcept;
+  /// Closes what has not been used since `moment`.
+  void close_idle(Time moment) noexcept;
+
+  [[nodiscard]] bool limited() const noexcept { return terms_.limit != unlimited; }
+  [[nodiscard]] const Terms& terms() const noexcept { return terms_; }
+  [[nodiscard]] std::size_t open() const;
+  [[nodiscard]] std::size_t waiting() const;
+
+ private:
+  struct Waiter;
+  using Node = std::list<Idle>;  ///< of one element
+
+  [[nodiscard]] std::size_t levels() const noexcept {
+    return std::min<std::size_t>(terms_.limit, 3);
+  }
+  /// How many connections may be in use once a thread that holds `held` has one more.
+  [[nodiscard]] std::size_t ceiling(std::size_t held) const noexcept {
+    return terms_.limit - (levels() - 1 - std::min(held, levels() - 1));
+  }
+  [[nodiscard]] static bool has_room(const Lane& lane) noexcept {
+    return !lane.idle.empty() || lane.used < lane.capacity;
+  }
+  /// True when `grant` has been filled in; `node` may have been used up.
+  bool admit(Lane& lane, std::size_t held, Node& node, Grant& grant) noexcept;
+  /// Moves an idle connection to `target`.
+  void take_out(std::list<Idle>::iterator idle, std::list<Idle>& target) noexcept;
+  /// Gives what has become free to those who wait.
+  void serve() noexcept;
+  /// Closes what was taken out of idle_; not under the lock, for it may take a while.
+  void close(std::list<Idle> closing) noexcept;
+
+  const Terms terms_;
+  mutable std::mutex mutex_;
+  std::size_t busy_ = 0;   ///< granted
+  std::size_t open_ = 0;   ///< busy, idle, or being closed
+  std::list<Idle> idle_;   ///< the longest first
+  std::list<Idle> spare_;  ///< nodes for those that are not idle: giving back allocates nothing
+  std::list<Waiter*> waiters_;
+};
+
+/// The budgets of one set. Thread-safe. The pools share them, and may outlive the set.
+class Budgets {
+ public:
+  struct Limits {
+    std::size_t per_server;
+    std::size_t files;
+  };
+  Budgets(Limits limits, std::function<Budget::Time()> now)
+      : limits_(limits), now_(std::move(now)) {}
+
+  /// Null: what `place` leads to is shared with nobody.
+  std::shared_ptr<Budget> at(const Driver::Place& place);
+  void close_idle(Budget::Time idle_limit);
+
+ private:
+  Limits limits_;
+  std::function<Budget::Time()> now_;
+  std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<Budget>> budgets_;  ///< by server
+};
+
+}  // namespace twinbox

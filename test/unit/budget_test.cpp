@@ -1,0 +1,390 @@
+#include "database/budget.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <future>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "database/pool.hpp"
+#include "fake_driver.hpp"
+#include "twinbox/database_set.hpp"
+
+namespace twinbox {
+namespace {
+
+using namespace std::chrono_literals;
+using Acts = std::vector<std::string>;
+
+/// Pools that share a budget. Their time stands still, so that a wait_limit is really waited for.
+class BudgetTest : public ::testing::Test {
+ protected:
+  void limit_to(std::size_t connections) {
+    budget_ = std::make_shared<Budget>(Budget::Terms{.limit = connections,
+                                                     .place = "there:5432",
+                                                     .option = "connections_per_server",
+                                                     .now = [this] { return idle_time_; }});
+  }
+
+  std::unique_ptr<Pool> pool(std::string name, std::chrono::milliseconds wait_limit = 60s,
+                             std::optional<Driver::Shape> shape = {}) {
+    const PoolTime time{.now =
+                            [this] {
+                              const std::scoped_lock lock{mutex_};
+                              ++asked_;
+                              changed_.notify_all();
+                              return std::chrono::steady_clock::time_point{};
+                            },
+                        .wait = [](auto) {}};
+    return std::make_unique<Pool>(
+        std::make_unique<FakeDriver>(world_, shape),
+        DatabaseOptions{.name = std::move(name), .wait_limit = wait_limit, .retries = 0},
+        Environment{}, time, budget_);
+  }
+
+  static int use(Pool& pool) {
+    return pool.run(Access::write, Scope::statement,
+                    [](Session& session) { return number_of(session); });
+  }
+
+  template <class F>
+  static std::string refusal(F act) {
+    try {
+      act();
+    } catch (const PoolExhausted& error) {
+      return error.what();
+    }
+    return "granted";
+  }
+
+  /// Runs `work` on a thread of its own and returns once it waits: a call asks for the time when it
+  /// begins, and again before it waits.
+  template <class F>
+  std::jthread queued(F work) {
+    std::unique_lock lock{mutex_};
+    const int before = asked_;
+    std::jthread thread{std::move(work)};
+    changed_.wait(lock, [&] { return asked_ >= before + 2; });
+    return thread;
+  }
+
+  World world_;
+  Budget::Time idle_time_{0};
+  std::shared_ptr<Budget> budget_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int asked_ = 0;
+};
+
+TEST_F(BudgetTest, closes_the_connection_that_was_idle_for_longest_before_it_opens_another) {
+  limit_to(3);
+  const auto a = pool("a");
+  const auto b = pool("b");
+  const auto c = pool("c");
+  const auto d = pool("d");
+  for (Pool* one : {a.get(), b.get(), c.get(), a.get()}) use(*one);
+  world_.acts.clear();
+  EXPECT_EQ(use(*d), 4);
+  EXPECT_EQ(world_.acts, (Acts{"2 close", "4 connect", "4 begin", "4 commit"}));
+  EXPECT_EQ(use(*a), 1);
+  EXPECT_EQ(use(*b), 5);
+  EXPECT_EQ(world_.acts.at(6), "3 close");
+}
+
+TEST_F(BudgetTest, never_opens_more_than_allowed_over_all_pools) {
+  limit_to(4);
+  std::vector<std::unique_ptr<Pool>> pools;
+  for (int i = 0; i < 6; ++i) pools.push_back(pool("p" + std::to_string(i)));
+  std::atomic<int> calls = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < 8; ++i) {
+      threads.emplace_back([&, i] {
+        for (std::size_t j = 0; j < 200; ++j) {
+          pools[(i + j) % 6]->in_transaction([&](Session& session) {
+            if (j % 3 == 0) use(*pools[(i + j + 1) % 6]);
+            if (j % 50 == 0) dynamic_cast<FakeConnection&>(session).break_it();
+            ++calls;
+          });
+        }
+      });
+    }
+  }
+  EXPECT_EQ(calls, 1600);
+  EXPECT_LE(world_.most_open, 4);
+  EXPECT_EQ(budget_->open(), static_cast<std::size_t>(world_.open));
+  pools.clear();
+  EXPECT_EQ(budget_->open(), 0u);
+  EXPECT_EQ(world_.open, 0);
+}
+
+TEST_F(BudgetTest, lets_those_who_wait_for_different_pools_have_their_turn) {
+  limit_to(1);
+  const auto a = pool("a");
+  const auto b = pool("b");
+  std::string order;
+  std::vector<std::jthread> threads;
+  a->in_transaction([&](Session&) {
+    for (const char name : {'b', 'a', 'B', 'A'}) {
+      Pool& wanted = name == 'a' || name == 'A' ? *a : *b;
+      threads.push_back(queued(
+          [&order, &wanted, name] { wanted.in_transaction([&](Session&) { order += name; }); }));
+    }
+  });
+  threads.clear();
+  EXPECT_EQ(order, "baBA");
+  EXPECT_EQ(world_.most_open, 1);
+}
+
+TEST_F(BudgetTest, names_the_budget_when_nothing_becomes_free) {
+  limit_to(1);
+  const auto a = pool("a");
+  const auto b = pool("b", 0ms);
+  a->in_transaction([&](Session&) {
+    std::jthread{[&] {
+      EXPECT_EQ(refusal([&] { use(*b); }),
+                "store b: no free connection to there:5432 within 0 s (connections_per_server 1, "
+                "over all stores of the set); raise connections_per_server or wait_limit, or keep "
+                "transactions short");
+    }}.join();
+  });
+}
+
+TEST_F(BudgetTest, names_the_pool_when_it_is_the_pool_that_is_full) {
+  limit_to(10);
+  const auto a = pool("a", 0ms, Driver::Shape{1, 4, false});
+  a->in_transaction([&](Session&) {
+    std::jthread{[&] {
+      EXPECT_TRUE(
+          refusal([&] { use(*a); }).starts_with("store a: no free connection within 0 s ("));
+    }}.join();
+  });
+}
+
+TEST_F(BudgetTest, keeps_a_connection_for_threads_that_hold_one_already) {
+  constexpr int limit = 5;
+  limit_to(limit);
+  const auto a = pool("a", 5s);
+  const auto b = pool("b", 5s);
+  int hold = 0;
+  std::atomic<int> finished = 0;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < limit; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_NO_THROW(a->in_transaction([&](Session&) {
+        {
+          // All that can be had is in use when the first of them asks for a second one.
+          std::unique_lock lock{mutex_};
+          ++hold;
+          changed_.notify_all();
+          changed_.wait(lock, [&] { return hold + asked_ - limit >= limit; });
+        }
+        use(*b);
+      }));
+      ++finished;
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(finished, limit);
+  EXPECT_LE(world_.most_open, limit);
+}
+
+TEST_F(BudgetTest, serves_all_who_can_be_served_when_one_connection_comes_back) {
+  limit_to(4);
+  const auto narrow = pool("narrow", 5s, Driver::Shape{1, 1, true});
+  const auto wide = pool("wide", 5s);
+  std::promise<void> second_done;
+  std::jthread first;
+  std::jthread second;
+  narrow->in_transaction([&](Session&) {
+    std::promise<void> holds;
+    std::promise<void> go_on;
+    second = std::jthread{[&] {
+      wide->in_transaction([&](Session&) {
+        holds.set_value();
+        go_on.get_future().wait();
+        EXPECT_NO_THROW(use(*narrow)) << "it holds one, and so may have the last but one";
+      });
+      second_done.set_value();
+    }};
+    holds.get_future().wait();
+    first =
+        queued([&] { wide->in_transaction([&](Session&) { second_done.get_future().wait(); }); });
+    std::unique_lock lock{mutex_};
+    const int before = asked_;
+    go_on.set_value();
+    changed_.wait(lock, [&] { return asked_ >= before + 2; });
+  });
+}
+
+TEST_F(BudgetTest, refuses_at_once_what_could_only_wait_for_itself) {
+  limit_to(3);
+  const auto a = pool("a");
+  const auto b = pool("b");
+  a->in_transaction([&](Session&) {
+    b->in_transaction([&](Session&) {
+      a->in_transaction([&](Session&) {
+        EXPECT_EQ(refusal([&] { use(*b); }),
+                  "store b: this thread holds 3 connections already, and none is left for one more "
+                  "to there:5432 (connections_per_server 3, over all stores of the set); raise "
+                  "connections_per_server, or use fewer stores inside one transaction");
+      });
+    });
+  });
+  EXPECT_EQ(use(*b), 2) << "and nothing was lost by it";
+}
+
+TEST_F(BudgetTest, counts_what_a_thread_holds_over_all_budgets) {
+  limit_to(1);
+  const auto a = pool("a");
+  limit_to(1);
+  const auto b = pool("b");
+  // Else two threads could wait for each other's server.
+  a->in_transaction([&](Session&) {
+    use(*b);
+    b->in_transaction([&](Session&) {
+      std::jthread{[&] { EXPECT_FALSE(Pool::holds_budgeted()); }}.join();
+      EXPECT_TRUE(Pool::holds_budgeted());
+    });
+  });
+  EXPECT_FALSE(Pool::holds_budgeted());
+}
+
+TEST_F(BudgetTest, gets_back_what_could_not_be_opened) {
+  limit_to(1);
+  const auto a = pool("a");
+  const auto b = pool("b", 0ms);
+  world_.connect_faults = {DatabaseError::Kind::permission};
+  EXPECT_THROW(use(*a), DatabaseError);
+  EXPECT_EQ(budget_->open(), 0u);
+  EXPECT_EQ(use(*b), 1);
+}
+
+TEST_F(BudgetTest, gives_the_place_of_a_broken_connection_to_another_pool) {
+  limit_to(1);
+  const auto a = pool("a");
+  const auto b = pool("b");
+  int number = 0;
+  std::jthread other;
+  a->in_transaction([&](Session& session) {
+    other = queued([&] { number = use(*b); });
+    dynamic_cast<FakeConnection&>(session).break_it();
+  });
+  other.join();
+  EXPECT_EQ(number, 2);
+}
+
+TEST_F(BudgetTest, closes_what_nobody_has_used_for_a_while) {
+  limit_to(10);
+  const auto a = pool("a");
+  const auto b = pool("b");
+  a->in_transaction([&](Session&) { use(*a); });
+  idle_time_ = 30s;
+  use(*b);
+  use(*a);
+  world_.acts.clear();
+  budget_->close_idle(29s);
+  EXPECT_EQ(world_.acts, Acts{"2 close"});
+  budget_->close_idle(30s);
+  EXPECT_EQ(world_.acts, (Acts{"2 close", "3 close", "1 close"}));
+  EXPECT_EQ(budget_->open(), 0u);
+  EXPECT_EQ(use(*a), 4);
+}
+
+TEST_F(BudgetTest, leaves_a_connection_in_use_alone) {
+  limit_to(10);
+  const auto a = pool("a");
+  a->in_transaction([&](Session& session) {
+    budget_->close_idle(1h);
+    EXPECT_EQ(number_of(session), 1);
+    EXPECT_EQ(budget_->open(), 1u);
+  });
+  EXPECT_EQ(use(*a), 1);
+}
+
+TEST_F(BudgetTest, serves_those_who_wait_once_a_pool_is_gone) {
+  limit_to(2);
+  auto a = pool("a");
+  const auto b = pool("b");
+  use(*a);
+  a.reset();
+  EXPECT_EQ(budget_->open(), 0u);
+  EXPECT_EQ(use(*b), 2);
+}
+
+TEST_F(BudgetTest, does_not_touch_a_pool_that_stands_alone) {
+  limit_to(1);
+  const auto a = pool("a");
+  budget_ = nullptr;
+  const auto alone = pool("alone");
+  alone->in_transaction([&](Session&) {
+    EXPECT_FALSE(Pool::holds_budgeted());
+    use(*alone);
+    use(*a);
+  });
+  EXPECT_EQ(world_.open, 3);
+}
+
+TEST(BudgetsTest, are_one_for_each_server_and_one_for_all_files) {
+  Budgets budgets({.per_server = 20, .files = 200}, [] { return Budget::Time{0}; });
+  const auto north = budgets.at({"north:5432", "a"});
+  EXPECT_EQ(budgets.at({"north:5432", "b"}), north);
+  EXPECT_NE(budgets.at({"south:5432", "a"}), north);
+  EXPECT_EQ(north->terms().limit, 20u);
+  EXPECT_EQ(budgets.at({"files", "/tmp/a"})->terms().limit, 200u);
+  EXPECT_EQ(budgets.at({}), nullptr);
+}
+
+/// Two SQLite files that share a budget of three.
+class BudgetedStoreTest : public ::testing::Test {
+ protected:
+  BudgetedStoreTest() {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("twinbox_budget_" + std::to_string(std::random_device{}()));
+    std::filesystem::create_directory(folder_);
+  }
+  ~BudgetedStoreTest() override { std::filesystem::remove_all(folder_); }
+
+  StoreDefinition define(std::string name) {
+    const std::string address = "sqlite:" + (folder_ / name).string();
+    return {.name = std::move(name),
+            .address = address,
+            .database = {.wait_limit = 5s},
+            .outbox = {.deploy_schema = true},
+            .inbox = {.deploy_schema = true}};
+  }
+
+  std::filesystem::path folder_;
+  Budgets budgets_{{.per_server = 3, .files = 3}, [] { return Budget::Time{0}; }};
+};
+
+TEST_F(BudgetedStoreTest, does_not_let_a_transaction_wait_for_a_shared_commit_that_waits_for_it) {
+  Store a{define("a"), {}, &budgets_};
+  Store b{define("b"), {}, &budgets_};
+  b.outbox();
+  b.inbox();
+  const NewMessage message{.topic = Topic{"order.placed"}, .payload = "x"};
+  const Arrival arrival{Source{"s"}, MessageId{"1"}, Topic{"order.placed"}, "x"};
+  const auto budget = budgets_.at({"files", ""});
+  std::jthread other;
+  std::atomic<bool> done = false;
+  a.database().in_transaction([&](Session&) {
+    other = std::jthread{[&] {
+      // Leads the next shared commit, and gets its connection when the transaction has ended.
+      EXPECT_NO_THROW(b.outbox().enqueue(message));
+      EXPECT_NO_THROW(b.inbox().accept(arrival));
+      done = true;
+    }};
+    while (budget->waiting() == 0 && !done) std::this_thread::yield();
+    EXPECT_NO_THROW(b.outbox().enqueue(message));
+    EXPECT_NO_THROW(b.inbox().accept(arrival));
+  });
+  other.join();
+  EXPECT_EQ(b.outbox().claim(OwnerToken::make({})).size(), 2u);
+}
+
+}  // namespace
+}  // namespace twinbox
