@@ -8,6 +8,7 @@
 
 #include "twinbox/database_set.hpp"
 #include "twinbox/handler.hpp"
+#include "twinbox/housekeeping.hpp"
 #include "twinbox/observer.hpp"
 #include "twinbox/schema.hpp"
 #include "twinbox/work_queue.hpp"
@@ -41,6 +42,8 @@ struct DispatcherOptions {
   /// How many dispatchers may work on a store at once, each under a named lease; 0: any number.
   int processors = 0;
   PollOrder order = PollOrder::round_robin;
+  /// Reap, expire and prune, while run() works; empty: left to others.
+  std::optional<HousekeepingOptions> housekeeping = HousekeepingOptions{};
 };
 
 /// Handles the messages of one box, or of one box in each of many databases. Thread-safe; one run()

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "twinbox/handler.hpp"
+#include "twinbox/housekeeping.hpp"
 
 namespace twinbox {
 
@@ -29,6 +30,7 @@ struct DispatchObserver {
   /// From a wake-up to the claim that followed it.
   std::function<void(Store, Duration latency)> woken = {};
   std::function<void(Store, std::string_view error)> loop_error = {};
+  std::function<void(Store, const ChoreReport&)> chore = {};
 };
 
 }  // namespace twinbox

@@ -38,6 +38,11 @@ WorkQueue& Desk::queue() {
   return *queue_;
 }
 
+WorkQueue* Desk::opened() {
+  const std::scoped_lock lock{opening_};
+  return queue_.get();
+}
+
 void Desk::listen(const std::function<void(bool)>& call) {
   if (wake_) return;
   watcher_ = Watcher::shared();

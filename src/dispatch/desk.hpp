@@ -45,6 +45,8 @@ class Desk : public std::enable_shared_from_this<Desk> {
 
   /// Opens the box on first use. Thread-safe.
   WorkQueue& queue();
+  /// Null: not open yet. Thread-safe.
+  [[nodiscard]] WorkQueue* opened();
   /// Once the box is open.
   [[nodiscard]] const Caller& caller() const noexcept { return *caller_; }
 

@@ -27,6 +27,7 @@ void check_bounds(const DispatcherOptions& options) {
 Dispatcher::Dispatcher(WorkQueue& queue, Handlers handlers, DispatcherOptions options,
                        DispatchObserver observer) {
   check_bounds(options);
+  if (options.housekeeping) Housekeeping{queue, *options.housekeeping};  // throws for bad options
   options.pollers = 1;
   loop_ = std::make_unique<Loop>(std::move(handlers), options, std::move(observer),
                                  queue.database().environment());

@@ -55,6 +55,8 @@ void Dispatcher::Loop::add(QueueSource source) {
       std::move(source), DeskParts{handlers_, options_, observer_, owner_, environment_});
   const std::scoped_lock lock{mutex_};
   desks_.push_back(desk);
+  desks_changed_ = true;
+  house_.notify_all();
   if (active_) schedule(*desk, Clock::now());
 }
 
@@ -79,6 +81,8 @@ Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
                                   [&](const SharedDesk& one) { return one.get() == &desk; });
   SharedDesk gone = std::move(*found);
   desks_.erase(found);
+  desks_changed_ = true;
+  house_.notify_all();
   std::erase(starving_, &desk);
   schedule(desk, never);
   return gone;
@@ -555,7 +559,11 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
   {
     std::vector<std::jthread> pollers;
     for (int i = 0; i < options_.pollers; ++i) pollers.emplace_back([this] { poll(); });
+    std::jthread house;
+    if (options_.housekeeping)
+      house = std::jthread{[this](const std::stop_token& end) { keep_house(end); }};
     watch(stop);
+    house.request_stop();
     shut_down();
   }
   std::vector<std::pair<SharedDesk, std::vector<Settlement>>> left;
@@ -572,6 +580,44 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
   }
   for (const auto& [desk, finished] : left) write_down_or_log(*desk, finished);
   for (const SharedDesk& desk : desks_) desk->stop_listening();
+}
+
+/// A thread of its own: a long prune must not keep its store from being claimed from.
+void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
+  struct House {
+    std::unique_ptr<Housekeeping> chores;
+    Clock::time_point next = {};
+  };
+  std::map<SharedDesk, House> houses;
+  Lock lock{mutex_};
+  while (!stop.stop_requested()) {
+    desks_changed_ = false;
+    std::map<SharedDesk, House> kept;
+    for (const SharedDesk& desk : desks_) kept[desk] = std::move(houses[desk]);
+    lock.unlock();
+    houses = std::move(kept);
+    Clock::time_point next = Clock::now() + 24h;
+    for (auto& [desk, house] : houses) {
+      if (stop.stop_requested()) break;
+      WorkQueue* queue = desk->opened();
+      if (queue == nullptr) {
+        next = std::min(next, Clock::now() + 1s);
+        continue;
+      }
+      if (!house.chores)
+        house.chores = std::make_unique<Housekeeping>(*queue, *options_.housekeeping);
+      if (Clock::now() >= house.next) {
+        const HousekeepingReport report = house.chores->step(stop);
+        house.next = Clock::now() + report.next;
+        for (const ChoreReport& chore : report.chores) {
+          if (observer_.chore) observer_.chore(desk->store(), chore);
+        }
+      }
+      next = std::min(next, house.next);
+    }
+    lock.lock();
+    house_.wait_until(lock, stop, next, [&] { return desks_changed_; });
+  }
 }
 
 /// Reports handlers that run past their timeout, until a stop is requested.

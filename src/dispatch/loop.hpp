@@ -85,6 +85,9 @@ class Dispatcher::Loop {
   void write_down_or_log(Desk& desk, const std::vector<Settlement>& finished);
   void let_go(const SharedTask& task);
 
+  // The thread that does the chores of all desks, one after the other.
+  void keep_house(const std::stop_token& stop);
+
   // The thread that called run().
   void watch(const std::stop_token& stop);
   void report_timeouts(Lock& lock);
@@ -99,9 +102,10 @@ class Dispatcher::Loop {
   std::atomic<bool> paused_ = false;
 
   std::mutex mutex_;
-  std::condition_variable due_;       ///< for the pollers: a desk may be due
-  std::condition_variable work_;      ///< for the workers: there is something to do
-  std::condition_variable_any calm_;  ///< for run(): a deadline was set, or the last desk is idle
+  std::condition_variable due_;        ///< for the pollers: a desk may be due
+  std::condition_variable work_;       ///< for the workers: there is something to do
+  std::condition_variable_any calm_;   ///< for run(): a deadline was set, or the last desk is idle
+  std::condition_variable_any house_;  ///< for the chores: desks have come or gone
   std::vector<SharedDesk> desks_;
   std::set<std::pair<Clock::time_point, Desk*>> schedule_;
   std::deque<Desk*> starving_;
@@ -111,13 +115,14 @@ class Dispatcher::Loop {
   std::map<const Desk*, Reservation> reservations_;  ///< of claims that are under way
   Duration handler_time_ = {};                       ///< of late, on average; zero: not known
   std::size_t next_step_ = 0;                        ///< the desk of the next step by hand
-  int troubled_visits_ = 0;  ///< pollers that try a store that failed before
-  bool timekeeper_ = false;  ///< one poller waits for the time, the others for a call
-  bool retimed_ = false;     ///< a call with a timeout has begun
-  bool active_ = false;      ///< run() is there to settle what workers finish
-  bool draining_ = false;    ///< nothing new begins
-  bool stopping_ = false;    ///< pollers end
-  bool closing_ = false;     ///< workers end
+  int troubled_visits_ = 0;     ///< pollers that try a store that failed before
+  bool timekeeper_ = false;     ///< one poller waits for the time, the others for a call
+  bool desks_changed_ = false;  ///< for the chores
+  bool retimed_ = false;        ///< a call with a timeout has begun
+  bool active_ = false;         ///< run() is there to settle what workers finish
+  bool draining_ = false;       ///< nothing new begins
+  bool stopping_ = false;       ///< pollers end
+  bool closing_ = false;        ///< workers end
 
   std::vector<std::jthread> workers_;  ///< last: joined before anything above is destroyed
 };

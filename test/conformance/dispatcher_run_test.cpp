@@ -2,6 +2,7 @@
 #include <barrier>
 #include <condition_variable>
 #include <latch>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -263,6 +264,37 @@ TEST_P(Running, wakes_up_for_what_becomes_due_while_it_waits) {
   box.enqueue(later);
   std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
   handled.wait();
+}
+
+TEST_P(Running, IBX_072_OBX_053_reaps_expires_and_prunes_while_it_runs) {
+  REQUIREMENT("PHD-26");
+  NewMessage short_lived = a_message();
+  short_lived.extras.expires_at = clock().now() + 10s;
+  outbox().enqueue(a_message());
+  ASSERT_EQ(outbox().claim(worker_b, 30s, 1).size(), 1u);
+  outbox().enqueue(short_lived);
+  clock().advance(31s);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<Chore, std::size_t> rows;
+  DispatchObserver observer;
+  observer.chore = [&](std::string_view, const ChoreReport& report) {
+    {
+      const std::scoped_lock lock{mutex};
+      EXPECT_EQ(report.end, ChoreReport::End::done) << report.error;
+      rows[report.chore] += report.count;
+    }
+    changed.notify_all();
+  };
+  Dispatcher dispatcher{outbox(), {}, by_wake_up(1), observer};
+  dispatcher.pause();
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  std::unique_lock lock{mutex};
+  changed.wait(lock, [&] { return rows.size() == 3; });
+  EXPECT_EQ(rows[Chore::reap], 1u);
+  EXPECT_EQ(rows[Chore::expire], 1u);
+  EXPECT_EQ(rows[Chore::prune], 0u);
+  EXPECT_EQ(Admin{outbox()}.counts().all.leased, 0);
 }
 
 TEST_P(Running, EVB_32_an_error_of_the_database_is_reported_and_heals_by_itself) {
