@@ -355,6 +355,20 @@ TEST_P(House, with_nothing_to_do_it_looks_once_a_day) {
   EXPECT_EQ(report.next, Duration{24h});
 }
 
+TEST_P(House, goes_by_the_databases_clock_and_its_own_where_no_test_hands_one_in) {
+  Database database(place().address());
+  Inbox inbox(database, options());
+  inbox.ack(worker_a, inbox.accept_and_claim(an_arrival(), worker_a, 30s).messages);
+  HousekeepingOptions now = pruning(0s);
+  Housekeeping house(inbox, now);
+  const HousekeepingReport report = house.step();
+  EXPECT_EQ(line(report), "prune done 1");
+  EXPECT_GT(report.next, Duration{30min});
+  EXPECT_LE(report.next, Duration{1h});
+  EXPECT_EQ(line(house.step()), "");
+  EXPECT_EQ(line(Housekeeping(inbox, now).step()), "prune elsewhere 0");
+}
+
 TWINBOX_ON_EVERY_BACKEND(House);
 
 /// A prune of several batches, with something that happens after each.

@@ -335,6 +335,29 @@ TEST_P(Keeper, a_stop_request_ends_the_wait) {
   EXPECT_FALSE(waiting.get());
 }
 
+TEST_P(Keeper, goes_by_the_databases_clock_and_its_own_where_no_test_hands_one_in) {
+  Database database(place().address());
+  Inbox inbox(database, options());
+  NamedLeases leases(inbox);
+  {
+    LeaseKeeper a(inbox, name, worker_a, {.lease = 1h});
+    LeaseKeeper b(inbox, name, worker_b, {.lease = 1h});
+    EXPECT_EQ(a.step(), Duration{20min});
+    EXPECT_TRUE(a.held());
+    EXPECT_GT(a.step(), Duration{10min}) << "nothing to renew yet";
+    b.step();
+    EXPECT_FALSE(b.held());
+    EXPECT_TRUE(leases.renew(a.lease().value(), 2h));
+    const Instant until = leases.holder(name).value().until;
+    EXPECT_GT(until, std::chrono::system_clock::now() + 1h);
+    EXPECT_LT(until, std::chrono::system_clock::now() + 3h);
+  }
+  EXPECT_FALSE(leases.holder(name));
+  EXPECT_TRUE(leases.try_acquire(name, worker_b, 1us));
+  for (bool again = false; !again;) again = leases.try_acquire(name, worker_a, 1h).has_value();
+  EXPECT_EQ(leases.holder(name).value().lease.owner, worker_a) << "as soon as it had run out";
+}
+
 TWINBOX_ON_EVERY_BACKEND(Keeper);
 
 }  // namespace
