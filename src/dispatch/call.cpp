@@ -74,7 +74,10 @@ std::optional<Verdict> Caller::call_one(const HandlerEntry& entry, const Message
 std::vector<std::optional<Verdict>> Caller::call_many(const HandlerEntry& entry,
                                                       std::span<const Message> messages,
                                                       CallWatch& watch) const {
-  for (const Message& message : messages) log_call(message);
+  for (const Message& message : messages) {
+    log_call(message);
+    report_start(message, watch);
+  }
   const auto begin = std::chrono::steady_clock::now();
   const BatchAnswer answer =
       call_batch(std::get<BatchHandler>(entry.call), messages, watch.stop.get_token());
@@ -89,7 +92,16 @@ std::vector<std::optional<Verdict>> Caller::call_many(const HandlerEntry& entry,
   return verdicts;
 }
 
-Outcome Caller::guarded(const Message& message, const std::function<Outcome()>& handler) const {
+void Caller::report_start(const Message& message, const CallWatch& watch) const {
+  if (!observer_.started) return;
+  // By the database's clock until the claim, by ours since then.
+  const Duration until_claim = message.lease_until - options_.lease - message.visible_at;
+  observer_.started(store(), message, until_claim + since(watch.claimed_at));
+}
+
+Outcome Caller::guarded(const Message& message, const CallWatch& watch,
+                        const std::function<Outcome()>& handler) const {
+  report_start(message, watch);
   const auto begin = std::chrono::steady_clock::now();
   std::string error;
   try {
@@ -126,7 +138,7 @@ Verdict Caller::judge(const Outcome& outcome, const HandlerEntry& entry, const M
 std::optional<Verdict> Caller::call_plain(const MessageHandler& handler, const HandlerEntry& entry,
                                           const Message& message, CallWatch& watch) const {
   const Outcome outcome =
-      guarded(message, [&] { return handler(message, watch.stop.get_token()); });
+      guarded(message, watch, [&] { return handler(message, watch.stop.get_token()); });
   return judge(outcome, entry, message, watch);
 }
 
@@ -155,7 +167,7 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
     }
     return *outcome;
   };
-  const Outcome outcome = guarded(message, [&] {
+  const Outcome outcome = guarded(message, watch, [&] {
     try {
       return work();
     } catch (...) {
@@ -182,7 +194,7 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
     return std::nullopt;
   }
   const Outcome outcome =
-      guarded(message, [&] { return handler(message, watch.stop.get_token()); });
+      guarded(message, watch, [&] { return handler(message, watch.stop.get_token()); });
   const Verdict verdict = judge(outcome, entry, message, watch);
   const Arg id{"id", message.work_id.number()};
   const Arg name{"handler", message.handler.view()};

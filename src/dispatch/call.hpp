@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -15,6 +16,7 @@ namespace twinbox {
 /// What is known of a call while it runs, shared between who runs it and who watches it.
 struct CallWatch {
   std::stop_source stop = {};
+  std::chrono::steady_clock::time_point claimed_at = {};  ///< right before the claim
   std::atomic<bool> timed_out =
       false;  ///< it ran past its timeout: it counts as failed whatever it answers
   std::atomic<bool> shutting_down =
@@ -49,8 +51,10 @@ class Caller {
   /// The outcome, seen in the light of a timeout or a stop request.
   [[nodiscard]] Verdict judge(const Outcome& outcome, const HandlerEntry& entry,
                               const Message& message, const CallWatch& watch) const;
-  Outcome guarded(const Message& message, const std::function<Outcome()>& handler) const;
+  Outcome guarded(const Message& message, const CallWatch& watch,
+                  const std::function<Outcome()>& handler) const;
   void report_lost() const;
+  void report_start(const Message& message, const CallWatch& watch) const;
   void log_call(const Message& message) const;
   void log_error(const Message& message, std::string_view error) const;
   [[nodiscard]] std::string_view store() const noexcept { return queue_.database().name(); }

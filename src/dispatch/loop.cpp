@@ -110,6 +110,7 @@ std::size_t Dispatcher::Loop::step() {
 }
 
 std::size_t Dispatcher::Loop::step(Desk& desk) {
+  const Clock::time_point claimed = Clock::now();
   std::vector<Message> messages = desk.claim_once(options_.batch);
   const std::size_t count = messages.size();
   put_off_paused(desk, messages);
@@ -117,6 +118,7 @@ std::size_t Dispatcher::Loop::step(Desk& desk) {
     auto batch = std::make_shared<std::vector<Message>>();
     for (const std::size_t place : places) batch->push_back(std::move(messages[place]));
     CallWatch watch;
+    watch.claimed_at = claimed;
     std::vector<std::optional<Verdict>> verdicts = desk.caller().call(*batch, watch);
     std::vector<Settlement> settlements;
     for (std::size_t i = 0; i < verdicts.size(); ++i) {
@@ -427,14 +429,6 @@ void Dispatcher::Loop::work() {
     Desk& desk = *tasks.front()->desk;
     lock.unlock();
     const Clock::time_point begin = Clock::now();
-    if (observer_.started) {
-      for (const SharedTask& task : tasks) {
-        const Message& message = task->message;
-        const Duration before = message.lease_until - options_.lease - message.visible_at;
-        observer_.started(desk.store(), message,
-                          before + std::chrono::duration_cast<Duration>(begin - task->claimed_at));
-      }
-    }
     std::vector<Settlement> settlements = call_tasks(desk, tasks);
     lock.lock();
     finish(tasks, std::move(settlements), begin, lock);

@@ -15,7 +15,9 @@ using Clock = std::chrono::steady_clock;
 
 struct Task {
   Task(std::shared_ptr<Desk> of, Message claimed, Clock::time_point at)
-      : desk(std::move(of)), message(std::move(claimed)), claimed_at(at) {}
+      : desk(std::move(of)), message(std::move(claimed)), claimed_at(at) {
+    watch->claimed_at = at;
+  }
 
   const std::shared_ptr<Desk> desk;  ///< lives as long as something of it is under way
   Message message;
