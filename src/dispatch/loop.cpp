@@ -257,6 +257,8 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     desk.works();
   } catch (const std::exception& error) {
     rest = desk.rest_after(error);
+  } catch (...) {
+    rest = desk.rest_after(std::runtime_error("something that is no std::exception was thrown"));
   }
   for (const SharedTask& task : lost) task->watch->stop.request_stop();
   lock.lock();
@@ -561,19 +563,21 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     shut_down();
   }
   std::vector<std::pair<SharedDesk, std::vector<Settlement>>> left;
+  std::vector<SharedDesk> desks;
   {
     const std::scoped_lock lock{mutex_};
     active_ = false;
     schedule_.clear();
     starving_.clear();
-    for (const SharedDesk& desk : desks_) {
+    desks = desks_;
+    for (const SharedDesk& desk : desks) {
       desk->at = never;
       desk->starving = false;
       if (!desk->finished.empty()) left.emplace_back(desk, std::exchange(desk->finished, {}));
     }
   }
   for (const auto& [desk, finished] : left) write_down_or_log(*desk, finished);
-  for (const SharedDesk& desk : desks_) desk->stop_listening();
+  for (const SharedDesk& desk : desks) desk->stop_listening();
 }
 
 /// A thread of its own: a long prune must not keep its store from being claimed from.
