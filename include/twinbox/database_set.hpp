@@ -61,7 +61,8 @@ struct DatabaseSetOptions {
   std::chrono::milliseconds refresh_interval = std::chrono::minutes{5};
   /// How many connections to one server (host and port) may be open, over all stores on it. Where
   /// they are used up, an idle one of another store is closed; where none is idle, callers wait.
-  /// The last two are kept for threads that hold a connection of the set already.
+  /// The last two are kept for threads that hold a connection of the set already, and at most a
+  /// quarter is spent on learning of commits of other processes: further stores are polled.
   std::size_t connections_per_server = 20;
   /// The same for all SQLite files together. Each takes up to three file descriptors.
   std::size_t connections_to_files = 200;

@@ -45,7 +45,7 @@ bool Budget::admit(Lane& lane, std::size_t held, Node& node, Grant& grant) noexc
     // The one used last: its statements are prepared and its caches warm.
     take_out(lane.idle.back(), spare_);
     grant.connection = std::move(spare_.back().connection);
-  } else if (open_ < terms_.limit) {
+  } else if (open_ < limit()) {
     ++open_;
     spare_.splice(spare_.end(), node);
     ++lane.used;
@@ -109,6 +109,29 @@ void Budget::close_idle(Time moment) noexcept {
   close(std::move(closing));
 }
 
+bool Budget::set_aside() {
+  std::list<Idle> closing;
+  {
+    const std::scoped_lock lock{mutex_};
+    // As for a thread that holds nothing: what is kept for the others stays kept.
+    if (aside_ >= terms_.limit / 4 || busy_ >= ceiling(0)) return false;
+    if (open_ >= limit()) {
+      if (idle_.empty()) return false;  // one is being closed right now
+      --idle_.front().lane->used;
+      take_out(idle_.begin(), closing);
+    }
+    ++aside_;
+  }
+  close(std::move(closing));
+  return true;
+}
+
+void Budget::put_back() noexcept {
+  const std::scoped_lock lock{mutex_};
+  --aside_;
+  serve();
+}
+
 void Budget::close(std::list<Idle> closing) noexcept {
   if (closing.empty()) return;
   for (Idle& one : closing) one.connection.reset();
@@ -118,7 +141,7 @@ void Budget::close(std::list<Idle> closing) noexcept {
 }
 
 void Budget::serve() noexcept {
-  for (auto place = waiters_.begin(); place != waiters_.end() && busy_ < terms_.limit;) {
+  for (auto place = waiters_.begin(); place != waiters_.end() && busy_ < limit();) {
     Waiter& waiter = **place;
     if (!admit(waiter.lane, waiter.held, waiter.node, waiter.grant)) {
       ++place;

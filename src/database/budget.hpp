@@ -80,6 +80,10 @@ class Budget {
   void clear(std::span<Lane> lanes) noexcept;
   /// Closes what has not been used since `moment`.
   void close_idle(Time moment) noexcept;
+  /// Takes one connection out of the budget, for something that keeps it open for good, until it is
+  /// put back. False: a quarter of the budget has been set aside already, or all is in use.
+  bool set_aside();
+  void put_back() noexcept;
 
   [[nodiscard]] bool limited() const noexcept { return terms_.limit != unlimited; }
   [[nodiscard]] const Terms& terms() const noexcept { return terms_; }
@@ -90,12 +94,11 @@ class Budget {
   struct Waiter;
   using Node = std::list<Idle>;  ///< of one element
 
-  [[nodiscard]] std::size_t levels() const noexcept {
-    return std::min<std::size_t>(terms_.limit, 3);
-  }
+  [[nodiscard]] std::size_t limit() const noexcept { return terms_.limit - aside_; }
+  [[nodiscard]] std::size_t levels() const noexcept { return std::min<std::size_t>(limit(), 3); }
   /// How many connections may be in use once a thread that holds `held` has one more.
   [[nodiscard]] std::size_t ceiling(std::size_t held) const noexcept {
-    return terms_.limit - (levels() - 1 - std::min(held, levels() - 1));
+    return limit() - (levels() - 1 - std::min(held, levels() - 1));
   }
   [[nodiscard]] static bool has_room(const Lane& lane) noexcept {
     return !lane.idle.empty() || lane.used < lane.capacity;
@@ -111,8 +114,9 @@ class Budget {
 
   const Terms terms_;
   mutable std::mutex mutex_;
-  std::size_t busy_ = 0;   ///< granted
-  std::size_t open_ = 0;   ///< busy, idle, or being closed
+  std::size_t busy_ = 0;  ///< granted
+  std::size_t open_ = 0;  ///< busy, idle, or being closed
+  std::size_t aside_ = 0;
   std::list<Idle> idle_;   ///< the longest first
   std::list<Idle> spare_;  ///< nodes for those that are not idle: giving back allocates nothing
   std::list<Waiter*> waiters_;

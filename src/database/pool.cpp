@@ -214,6 +214,14 @@ std::string Pool::why_none(Budget::Answer answer) const {
          terms.option + " or wait_limit, or keep transactions short";
 }
 
+OpenWatch Pool::watch(const BoxName& box) const {
+  OpenWatch open = driver_->watch(box);
+  if (!open || !budget_->limited()) return open;
+  if (!budget_->set_aside()) return {};
+  const std::shared_ptr<void> place{nullptr, [budget = budget_](void*) { budget->put_back(); }};
+  return [open = std::move(open), place](const std::stop_token& stop) { return open(stop); };
+}
+
 bool Pool::holds_budgeted() noexcept { return held_budgeted > 0; }
 
 void Pool::drop(Lane& lane, std::unique_ptr<Connection> connection) noexcept {

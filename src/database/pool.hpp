@@ -59,6 +59,10 @@ class Pool {
   /// wait for a thread that may be waiting for one.
   [[nodiscard]] static bool holds_budgeted() noexcept;
 
+  /// How to watch what others commit to `box`; empty where that cannot be, or where the budget has
+  /// no connection to spare for it.
+  [[nodiscard]] OpenWatch watch(const BoxName& box) const;
+
   /// Notified after each caller's transaction, and by the boxes after what they wrote themselves.
   [[nodiscard]] Wake& wake() noexcept { return wake_; }
   [[nodiscard]] Driver& driver() noexcept { return *driver_; }

@@ -326,7 +326,7 @@ Watcher::~Watcher() = default;
 Watcher::Subscription Watcher::watch(WorkQueue& queue, std::function<void()> call) {
   Database& database = queue.database();
   const BoxName box{queue.options().schema, queue.options().table};
-  return watch(database.pool().driver().watch(box), std::move(call), database.environment(),
+  return watch(database.pool().watch(box), std::move(call), database.environment(),
                database.name());
 }
 

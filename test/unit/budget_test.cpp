@@ -11,6 +11,7 @@
 
 #include "database/pool.hpp"
 #include "fake_driver.hpp"
+#include "sql/render.hpp"
 #include "twinbox/database_set.hpp"
 
 namespace twinbox {
@@ -315,6 +316,40 @@ TEST_F(BudgetTest, serves_those_who_wait_once_a_pool_is_gone) {
   EXPECT_EQ(use(*b), 2);
 }
 
+TEST_F(BudgetTest, sets_a_quarter_aside_at_most_and_keeps_the_rest_usable) {
+  limit_to(8);
+  const auto a = pool("a", 0ms);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(budget_->set_aside());
+  EXPECT_FALSE(budget_->set_aside());
+  // Of the six that are left, the last two are for those who hold one already.
+  a->in_transaction([&](Session&) {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 2; ++i) threads.push_back(std::jthread{[&] { use(*a); }});
+    threads.clear();
+    EXPECT_TRUE(Pool::holds_budgeted());
+  });
+  budget_->put_back();
+  EXPECT_TRUE(budget_->set_aside());
+}
+
+TEST_F(BudgetTest, closes_an_idle_connection_for_one_that_is_set_aside) {
+  limit_to(4);
+  const auto a = pool("a");
+  a->in_transaction([&](Session&) {
+    a->in_transaction([&](Session&) {
+      a->in_transaction([&](Session&) {
+        EXPECT_FALSE(budget_->set_aside()) << "those in use are nearly all there are";
+        a->in_transaction([](Session&) {});
+      });
+    });
+  });
+  EXPECT_EQ(budget_->open(), 4u);
+  world_.acts.clear();
+  EXPECT_TRUE(budget_->set_aside());
+  EXPECT_EQ(world_.acts, Acts{"4 close"});
+  EXPECT_EQ(budget_->open(), 3u);
+}
+
 TEST_F(BudgetTest, does_not_touch_a_pool_that_stands_alone) {
   limit_to(1);
   const auto a = pool("a");
@@ -360,6 +395,23 @@ class BudgetedStoreTest : public ::testing::Test {
   std::filesystem::path folder_;
   Budgets budgets_{{.per_server = 3, .files = 3}, [] { return Budget::Time{0}; }};
 };
+
+TEST_F(BudgetedStoreTest, watches_as_many_files_as_the_budget_can_spare) {
+  Budgets budgets{{.per_server = 3, .files = 8}, [] { return Budget::Time{0}; }};
+  const BoxName box{"infra", "outbox"};
+  std::vector<std::unique_ptr<Store>> stores;
+  for (const char* name : {"a", "b", "c"}) {
+    stores.push_back(std::make_unique<Store>(define(name), Environment{}, &budgets));
+  }
+  auto first = stores[0]->database().pool().watch(box);
+  const auto second = stores[1]->database().pool().watch(box);
+  EXPECT_TRUE(first);
+  EXPECT_TRUE(second);
+  EXPECT_FALSE(stores[2]->database().pool().watch(box)) << "this one is polled";
+  first = nullptr;
+  EXPECT_TRUE(stores[2]->database().pool().watch(box));
+  EXPECT_TRUE(Store{define("d")}.database().pool().watch(box)) << "no set, no budget";
+}
 
 TEST_F(BudgetedStoreTest, does_not_let_a_transaction_wait_for_a_shared_commit_that_waits_for_it) {
   Store a{define("a"), {}, &budgets_};
