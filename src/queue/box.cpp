@@ -89,8 +89,8 @@ Box::Box(Database& database, BoxKind kind, BoxOptions options)
       environment_(database.environment()),
       kind_(kind),
       options_(checked_options(std::move(options), kind, database.dialect())),
-      set_(database.dialect(), {options_.schema, options_.table}),
-      statements_(set_) {
+      set_(shared_statements(database.dialect(), {options_.schema, options_.table})),
+      statements_(*set_) {
   Schema schema(database_, kind_, options_);
   if (options_.deploy_schema) schema.deploy();
   schema.require();

@@ -78,7 +78,7 @@ class Box {
   const Environment& environment_;
   BoxKind kind_;
   BoxOptions options_;
-  StatementSet set_;
+  std::shared_ptr<const StatementSet> set_;  // shared by all boxes of that name
   Statements statements_;
   std::atomic<bool> lease_advised_ = false;
   std::atomic<bool> limit_advised_ = false;

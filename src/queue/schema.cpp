@@ -21,12 +21,14 @@ constexpr BoxKind other(BoxKind kind) {
 struct Tables {
   BoxName box;
   Placeholders values;
-  BoxScripts known;
+  std::shared_ptr<const BoxScripts> scripts;  // shared by all boxes of that name
+  const BoxScripts& known;
 
   Tables(Dialect dialect, BoxKind kind, const BoxOptions& options)
       : box{options.schema, options.table},
         values(placeholders(dialect, box)),
-        known(box_scripts(dialect, kind, box)) {}
+        scripts(box_scripts(dialect, kind, box)),
+        known(*scripts) {}
 };
 
 Applied read_applied(Session& session, const Tables& tables) {
@@ -85,9 +87,9 @@ void refuse_other_kind(const Database& database, BoxKind kind, const BoxOptions&
     for (const Script& script : scripts.scripts) result.insert(script.name);
     return result;
   };
-  const BoxScripts foreign = box_scripts(database.dialect(), other(kind), tables.box);
+  const auto foreign = box_scripts(database.dialect(), other(kind), tables.box);
   const auto own_names = names(tables.known);
-  const auto foreign_names = names(foreign);
+  const auto foreign_names = names(*foreign);
   for (const auto& [name, entry] : applied) {
     if (own_names.contains(name) || !foreign_names.contains(name)) continue;
     throw SchemaError(place(database, kind, options) + " belong to an " +

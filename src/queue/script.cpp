@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 #include "core/sha256.hpp"
 #include "sql/lexer.hpp"
@@ -71,10 +74,9 @@ Placeholders function_placeholders(Dialect dialect, const BoxName& box) {
   return values;
 }
 
-}  // namespace
-
-BoxScripts box_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
+BoxScripts render_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
   const Placeholders values = placeholders(dialect, box);
+  Placeholders function_values;  // made for the first file of functions; SQLite has none
   BoxScripts result;
   std::vector<Script> functions;
   for (const SqlFile& file : embedded_sql(dialect)) {
@@ -94,7 +96,8 @@ BoxScripts box_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
       }
     } else if (name.starts_with(function_folder) &&
                is_for(kind, name.substr(function_folder.size()))) {
-      std::string text = render_text(file.text, function_placeholders(dialect, box), file.path);
+      if (function_values.empty()) function_values = function_placeholders(dialect, box);
+      std::string text = render_text(file.text, function_values, file.path);
       std::string hash = hash_of(text);
       add_function_names(file.text, result.functions);
       functions.push_back({std::string{name}, std::nullopt, std::move(text), std::move(hash)});
@@ -105,6 +108,21 @@ BoxScripts box_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
   std::sort(functions.begin(), functions.end(), by_name);
   result.scripts.insert(result.scripts.end(), functions.begin(), functions.end());
   return result;
+}
+
+}  // namespace
+
+std::shared_ptr<const BoxScripts> box_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
+  constexpr std::size_t most_kept = 8;
+  static std::mutex mutex;
+  static std::map<std::tuple<Dialect, BoxKind, BoxName>, std::shared_ptr<const BoxScripts>> kept;
+  const std::tuple key{dialect, kind, box};
+  const std::scoped_lock lock{mutex};
+  if (const auto found = kept.find(key); found != kept.end()) return found->second;
+  auto scripts = std::make_shared<const BoxScripts>(render_scripts(dialect, kind, box));
+  if (kept.size() >= most_kept) kept.clear();
+  kept.emplace(key, scripts);
+  return scripts;
 }
 
 }  // namespace twinbox

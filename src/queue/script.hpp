@@ -1,6 +1,7 @@
 // The text of a box's schema: what there is to apply, rendered.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,6 +28,8 @@ struct BoxScripts {
   int version = 0;                  ///< of the last migration
 };
 
-BoxScripts box_scripts(Dialect dialect, BoxKind kind, const BoxName& box);
+/// Kept for the names that were asked for last, so that a thousand databases with the same names
+/// are opened quickly. Thread-safe.
+std::shared_ptr<const BoxScripts> box_scripts(Dialect dialect, BoxKind kind, const BoxName& box);
 
 }  // namespace twinbox

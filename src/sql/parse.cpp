@@ -1,5 +1,9 @@
 #include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "sql/lexer.hpp"
 #include "sql/render.hpp"
@@ -210,6 +214,17 @@ const Statement& StatementSet::operator[](std::string_view name) const {
                            std::string{to_string(dialect_)} + ", add the block");
   }
   return found->second;
+}
+
+std::shared_ptr<const StatementSet> shared_statements(Dialect dialect, const BoxName& box) {
+  static std::mutex mutex;
+  static std::map<std::pair<Dialect, BoxName>, std::weak_ptr<const StatementSet>> sets;
+  const std::scoped_lock lock{mutex};
+  if (const auto known = sets[{dialect, box}].lock()) return known;
+  auto set = std::make_shared<const StatementSet>(dialect, box);
+  std::erase_if(sets, [](const auto& entry) { return entry.second.expired(); });
+  sets[{dialect, box}] = set;
+  return set;
 }
 
 }  // namespace twinbox

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,5 +83,9 @@ class StatementSet {
   Dialect dialect_;
   std::map<std::string_view, Statement, std::less<>> statements_;
 };
+
+/// The statements of a box, rendered once for all boxes of that name: a thousand databases share
+/// one set. Thread-safe.
+std::shared_ptr<const StatementSet> shared_statements(Dialect dialect, const BoxName& box);
 
 }  // namespace twinbox

@@ -326,6 +326,14 @@ TEST(StatementSet, numbers_its_statements_apart_from_every_other_set) {
   EXPECT_NE(first["claim"].number, second["claim"].number);
 }
 
+TEST(StatementSet, is_shared_by_all_boxes_of_a_name_as_long_as_there_is_one) {
+  const auto first = shared_statements(Dialect::sqlite, {"infra", "shared_outbox"});
+  EXPECT_EQ(shared_statements(Dialect::sqlite, {"infra", "shared_outbox"}), first);
+  EXPECT_NE(shared_statements(Dialect::postgres, {"infra", "shared_outbox"}), first);
+  EXPECT_NE(shared_statements(Dialect::sqlite, {"infra", "shared_inbox"}), first);
+  EXPECT_EQ(first.use_count(), 1);
+}
+
 TEST(StatementSet, refuses_one_name_in_two_files_and_bad_box_names) {
   const std::array<SqlFile, 2> files = {
       {{"a.sql", "-- name: claim\nselect 1;"}, {"b.sql", "-- name: claim\nselect 2;"}}};
