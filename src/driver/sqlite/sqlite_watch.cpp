@@ -20,7 +20,7 @@ constexpr std::chrono::microseconds first_step = 100us;
 constexpr std::chrono::milliseconds slow_sync = 50ms;  // from here on twice as long each time
 // For what no hint tells of: a directory on the way that is replaced, a network's file system.
 constexpr std::chrono::seconds heartbeat = 5s;
-constexpr std::chrono::milliseconds blind_interval = 5ms;
+constexpr std::chrono::milliseconds blind_interval = 10ms;
 constexpr int most_links = 40;
 
 std::atomic<int> blind_count = 0;
@@ -126,6 +126,12 @@ void SqliteWatch::plan(bool restart) {
   }
   waited_ += step_;
   next_look_ = Clock::now() + step_;
+  // Many files that nothing happens to are looked at together: one wake-up for all of them.
+  if (step_ == heartbeat) {
+    next_look_ = Clock::time_point{} +
+                 std::chrono::ceil<std::chrono::seconds>(next_look_.time_since_epoch()) /
+                     heartbeat * heartbeat;
+  }
 }
 
 bool SqliteWatch::look() {
