@@ -1,0 +1,86 @@
+// A dispatcher that would not look for an hour is woken by another process.
+#include <condition_variable>
+#include <fcntl.h>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "end_to_end/concurrency/role.hpp"
+#include "end_to_end/concurrency/shared_store.hpp"
+#include <twinbox/dispatcher.hpp>
+
+namespace twinbox::test {
+namespace {
+
+/// The messages that a dispatcher has handled.
+class Handled {
+ public:
+  void add(const Message& message) {
+    {
+      const std::scoped_lock lock{mutex_};
+      ids_.insert(message.id.str());
+    }
+    changed_.notify_all();
+  }
+  [[nodiscard]] bool wait_for(std::size_t count) {
+    std::unique_lock lock{mutex_};
+    return changed_.wait_for(lock, 60s, [&] { return ids_.size() >= count; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::string> ids_;
+};
+
+class WakeUp : public ::testing::TestWithParam<Backend> {
+ protected:
+  /// Enqueues from a process of its own, and waits for its end.
+  static void enqueue_elsewhere(const Place& place, std::uint64_t seed, int messages) {
+    const auto log = std::filesystem::temp_directory_path() / ("wake_" + std::to_string(getpid()));
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const pid_t process = start_role({.role = Role::enqueuer,
+                                      .address = place.address(),
+                                      .schema = place.schema(),
+                                      .log = log.string(),
+                                      .seed = seed,
+                                      .messages = messages},
+                                     nothing, nothing);
+    int status = -1;
+    EXPECT_EQ(waitpid(process, &status, 0), process);
+    EXPECT_EQ(status, 0);
+    close(nothing);
+    std::filesystem::remove(log);
+  }
+};
+
+TEST_P(WakeUp, PHD_28_reaches_a_dispatcher_in_another_process) {
+  const Place place(GetParam());
+  Database database(place.address());
+  BoxOptions options;
+  options.schema = place.schema();
+  options.deploy_schema = true;
+  Outbox outbox(database, options);
+  Handled handled;
+  Handlers handlers;
+  handlers.on(Topic{"campaign"}, [&](const Message& message) { handled.add(message); });
+  Dispatcher dispatcher(outbox, handlers, {.poll_interval = 1h});
+  std::jthread running{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  outbox.enqueue({.topic = Topic{"campaign"}, .payload = "content"});
+  ASSERT_TRUE(handled.wait_for(1)) << "it runs";
+  std::size_t expected = 1;
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    enqueue_elsewhere(place, round, 1);
+    ASSERT_TRUE(handled.wait_for(expected += 1)) << "a single one, round " << round;
+    enqueue_elsewhere(place, 100 + round, 50);
+    ASSERT_TRUE(handled.wait_for(expected += 50)) << "many, round " << round;
+  }
+}
+
+TWINBOX_ON_EVERY_SHARED_BACKEND(WakeUp);
+
+}  // namespace
+}  // namespace twinbox::test
