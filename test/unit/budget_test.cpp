@@ -100,6 +100,13 @@ TEST_F(BudgetTest, never_opens_more_than_allowed_over_all_pools) {
   std::vector<std::unique_ptr<Pool>> pools;
   for (int i = 0; i < 6; ++i) pools.push_back(pool("p" + std::to_string(i)));
   std::atomic<int> calls = 0;
+  std::jthread housekeeper{[&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (budget_->set_aside()) budget_->put_back();
+      budget_->close_idle(1h);
+      std::this_thread::yield();
+    }
+  }};
   {
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < 8; ++i) {
@@ -114,6 +121,7 @@ TEST_F(BudgetTest, never_opens_more_than_allowed_over_all_pools) {
       });
     }
   }
+  housekeeper = {};
   EXPECT_EQ(calls, 1600);
   EXPECT_LE(world_.most_open, 4);
   EXPECT_EQ(budget_->open(), static_cast<std::size_t>(world_.open));
