@@ -47,6 +47,9 @@ struct HousekeepingOptions {
   static HousekeepingOptions event_bus_outbox();
   /// Inbox of the event bus: kept for 7 days, pruned hourly in batches of 1 000.
   static HousekeepingOptions event_bus_inbox();
+
+  /// Throws std::out_of_range naming an option and its bounds.
+  void check() const;
 };
 
 /// How a chore that was due ended.

@@ -20,6 +20,7 @@ void check_bounds(const DispatcherOptions& options) {
   if (options.restart_delay < Duration::zero()) refuse("restart_delay must not be below zero");
   if (options.batch < 1 || options.batch > 100'000) refuse("batch must be 1 to 100000");
   require_lease(options.lease);
+  if (options.housekeeping) options.housekeeping->check();
 }
 
 }  // namespace
@@ -27,7 +28,6 @@ void check_bounds(const DispatcherOptions& options) {
 Dispatcher::Dispatcher(WorkQueue& queue, Handlers handlers, DispatcherOptions options,
                        DispatchObserver observer) {
   check_bounds(options);
-  if (options.housekeeping) Housekeeping{queue, *options.housekeeping};  // throws for bad options
   options.pollers = 1;
   loop_ = std::make_unique<Loop>(std::move(handlers), options, std::move(observer),
                                  queue.database().environment());

@@ -42,11 +42,8 @@ const ChoreOptions& of(const HousekeepingOptions& options, Chore chore) {
 }
 
 HousekeepingOptions checked(HousekeepingOptions options, const WorkQueue& queue) {
-  for (const Chore chore : chores) check_chore(chore, of(options, chore));
-  if (options.shortest_lease < 1ms || options.shortest_lease > 24h)
-    refuse("shortest_lease", "1 ms to 1 day");
+  options.check();
   if (!options.retention) options.retention = queue.options().retention;
-  if (*options.retention < Duration::zero()) refuse("retention", "0 or longer");
   return options;
 }
 
@@ -96,6 +93,12 @@ HousekeepingOptions HousekeepingOptions::event_bus_outbox() {
 
 HousekeepingOptions HousekeepingOptions::event_bus_inbox() {
   return keeping(a_week, {.interval = 1h, .batch = 1000});
+}
+
+void HousekeepingOptions::check() const {
+  for (const Chore chore : chores) check_chore(chore, of(*this, chore));
+  if (shortest_lease < 1ms || shortest_lease > 24h) refuse("shortest_lease", "1 ms to 1 day");
+  if (retention && *retention < Duration::zero()) refuse("retention", "0 or longer");
 }
 
 class Housekeeping::House {

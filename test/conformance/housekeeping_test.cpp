@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "support/inbox_test.hpp"
+#include <twinbox/dispatcher.hpp>
 #include <twinbox/housekeeping.hpp>
 
 namespace twinbox::test {
@@ -345,6 +346,16 @@ TEST_P(House, PHD_38_options_are_checked_with_their_names_and_bounds) {
   EXPECT_EQ(refusal([](auto& options) { options.shortest_lease = 0s; }),
             "housekeeping options: shortest_lease must be 1 ms to 1 day");
   EXPECT_EQ(refusal([](auto&) {}), "taken");
+}
+
+TEST_P(House, PHD_38_a_dispatcher_refuses_them_at_start_up_for_one_store_and_for_many) {
+  DispatcherOptions wrong;
+  wrong.housekeeping->prune.interval = 0s;
+  EXPECT_THROW(Dispatcher(inbox(), Handlers{}, wrong), std::out_of_range);
+  DatabaseSet none(std::vector<StoreDefinition>{}, {}, environment());
+  EXPECT_THROW(Dispatcher(none, BoxKind::inbox, Handlers{}, wrong), std::out_of_range);
+  wrong.housekeeping.reset();
+  EXPECT_NO_THROW(Dispatcher(none, BoxKind::inbox, Handlers{}, wrong));
 }
 
 TEST_P(House, with_nothing_to_do_it_looks_once_a_day) {
