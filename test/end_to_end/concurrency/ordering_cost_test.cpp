@@ -1,0 +1,129 @@
+// A key that cannot go on costs nobody else anything, however many messages wait behind its head.
+#include "end_to_end/concurrency/shared_store.hpp"
+#include "support/postgres_plan.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
+
+namespace twinbox::test {
+namespace {
+
+constexpr std::int64_t batch = 50;
+constexpr int free_messages = 300;
+constexpr int poisoned_messages = 100;
+
+int long_key() { return std::getenv("TWINBOX_CAMPAIGN_SECONDS") == nullptr ? 10'000 : 100'000; }
+
+class OrderingCost : public BoxTest {
+ protected:
+  /// Messages under `key`, or without one, due in an hour, when it is empty.
+  static void fill(Outbox& outbox, const std::string& key, int count, Instant later) {
+    std::vector<NewMessage> messages;
+    for (int i = 0; i < count; ++i) {
+      messages.push_back(a_message("keyed"));
+      if (key.empty()) {
+        messages.back().extras.due_at = later;
+      } else {
+        messages.back().extras.partition_key = PartitionKey{key};
+      }
+      if (messages.size() == 1000 || i + 1 == count) {
+        outbox.enqueue(messages);
+        messages.clear();
+      }
+    }
+  }
+
+  /// One key that always fails, one with a long queue behind a head in backoff.
+  void burden(Outbox& outbox) {
+    fill(outbox, "poisoned", poisoned_messages, {});
+    fill(outbox, "long", long_key(), {});
+  }
+
+  static void fill_free(Outbox& outbox) {
+    std::vector<NewMessage> messages(free_messages, a_message("free"));
+    outbox.enqueue(messages);
+  }
+
+  std::unique_ptr<Outbox> open(Database& database, const std::string& table) {
+    BoxOptions opened = options();
+    opened.table = table;
+    return std::make_unique<Outbox>(database, opened);
+  }
+
+  /// Pages touched by each claim of a batch of the free messages.
+  std::vector<long> buffers_per_claim(Outbox& outbox, const std::string& table) {
+    std::vector<long> buffers;
+    for (int i = 0; i < free_messages / batch; ++i) {
+      std::vector<Message> claimed;
+      auto plans =
+          plans_of("with picked as", [&] { claimed = outbox.claim(worker_a, 30s, batch); });
+      std::erase_if(plans, [&](const ExecutedPlan& plan) {
+        return plan.query.find(table + "_work") == std::string::npos;
+      });
+      EXPECT_EQ(plans.size(), 1u);
+      EXPECT_EQ(claimed.size(), std::size_t{batch});
+      for (const ExecutedPlan& plan : plans) {
+        buffers.push_back(plan.buffers);
+        EXPECT_LE(plan.most_rows, batch) << plan.text;
+      }
+      outbox.ack(worker_a, claimed);
+    }
+    return buffers;
+  }
+};
+
+TEST_P(OrderingCost, a_key_in_backoff_holds_up_its_own_messages_only) {
+  burden(outbox());
+  fill(outbox(), "other", 50, {});
+  fill_free(outbox());
+  std::map<std::string, int> calls;
+  Handlers handlers;
+  handlers.on(Topic{"free"}, [&](const Message&) { ++calls["free"]; });
+  handlers.on(Topic{"keyed"}, [&](const Message& message) {
+    const std::string key = message.partition_key->str();
+    ++calls[key];
+    return key == "other" ? Outcome::done() : Outcome::retry("poisoned", 1h);
+  });
+  Dispatcher dispatcher(outbox(), handlers);
+  dispatcher.drain();
+  const std::map<std::string, int> first{
+      {"free", free_messages}, {"long", 1}, {"other", 50}, {"poisoned", 1}};
+  EXPECT_EQ(calls, first);
+  clock().advance(2h);
+  EXPECT_EQ(dispatcher.drain(), 2u) << "the two heads, again";
+  const StateCounts counts = Admin(outbox()).counts().all;
+  EXPECT_EQ(counts.waiting, poisoned_messages + long_key() - 2);
+  EXPECT_EQ(counts.scheduled, 2);
+}
+
+TWINBOX_ON_BACKENDS(OrderingCost, Backend::sqlite_file, Backend::postgres);
+
+class PostgresOrderingCost : public OrderingCost {};
+
+TEST_P(PostgresOrderingCost, claims_touch_as_many_pages_as_without_the_keys_that_cannot_go_on) {
+  Database seen(explained(place().address()), {}, environment());
+  // As many messages in both, so that both have indexes of the same height.
+  const auto light = open(seen, "light");
+  fill(*light, "", poisoned_messages + long_key(), clock().now() + 1h);
+  fill_free(*light);
+  const auto burdened = open(seen, "burdened");
+  burden(*burdened);
+  const std::vector<Message> heads = burdened->claim(worker_a, 30s, batch);
+  ASSERT_EQ(heads.size(), 2u);
+  ASSERT_EQ(burdened->abandon(worker_a, heads, "poisoned", 1h), 2u);
+  fill_free(*burdened);
+
+  const std::vector<long> before = buffers_per_claim(*light, "light");
+  const std::vector<long> after = buffers_per_claim(*burdened, "burdened");
+  RecordProperty("buffers_without", ::testing::PrintToString(before));
+  RecordProperty("buffers_with", ::testing::PrintToString(after));
+  ASSERT_EQ(before.size(), after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    // The same row may lie on one page or on two.
+    EXPECT_LE(after[i], before[i] + before[i] / 10) << ::testing::PrintToString(after);
+  }
+}
+
+TWINBOX_ON_BACKENDS(PostgresOrderingCost, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test
