@@ -1,48 +1,15 @@
 // Housekeeping, stepped by hand: what is due is done by one process, in batches, and failures wait
 // for the next interval.
-#include <future>
-#include <thread>
+#include "support/housekeeping_test.hpp"
 
-#include "support/inbox_test.hpp"
 #include <twinbox/dispatcher.hpp>
-#include <twinbox/housekeeping.hpp>
 
 namespace twinbox::test {
 namespace {
 
 using End = ChoreReport::End;
 
-class House : public InboxTest {
- protected:
-  static HousekeepingOptions only(Chore chore) {
-    HousekeepingOptions options;
-    options.reap.enabled = chore == Chore::reap;
-    options.expire.enabled = chore == Chore::expire;
-    options.prune.enabled = chore == Chore::prune;
-    return options;
-  }
-  static HousekeepingOptions pruning(Duration retention, std::int64_t batch = 1000) {
-    HousekeepingOptions options = only(Chore::prune);
-    options.retention = retention;
-    options.prune.batch = batch;
-    return options;
-  }
-  /// Each chore with its end and its count, as one line.
-  static std::string line(const HousekeepingReport& report) {
-    std::string text;
-    for (const ChoreReport& chore : report.chores) {
-      text += (text.empty() ? "" : ", ") + std::string{to_string(chore.chore)} + " " +
-              std::string{to_string(chore.end)} + " " + std::to_string(chore.count);
-    }
-    return text;
-  }
-  std::string rows(const std::string& table) {
-    return read("select count(*) from {schema}inbox_" + table);
-  }
-  void make_done_many(int count) {
-    for (int i = 0; i < count; ++i) make_done(an_arrival("evt_" + std::to_string(i)));
-  }
-};
+class House : public HousekeepingTest {};
 
 TEST_P(House, OBX_053_reaps_now_and_then) {
   REQUIREMENT("IBX-072, PHD-12");
@@ -381,90 +348,6 @@ TEST_P(House, goes_by_the_databases_clock_and_its_own_where_no_test_hands_one_in
 }
 
 TWINBOX_ON_EVERY_BACKEND(House);
-
-/// A prune of several batches, with something that happens after each.
-class LongPrune : public House {
- protected:
-  LongPrune() {
-    Environment told = environment();
-    told.timing = [this](std::string_view statement, auto, std::size_t) {
-      if (statement == "prune") after_batch();
-    };
-    database_ = std::make_unique<Database>(place().address(), DatabaseOptions{}, told);
-    inbox_ = std::make_unique<Inbox>(*database_, options());
-    for (int i = 0; i < 10; ++i) {
-      const auto held =
-          inbox_->accept_and_claim(an_arrival("evt_" + std::to_string(i)), worker_a, 30s);
-      inbox_->ack(worker_a, held.messages);
-    }
-    clock().advance(1h);
-  }
-  std::size_t left() { return Admin{*inbox_}.list({}, 100).entries.size(); }
-
-  std::function<void()> after_batch = [] {};
-  std::unique_ptr<Database> database_;
-  std::unique_ptr<Inbox> inbox_;
-  const LeaseName name{"housekeeping.prune"};
-};
-
-TEST_P(LongPrune, PHD_26_works_in_batches) {
-  int batches = 0;
-  after_batch = [&] { ++batches; };
-  EXPECT_EQ(line(Housekeeping(*inbox_, pruning(1h, 3)).step()), "prune done 10");
-  EXPECT_EQ(batches, 4);
-}
-
-TEST_P(LongPrune, a_stop_request_ends_it_between_two_batches_and_lets_another_go_on) {
-  std::stop_source stop;
-  after_batch = [&] { stop.request_stop(); };
-  Housekeeping house(*inbox_, pruning(1h, 3));
-  const HousekeepingReport report = house.step(stop.get_token());
-  EXPECT_EQ(line(report), "prune stopped 3");
-  EXPECT_EQ(report.next, Duration{0});
-  EXPECT_EQ(left(), 7u);
-  EXPECT_EQ(line(house.step(stop.get_token())), "");
-  Housekeeping other(*inbox_, pruning(1h, 3));
-  EXPECT_EQ(line(other.step()), "prune done 7");
-}
-
-TEST_P(LongPrune, what_was_stopped_goes_on_at_the_next_step) {
-  std::stop_source stop;
-  after_batch = [&] { stop.request_stop(); };
-  Housekeeping house(*inbox_, pruning(1h, 3));
-  house.step(stop.get_token());
-  EXPECT_EQ(line(house.step()), "prune done 7");
-  EXPECT_EQ(house.stats(Chore::prune).rows, 10u);
-}
-
-TEST_P(LongPrune, renews_its_lease_while_it_works) {
-  after_batch = [&] { clock().advance(30min); };
-  const Instant begin = clock().now();
-  EXPECT_EQ(line(Housekeeping(*inbox_, pruning(1h, 3)).step()), "prune done 10");
-  EXPECT_GE(clock().now() - begin, 2h);
-  const auto holder = NamedLeases{*inbox_}.holder(name);
-  ASSERT_TRUE(holder) << "held longer than an hour";
-  EXPECT_EQ(holder->lease.epoch, 1);
-}
-
-TEST_P(LongPrune, stops_when_its_lease_has_run_out) {
-  after_batch = [&] { clock().advance(61min); };
-  Housekeeping house(*inbox_, pruning(1h, 3));
-  EXPECT_EQ(line(house.step()), "prune lost 3");
-  EXPECT_EQ(left(), 7u);
-  EXPECT_EQ(house.stats(Chore::prune).runs, 1u);
-}
-
-TEST_P(LongPrune, runs_until_it_is_stopped) {
-  std::promise<void> pruned;
-  Housekeeping house(*inbox_, pruning(1h, 3), [&](const ChoreReport&) { pruned.set_value(); });
-  std::jthread running([&](const std::stop_token& stop) { house.run(stop); });
-  pruned.get_future().wait();
-  running.request_stop();
-  running.join();
-  EXPECT_EQ(left(), 0u);
-}
-
-TWINBOX_ON_EVERY_BACKEND(LongPrune);
 
 }  // namespace
 }  // namespace twinbox::test
