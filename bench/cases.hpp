@@ -1,4 +1,4 @@
-// What is asked of a store.
+// What is asked of a store, and of a dispatcher.
 #pragma once
 
 #include <vector>
@@ -11,6 +11,12 @@ std::vector<Case> intake_cases(Dialect dialect);
 std::vector<Case> group_commit_cases(Dialect dialect);
 std::vector<Case> drain_cases(Dialect dialect);
 std::vector<Case> cost_cases(Dialect dialect);
+
+std::vector<Case> cycle_cases(Dialect dialect);
+std::vector<Case> wake_cases(Dialect dialect);
+std::vector<Case> idle_cases(Dialect dialect);
+std::vector<Case> held_cases(Dialect dialect);
+std::vector<Case> notify_cases(Dialect dialect);
 
 /// Of what a hand-written loop reaches.
 constexpr double usual_target = 0.85;

@@ -62,6 +62,20 @@ std::unique_ptr<RawConnection> open_raw_sqlite(const std::string& file, const Ta
 std::unique_ptr<RawConnection> open_raw_postgres(const std::string& address,
                                                  const TableNames& tables);
 
+/// Where a store is: what another process needs to work on it as well.
+struct Site {
+  Dialect dialect;
+  std::string address;
+  std::string schema;
+
+  [[nodiscard]] BoxOptions options() const;
+  [[nodiscard]] TableNames tables(BoxKind kind) const;
+  /// Of SQLite.
+  [[nodiscard]] std::string file() const { return address.substr(address.find(':') + 1); }
+};
+
+std::unique_ptr<RawConnection> open_raw(const Site& site, BoxKind kind);
+
 /// A store of its own, deployed by Schema and removed in the end.
 class Place {
  public:
@@ -77,20 +91,12 @@ class Place {
   /// One for each worker; the same one for all where a file has one writer.
   std::vector<std::shared_ptr<Contestant>> raw_crew(int workers);
 
-  [[nodiscard]] Dialect dialect() const noexcept { return dialect_; }
-  [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  [[nodiscard]] const TableNames& tables() const noexcept { return tables_; }
+  [[nodiscard]] const Site& site() const noexcept { return site_; }
   Database& database();
 
  private:
-  [[nodiscard]] BoxOptions options() const;
-
-  Dialect dialect_;
+  Site site_;
   BoxKind kind_;
-  std::string address_;
-  std::string file_;
-  std::string schema_ = "infra";
-  TableNames tables_;
   std::unique_ptr<Database> database_;
 };
 

@@ -1,5 +1,6 @@
-// twinbox_bench: how near the store comes to hand-written loops.
+// twinbox_bench: how near the store and the dispatcher come to hand-written loops.
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -9,6 +10,7 @@
 
 #include "cases.hpp"
 #include "contestant.hpp"
+#include "peer.hpp"
 #include "report.hpp"
 
 namespace {
@@ -16,15 +18,18 @@ namespace {
 using namespace twinbox::bench;
 using twinbox::Dialect;
 
-constexpr const char* usage = R"(usage: twinbox_bench [store] [--json] [--quick] [--svg FILE] [TEXT]
+constexpr const char* usage =
+    R"(usage: twinbox_bench [store|dispatch] [--json] [--quick] [--held N] [--svg FILE] [TEXT]
 
   --json      one array of objects: name, backend, unit, value, ceiling, ratio, spread, target
   --quick     a short run
+  --held N    seconds of work beside a transaction that stays open (120; 10 when quick)
   --svg FILE  also writes a plot
   TEXT        only questions whose backend and name contain it, such as 'sqlite claim'
 )";
 
 struct Options {
+  bool dispatch = false;
   bool as_json = false;
   Effort effort = {};
   std::string svg = {};
@@ -34,6 +39,7 @@ struct Options {
 /// Empty: the arguments cannot be understood.
 std::optional<Options> read_options(int count, char** words) {
   Options options;
+  std::optional<int> held;
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
     if (word == "--json") {
@@ -42,22 +48,33 @@ std::optional<Options> read_options(int count, char** words) {
       options.effort = Effort::quick();
     } else if (word == "--svg" && i + 1 < count) {
       options.svg = words[++i];
+    } else if (word == "--held" && i + 1 < count) {
+      held = std::atoi(words[++i]);
+      if (*held < 1) return std::nullopt;
     } else if (word.starts_with("-") || !options.text.empty()) {
       return std::nullopt;
-    } else if (i > 1 || word != "store") {
+    } else if (i == 1 && (word == "store" || word == "dispatch")) {
+      options.dispatch = word == "dispatch";
+    } else {
       options.text = word;
     }
   }
+  if (held) options.effort.held = std::chrono::seconds{*held};
   return options;
 }
 
-std::vector<Case> chosen_cases(const std::string& text) {
+std::vector<Case> chosen_cases(const Options& options) {
+  using Make = std::vector<Case> (*)(Dialect);
+  const std::vector<Make> makers =
+      options.dispatch
+          ? std::vector<Make>{cycle_cases, wake_cases, idle_cases, notify_cases, held_cases}
+          : std::vector<Make>{intake_cases, group_commit_cases, drain_cases, cost_cases};
   std::vector<Case> chosen;
   for (const Dialect dialect : {Dialect::sqlite, Dialect::postgres}) {
-    for (const auto make : {intake_cases, group_commit_cases, drain_cases, cost_cases}) {
+    for (const Make make : makers) {
       for (Case& question : make(dialect)) {
         const std::string full = std::string{to_string(dialect)} + " " + question.name;
-        if (full.find(text) != full.npos) chosen.push_back(std::move(question));
+        if (full.find(options.text) != full.npos) chosen.push_back(std::move(question));
       }
     }
   }
@@ -83,11 +100,12 @@ std::vector<Figure> measure_all(const std::vector<Case>& cases, const Effort& ef
 }
 
 int run(const Options& options) {
-  const std::vector<Figure> figures = measure_all(chosen_cases(options.text), options.effort);
+  const std::vector<Figure> figures = measure_all(chosen_cases(options), options.effort);
   std::cout << (options.as_json ? json(figures) : table(figures));
   if (!options.svg.empty()) {
     std::ofstream file(options.svg);
-    file << plot(figures);
+    file << plot(figures, options.dispatch ? "The dispatcher against hand-written loops"
+                                           : "Twinbox against hand-written loops");
     if (!file.flush()) throw std::runtime_error("cannot write " + options.svg);
   }
   return 0;
@@ -96,12 +114,13 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int count, char** words) {
-  const auto options = read_options(count, words);
-  if (!options) {
-    std::cerr << usage;
-    return 2;
-  }
   try {
+    if (is_peer(count, words)) return run_peer(words);
+    const auto options = read_options(count, words);
+    if (!options) {
+      std::cerr << usage;
+      return 2;
+    }
     return run(*options);
   } catch (const std::exception& error) {
     std::cerr << "twinbox_bench: " << error.what() << '\n';

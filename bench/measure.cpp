@@ -9,7 +9,8 @@ namespace {
 using std::chrono::duration;
 using std::chrono::steady_clock;
 
-/// Of sorted numbers, between neighbours where there is none at the place.
+}  // namespace
+
 double quantile(const std::vector<double>& sorted, double place) {
   const double at = place * static_cast<double>(sorted.size() - 1);
   const auto low = static_cast<std::size_t>(std::floor(at));
@@ -17,16 +18,17 @@ double quantile(const std::vector<double>& sorted, double place) {
   return sorted[low] + (sorted[high] - sorted[low]) * (at - std::floor(at));
 }
 
-}  // namespace
-
 Figure measure(const Case& question, const Effort& effort) {
   std::vector<double> ours;
   std::vector<double> ceiling;
   const Duel duel = question.open(effort);
-  duel.ceiling();  // warm-up: caches, prepared statements
-  duel.ours();
+  if (!question.once) {
+    duel.ceiling();  // warm-up: caches, prepared statements
+    duel.ours();
+  }
+  const int repeats = question.once ? 1 : effort.repeats;
   const auto end = steady_clock::now() + effort.budget;
-  for (int i = 0; i < effort.repeats && (i < 3 || steady_clock::now() < end); ++i) {
+  for (int i = 0; i < repeats && (i < 3 || steady_clock::now() < end); ++i) {
     if (i % 2 == 0) ceiling.push_back(duel.ceiling());
     ours.push_back(duel.ours());
     if (i % 2 != 0) ceiling.push_back(duel.ceiling());

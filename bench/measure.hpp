@@ -19,8 +19,13 @@ struct Effort {
   /// For all repeats of one question; after three of them it is enough.
   std::chrono::milliseconds budget{4'000};
 
+  int wakes = 100;                 ///< messages of one repeat that wakes somebody for each
+  std::chrono::seconds idle{6};    ///< of one repeat that waits for nothing
+  std::chrono::seconds held{120};  ///< beside a transaction that stays open
+
   static Effort quick() {
-    return {3, std::chrono::milliseconds{50}, 2'000, std::chrono::milliseconds{1'000}};
+    using namespace std::chrono_literals;
+    return {3, 50ms, 2'000, 1'000ms, 30, 2s, 10s};
   }
 };
 
@@ -38,6 +43,7 @@ struct Case {
   bool less_is_better;
   /// Opens its stores, which live as long as the duel.
   std::function<Duel(const Effort&)> open;
+  bool once = false;  ///< one long measurement instead of many short ones
 };
 
 /// The form of every benchmark's result. `ratio` is better when higher, whatever the unit.
@@ -55,6 +61,9 @@ struct Figure {
 };
 
 Figure measure(const Case& question, const Effort& effort);
+
+/// Of sorted numbers, between neighbours where there is none at the place.
+double quantile(const std::vector<double>& sorted, double place);
 
 /// Messages per second of what `act` says it has done, call after call, until the slice is over.
 /// `prepare` is not counted.

@@ -65,68 +65,72 @@ std::string server_address() {
   return address == nullptr ? std::string{} : std::string{address};
 }
 
-Place::Place(Dialect dialect, BoxKind kind) : dialect_(dialect), kind_(kind) {
-  std::string prefix;
+BoxOptions Site::options() const {
+  BoxOptions options;
+  options.schema = schema;
+  return options;
+}
+
+TableNames Site::tables(BoxKind kind) const {
+  const std::string prefix = dialect == Dialect::sqlite ? std::string{} : schema + ".";
+  const std::string box = prefix + std::string{to_string(kind)};
+  return {box + "_message", box + "_work", box + "_outcome"};
+}
+
+std::unique_ptr<RawConnection> open_raw(const Site& site, BoxKind kind) {
+  if (site.dialect == Dialect::sqlite) return open_raw_sqlite(site.file(), site.tables(kind));
+  return open_raw_postgres(site.address, site.tables(kind));
+}
+
+Place::Place(Dialect dialect, BoxKind kind) : site_{dialect, {}, "infra"}, kind_(kind) {
   if (dialect == Dialect::sqlite) {
-    file_ = std::filesystem::temp_directory_path() / (unique_name() + ".db");
-    address_ = "sqlite:" + file_;
+    // A directory of its own: whoever watches the file is told of its neighbours as well.
+    const auto directory = std::filesystem::temp_directory_path() / unique_name();
+    std::filesystem::create_directory(directory);
+    site_.address = "sqlite:" + (directory / "store.db").string();
   } else {
-    address_ = server_address();
-    if (address_.empty()) {
+    site_.address = server_address();
+    if (site_.address.empty()) {
       throw std::runtime_error(
           "TWINBOX_TEST_POSTGRES is not set: measure by ./dev bench, which starts a server");
     }
-    schema_ = unique_name();
-    prefix = schema_ + ".";
+    site_.schema = unique_name();
   }
-  const std::string box = prefix + std::string{to_string(kind)};
-  tables_ = {box + "_message", box + "_work", box + "_outcome"};
-  Schema(database(), kind, options()).deploy();
+  Schema(database(), kind, site_.options()).deploy();
   if (dialect == Dialect::sqlite) grow_log(database());
 }
 
 Place::~Place() {
-  if (dialect_ == Dialect::sqlite) {
+  if (site_.dialect == Dialect::sqlite) {
     database_.reset();
-    for (const char* suffix : {"", "-wal", "-shm"}) {
-      std::error_code ignored;
-      std::filesystem::remove(file_ + suffix, ignored);
-    }
+    std::error_code ignored;
+    std::filesystem::remove_all(std::filesystem::path{site_.file()}.parent_path(), ignored);
     return;
   }
   try {
     database().in_transaction([&](Session& session) {
       session.execute("set local client_min_messages = error");
-      session.execute("drop schema if exists " + schema_ + " cascade");
+      session.execute("drop schema if exists " + site_.schema + " cascade");
     });
   } catch (const DatabaseError&) {  // the server goes away with the benchmark
   }
 }
 
 Database& Place::database() {
-  if (!database_) database_ = std::make_unique<Database>(address_);
+  if (!database_) database_ = std::make_unique<Database>(site_.address);
   return *database_;
 }
 
-BoxOptions Place::options() const {
-  BoxOptions options;
-  options.schema = schema_;
-  return options;
-}
-
 std::shared_ptr<Contestant> Place::twinbox() {
-  return std::make_shared<Twinbox>(database(), kind_, options());
+  return std::make_shared<Twinbox>(database(), kind_, site_.options());
 }
 
-std::shared_ptr<RawConnection> Place::raw() {
-  if (dialect_ == Dialect::sqlite) return open_raw_sqlite(file_, tables_);
-  return open_raw_postgres(address_, tables_);
-}
+std::shared_ptr<RawConnection> Place::raw() { return open_raw(site_, kind_); }
 
 std::vector<std::shared_ptr<Contestant>> Place::raw_crew(int workers) {
   std::vector<std::shared_ptr<Contestant>> crew;
   for (int i = 0; i < workers; ++i) {
-    const bool shared = dialect_ == Dialect::sqlite && !crew.empty();
+    const bool shared = site_.dialect == Dialect::sqlite && !crew.empty();
     crew.push_back(shared ? crew.front() : raw());
   }
   return crew;

@@ -58,6 +58,8 @@ void write_figure(std::string& out, const Figure& figure, int y) {
   const double x = x_of(figure.ratio);
   write(out, R"(<line class="spread %s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>)", kind,
         x_of(figure.ratio - half), x_of(figure.ratio + half), y, y);
+  write(out, R"(<line class="target" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>)", x_of(figure.target),
+        x_of(figure.target), y - row_height / 2, y + row_height / 2);
   write(out, R"(<circle class="%s" cx="%.1f" cy="%d" r="4"/>)", kind, x, y);
   write(out, R"(<text class="number %s" x="%d" y="%d">%s</text>)", kind,
         figure.backend == "sqlite" ? right + 86 : right + 176, y + 4,
@@ -65,9 +67,9 @@ void write_figure(std::string& out, const Figure& figure, int y) {
   out += '\n';
 }
 
-void write_frame(std::string& out, int height) {
-  write(out, R"(<text class="title" x="16" y="26">Twinbox against hand-written loops</text>)");
-  write(out, R"(<text x="16" y="46">1.0: the raw ceiling; dashed: 0.85 of it</text>)");
+void write_frame(std::string& out, const char* title, int height) {
+  write(out, R"(<text class="title" x="16" y="26">%s</text>)", title);
+  write(out, R"(<text x="16" y="46">1.0: the raw ceiling; dashed: the target</text>)");
   write(out, R"(<text class="number sqlite" x="%d" y="46">SQLite</text>)", right + 86);
   write(out, R"(<text class="number postgres" x="%d" y="46">PostgreSQL</text>)", right + 176);
   out += '\n';
@@ -77,14 +79,11 @@ void write_frame(std::string& out, int height) {
     write(out, R"(<text class="number" x="%.1f" y="%d">%.1f</text>)", x_of(ratio) + 8, top - 17,
           ratio);
   }
-  write(out, R"(<line class="target" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>)", x_of(0.85),
-        x_of(0.85), top - 12, height - 14);
-  out += '\n';
 }
 
 }  // namespace
 
-std::string plot(std::span<const Figure> figures) {
+std::string plot(std::span<const Figure> figures, const char* title) {
   std::map<std::string_view, int> rows;
   std::vector<std::string_view> names;
   for (const Figure& figure : figures) {
@@ -96,11 +95,11 @@ std::string plot(std::span<const Figure> figures) {
   std::string out;
   write(out,
         R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" )"
-        R"(role="img" aria-label="Twinbox against hand-written loops">)",
-        width, height, width, height);
+        R"(role="img" aria-label="%s">)",
+        width, height, width, height, title);
   out += '\n';
   out += style;
-  write_frame(out, height);
+  write_frame(out, title, height);
   for (std::size_t i = 0; i < names.size(); ++i) {
     write(out, R"(<text x="16" y="%d">%.*s</text>)", top + row_height * static_cast<int>(i) + 4,
           static_cast<int>(names[i].size()), names[i].data());

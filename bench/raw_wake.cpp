@@ -1,0 +1,157 @@
+#include "raw_wake.hpp"
+
+#include <poll.h>
+#include <stdexcept>
+#include <stop_token>
+#include <thread>
+
+#include <libpq-fe.h>
+#include <sqlite3.h>
+
+#include "sql/channel.hpp"
+
+namespace twinbox::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int batch = 50;
+constexpr int stop_check = 50;  // milliseconds
+
+void handle_what_is_due(RawConnection& store, Bell& bell) {
+  const std::vector<Message> messages = store.claim(batch);
+  if (messages.empty()) return;
+  bell.ring();
+  store.ack(messages);
+}
+
+class ConditionWaiter final : public RawWaiter {
+ public:
+  ConditionWaiter(const Site& site, Bell& bell)
+      : thread_([this, &bell, store = std::shared_ptr{open_raw(site, BoxKind::outbox)}](
+                    const std::stop_token& stop) {
+          std::unique_lock lock{mutex_};
+          while (told_cv_.wait(lock, stop, [&] { return told_; })) {
+            told_ = false;
+            lock.unlock();
+            handle_what_is_due(*store, bell);
+            lock.lock();
+          }
+        }) {}
+
+  void tell() override {
+    {
+      const std::scoped_lock lock{mutex_};
+      told_ = true;
+    }
+    told_cv_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any told_cv_;
+  bool told_ = false;
+  std::jthread thread_;
+};
+
+class Listener final : public RawWaiter {
+ public:
+  Listener(const Site& site, Bell& bell)
+      : connection_(PQconnectdb(site.address.c_str())), store_(open_raw(site, BoxKind::outbox)) {
+    const std::string channel = channel_of({site.schema, "outbox"}).name;
+    const std::unique_ptr<PGresult, decltype(&PQclear)> answer{
+        PQexec(connection_.get(), ("listen \"" + channel + "\"").c_str()), &PQclear};
+    if (PQresultStatus(answer.get()) != PGRES_COMMAND_OK)
+      throw std::runtime_error(PQerrorMessage(connection_.get()));
+    thread_ = std::jthread([this, &bell](const std::stop_token& stop) { run(stop, bell); });
+  }
+
+ private:
+  void run(const std::stop_token& stop, Bell& bell) {
+    while (!stop.stop_requested()) {
+      pollfd socket{PQsocket(connection_.get()), POLLIN, 0};
+      if (poll(&socket, 1, stop_check) <= 0) continue;
+      PQconsumeInput(connection_.get());
+      bool told = false;
+      while (PGnotify* notification = PQnotifies(connection_.get())) {
+        PQfreemem(notification);
+        told = true;
+      }
+      if (told) handle_what_is_due(*store_, bell);
+    }
+  }
+
+  struct Finish {
+    void operator()(PGconn* connection) const noexcept { PQfinish(connection); }
+  };
+  std::unique_ptr<PGconn, Finish> connection_;
+  std::unique_ptr<RawConnection> store_;
+  std::jthread thread_;
+};
+
+class VersionWaiter final : public RawWaiter {
+ public:
+  VersionWaiter(const Site& site, Bell& bell) : store_(open_raw(site, BoxKind::outbox)) {
+    sqlite3* db = nullptr;
+    sqlite3_open_v2(site.file().c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
+    db_.reset(db);
+    sqlite3_stmt* statement = nullptr;
+    if (sqlite3_prepare_v2(db, "pragma data_version", -1, &statement, nullptr) != SQLITE_OK)
+      throw std::runtime_error(sqlite3_errmsg(db));
+    look_.reset(statement);
+    thread_ = std::jthread([this, &bell](const std::stop_token& stop) { run(stop, bell); });
+  }
+
+ private:
+  std::int64_t version() {
+    sqlite3_step(look_.get());
+    const std::int64_t number = sqlite3_column_int64(look_.get(), 0);
+    sqlite3_reset(look_.get());
+    return number;
+  }
+
+  void run(const std::stop_token& stop, Bell& bell) {
+    for (std::int64_t seen = version(); !stop.stop_requested();) {
+      const std::int64_t now = version();
+      if (now == seen) continue;
+      handle_what_is_due(*store_, bell);
+      seen = version();  // what was written since is its own
+    }
+  }
+
+  struct Close {
+    void operator()(sqlite3* db) const noexcept { sqlite3_close_v2(db); }
+    void operator()(sqlite3_stmt* statement) const noexcept { sqlite3_finalize(statement); }
+  };
+  std::unique_ptr<RawConnection> store_;
+  std::unique_ptr<sqlite3, Close> db_;
+  std::unique_ptr<sqlite3_stmt, Close> look_;
+  std::jthread thread_;
+};
+
+}  // namespace
+
+void Bell::ring() {
+  const auto now = Clock::now();
+  const std::scoped_lock lock{mutex_};
+  at_ = now;
+  rung_.notify_one();
+}
+
+Bell::Clock::time_point Bell::wait() {
+  std::unique_lock lock{mutex_};
+  if (!rung_.wait_for(lock, 10s, [&] { return at_ != Clock::time_point{}; }))
+    throw std::runtime_error("a message was not handled within ten seconds");
+  return std::exchange(at_, {});
+}
+
+std::unique_ptr<RawWaiter> wait_for_condition(const Site& site, Bell& bell) {
+  return std::make_unique<ConditionWaiter>(site, bell);
+}
+
+std::unique_ptr<RawWaiter> wait_for_commits(const Site& site, Bell& bell) {
+  if (site.dialect == Dialect::sqlite) return std::make_unique<VersionWaiter>(site, bell);
+  return std::make_unique<Listener>(site, bell);
+}
+
+}  // namespace twinbox::bench
