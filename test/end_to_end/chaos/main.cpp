@@ -70,6 +70,14 @@ Store store_of(const Arguments& arguments, const std::filesystem::path& folder) 
   return {server, "chaos_" + std::to_string(now())};
 }
 
+void remove(const Store& store, const std::filesystem::path& folder) {
+  std::filesystem::remove_all(folder);
+  if (store.address.starts_with("sqlite:")) return;
+  Database(store.address).in_transaction([&](Session& session) {
+    session.execute("drop schema \"" + store.schema + "\" cascade");
+  });
+}
+
 int run(const Arguments& arguments) {
   std::string name = std::filesystem::temp_directory_path() / "twinbox_chaos.XXXXXX";
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
@@ -96,7 +104,7 @@ int run(const Arguments& arguments) {
   if (arguments.keep) {
     std::printf("\nthe ledgers and logs are in %s\n", folder.c_str());
   } else {
-    std::filesystem::remove_all(folder);
+    remove(store, folder);
   }
   return 0;
 }

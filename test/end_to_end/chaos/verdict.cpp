@@ -187,7 +187,7 @@ void Verdict::check_calls(const std::string& id, const std::vector<Call>& calls)
   for (std::size_t i = 1; i < calls.size(); ++i) {
     const Call& first = calls[i - 1];
     const Call& again = calls[i];
-    if (first.end == 0 || first.end > again.begin) stale_ += first.end != 0 ? 1 : 0;
+    if (first.end > again.begin) ++stale_;
     if (first.end != 0 && first.answer == Plan::End::retry) continue;
     const std::string text = id + ", epochs " + std::to_string(first.epoch) + " (worker " +
                              std::to_string(first.worker) + ") and " + std::to_string(again.epoch) +
@@ -271,11 +271,16 @@ bool Verdict::kept() const {
 }
 
 void Verdict::print() const {
+  print_faults();
+  print_totals();
+  print_promises();
+}
+
+void Verdict::print_faults() const {
   std::printf("%-30s %5s  %21s  %8s  %21s\n", "fault", "times", "handled again after, s", "calls",
               "taken over after, s");
   std::printf("%-30s %5s  %10s %11s  %8s  %10s %10s\n", "", "", "median", "longest", "repeated",
               "median", "longest");
-  std::size_t late = 0;
   for (const auto& [kind, after] : aftermath_) {
     std::printf("%-30s %5d", std::string{to_string(kind)}.c_str(), after.count);
     for (const auto* times : {&after.resumed, &after.taken_over}) {
@@ -286,12 +291,19 @@ void Verdict::print() const {
         std::printf("  %10.3f %*.3f", seconds(at(*times, 0.5)), times == &after.resumed ? 11 : 10,
                     seconds(at(*times, 1)));
       }
-      late += static_cast<std::size_t>(std::count_if(
-          times->begin(), times->end(), [](Micros time) { return time > recovery_goal; }));
     }
     std::printf("\n");
   }
-  std::size_t calls = 0, in_doubt = 0, errors = 0;
+}
+
+void Verdict::print_totals() const {
+  std::size_t calls = 0, in_doubt = 0, errors = 0, late = 0;
+  for (const auto& [kind, after] : aftermath_) {
+    for (const auto* times : {&after.resumed, &after.taken_over}) {
+      late += static_cast<std::size_t>(std::count_if(
+          times->begin(), times->end(), [](Micros time) { return time > recovery_goal; }));
+    }
+  }
   for (const auto& [id, of_message] : handled_.calls) calls += of_message.size();
   for (const auto& [kind, count] : produced_.errors) {
     errors += static_cast<std::size_t>(count);
@@ -309,6 +321,9 @@ void Verdict::print() const {
         "message\n\n",
         seconds(*course_.all_workers_back), seconds(*course_.drained));
   }
+}
+
+void Verdict::print_promises() const {
   for (const auto& [text, one] : promises_) {
     if (one.broken.empty()) {
       std::printf("  kept    %s\n", text.c_str());

@@ -47,6 +47,9 @@ class Verdict {
 
  private:
   Promise& promise(std::string text);
+  void print_faults() const;
+  void print_totals() const;
+  void print_promises() const;
   void check_producers();
   void check_messages();
   void check_message(const std::string& id, const Stored::Message& message);
