@@ -15,13 +15,19 @@ insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expi
                        last_error)
 select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 4, handler, last_error from gone;
 
--- @state: 1 done, 2 dead.
+-- @state: 1 done, 2 dead by a call that failed.
 -- name: finish_marked
+with failed as (
+  insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+  select o.number, o.work_id, {now}, o.finished_by, o.attempts + 1, o.handler, @error::text
+  from {outcome} o where {marked} and @state::int = 2
+)
 update {outcome} o
-set state = @state::int, finished_at = {now}, reason = @reason::text, last_error = coalesce(@error::text, last_error)
+set state = @state::int, finished_at = {now}, reason = @reason::text, last_error = coalesce(@error::text, last_error),
+    attempts = o.attempts + case when @state::int = 2 then 1 else 0 end
 where {marked};
 
--- A failed call counts, and the duty goes to the end of its key like any new one.
+-- A failed call counts (@failed 1), a postponed one does not (0). The duty goes to the end of its key like any new one.
 -- name: put_back
 select 1 from (
   select pg_advisory_xact_lock(hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint)) as held
@@ -36,12 +42,12 @@ with back as (
   from back b cross join lateral (select partition_key, expires_at from {message} where number = b.number offset 0) m
 ), failed as (
   insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-  select number, work_id, {now}, finished_by, attempts + 1, handler, @error::text from again
+  select number, work_id, {now}, finished_by, attempts + 1, handler, @error::text from again where @failed::int = 1
 )
 insert into {work} (number, handler, visible_at, attempts, expiries, requeues, expires_at, last_error, partition_key,
                     waiting)
-select a.number, a.handler, {now} + @delay::bigint * interval '1 microsecond', a.attempts + 1, a.expiries, a.requeues,
-       a.expires_at, @error::text, a.partition_key,
+select a.number, a.handler, greatest({now} + @delay::bigint * interval '1 microsecond', @until::timestamptz),
+       a.attempts + @failed::int, a.expiries, a.requeues, a.expires_at, coalesce(@error::text, a.last_error), a.partition_key,
        a.partition_key is not null
          and exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler)
 from again a

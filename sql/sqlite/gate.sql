@@ -13,20 +13,23 @@ insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expi
 select number, id, {now}, @owner, attempts, expiries, requeues, 4, handler, last_error from {work} where {held};
 delete from {work} where {held};
 
--- @state: 1 done, 2 dead.
+-- @state: 1 done, 2 dead by a call that failed.
 -- name: finish_marked
+insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+select number, work_id, {now}, finished_by, attempts + 1, handler, @error from {outcome} where {marked} and @state = 2;
 update {outcome}
-set state = @state, finished_at = {now}, reason = @reason, last_error = coalesce(@error, last_error)
+set state = @state, finished_at = {now}, reason = @reason, last_error = coalesce(@error, last_error),
+    attempts = attempts + (@state = 2)
 where {marked};
 
--- A failed call counts, and the duty goes to the end of its key like any new one.
+-- A failed call counts (@failed 1), a postponed one does not (0). The duty goes to the end of its key like any new one.
 -- name: put_back
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-select number, work_id, {now}, finished_by, attempts + 1, handler, @error from {outcome} where {marked};
+select number, work_id, {now}, finished_by, attempts + 1, handler, @error from {outcome} where {marked} and @failed = 1;
 insert into {work} (number, handler, visible_at, attempts, expiries, requeues, expires_at, last_error, partition_key,
                     waiting)
-select o.number, o.handler, {now} + @delay, o.attempts + 1, o.expiries, o.requeues, m.expires_at, @error,
-       m.partition_key,
+select o.number, o.handler, max({now} + @delay, coalesce(@until, 0)), o.attempts + @failed, o.expiries, o.requeues,
+       m.expires_at, coalesce(@error, o.last_error), m.partition_key,
        exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = o.handler)
 from {outcome} o join {message} m on m.number = o.number
 where m.id = @message_id and m.source = @source and o.work_id = @id and o.state = 4 and o.handler = @handler;

@@ -54,6 +54,7 @@ class Caller {
   Outcome guarded(const Message& message, const CallWatch& watch,
                   const std::function<Outcome()>& handler) const;
   void report_lost() const;
+  void report_end(const Message& message, const Verdict& verdict) const;
   void report_start(const Message& message, const CallWatch& watch) const;
   void log_call(const Message& message) const;
   void log_error(const Message& message, std::string_view error) const;

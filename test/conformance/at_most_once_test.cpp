@@ -1,0 +1,91 @@
+// At most once, where it is more than a mark: what is told, what is put back, and when it is over.
+#include "support/backend.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
+#include <twinbox/stats.hpp>
+
+namespace twinbox::test {
+namespace {
+
+class MarkedCall : public BoxTest {
+ protected:
+  template <class Handler>
+  Dispatcher dispatcher(Handler handler, bool release_claim_on_error) {
+    RetryPolicy three = RetryPolicy::standard();
+    three.max_attempts = 3;
+    Handlers handlers;
+    handlers.on(
+        Topic{"order.placed"}, handler,
+        {.retry = three, .at_most_once = true, .release_claim_on_error = release_claim_on_error});
+    return Dispatcher{outbox(), std::move(handlers), {}, stats.observer()};
+  }
+  DutyView only_duty() { return Admin{outbox()}.list({}).entries.at(0).duty; }
+  StoreStats told() { return stats.snapshot().all; }
+
+  DispatchStats stats;
+};
+
+TEST_P(MarkedCall, a_dead_letter_is_told_to_log_and_observer) {
+  outbox().enqueue(a_message());
+  dispatcher([](const Message&) { return Outcome::dead("never"); }, false).drain();
+  EXPECT_EQ(only_duty().state, DutyState::dead);
+  EXPECT_EQ(told().dead, 1u);
+  EXPECT_EQ(log().events("dead").size(), 1u);
+}
+
+TEST_P(MarkedCall, a_failed_call_that_is_put_back_is_told_to_the_observer) {
+  outbox().enqueue(a_message());
+  dispatcher([](const Message&) { throw std::runtime_error("no"); }, true).drain();
+  EXPECT_EQ(told().failed, 1u);
+  EXPECT_EQ(told().dead, 0u);
+}
+
+TEST_P(MarkedCall, OBX_064_IBX_083_the_last_attempt_is_not_put_back_but_dead) {
+  int calls = 0;
+  outbox().enqueue(a_message());
+  auto dispatch = dispatcher(
+      [&](const Message&) {
+        ++calls;
+        throw std::runtime_error("no");
+      },
+      true);
+  for (int i = 0; i < 5; ++i) {
+    dispatch.step();
+    clock().advance(60s);
+  }
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(only_duty().state, DutyState::dead);
+  EXPECT_EQ(only_duty().reason, "max_attempts");
+  EXPECT_EQ(only_duty().attempts, 3);
+  EXPECT_EQ(read("select cast(count(*) as text) from {schema}outbox_failure"), "3");
+  EXPECT_EQ(only_duty().last_error, "no");
+  EXPECT_EQ(told().dead, 1u);
+}
+
+TEST_P(MarkedCall, a_postponed_call_comes_at_its_time_and_counts_no_attempt) {
+  for (const bool release_claim_on_error : {false, true}) {
+    int calls = 0;
+    outbox().enqueue(a_message());
+    auto dispatch = dispatcher(
+        [&](const Message&) {
+          return ++calls == 1 ? Outcome::postpone(clock().now() + 15s) : Outcome::done();
+        },
+        release_claim_on_error);
+    dispatch.drain();
+    const DutyView duty = Admin{outbox()}.list({}, 1).entries.at(0).duty;
+    EXPECT_EQ(duty.state, DutyState::scheduled);
+    EXPECT_EQ(duty.attempts, 0);
+    EXPECT_EQ(duty.visible_at, clock().now() + 15s);
+    clock().advance(15s);
+    dispatch.drain();
+    EXPECT_EQ(calls, 2);
+  }
+  EXPECT_EQ(told().failed, 0u);
+  EXPECT_EQ(Admin{outbox()}.counts(true).all.done, 2);
+  EXPECT_EQ(read("select cast(count(*) as text) from {schema}outbox_failure"), "0");
+}
+
+TWINBOX_ON_EVERY_BACKEND(MarkedCall);
+
+}  // namespace
+}  // namespace twinbox::test
