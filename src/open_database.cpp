@@ -2,6 +2,7 @@
 #include <array>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "database/open_driver.hpp"
 
@@ -51,10 +52,10 @@ std::unique_ptr<Driver> open_postgres([[maybe_unused]] std::string_view address,
 #endif
 }
 
-}  // namespace
+thread_local const DriverWrapping::Wrap* wrapping = nullptr;
 
-std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOptions& options,
-                                    const Environment& environment) {
+std::unique_ptr<Driver> open_unwrapped(std::string_view address, const DatabaseOptions& options,
+                                       const Environment& environment) {
   if (address.empty()) {
     refuse("empty, write sqlite:<file>, sqlite::memory: or postgresql://user@host/name");
   }
@@ -67,5 +68,18 @@ std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOpti
       "not understood, write sqlite:<file>, sqlite::memory:, postgresql://user@host/name or "
       "libpq's host=… dbname=…");
 }
+
+}  // namespace
+
+std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOptions& options,
+                                    const Environment& environment) {
+  auto driver = open_unwrapped(address, options, environment);
+  return wrapping != nullptr ? (*wrapping)(std::move(driver)) : std::move(driver);
+}
+
+DriverWrapping::DriverWrapping(Wrap wrap)
+    : wrap_(std::move(wrap)), before_(std::exchange(wrapping, &wrap_)) {}
+
+DriverWrapping::~DriverWrapping() { wrapping = before_; }
 
 }  // namespace twinbox

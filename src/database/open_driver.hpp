@@ -2,6 +2,7 @@
 // driver.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -14,5 +15,20 @@ namespace twinbox {
 /// in. No message shows the address itself: it may hold a password.
 std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOptions& options,
                                     const Environment& environment);
+
+/// While it lives, every driver that this thread opens is handed to `wrap` first: so the faults of
+/// the simulator reach the databases that a set opens by itself.
+class DriverWrapping {
+ public:
+  using Wrap = std::function<std::unique_ptr<Driver>(std::unique_ptr<Driver>)>;
+  explicit DriverWrapping(Wrap wrap);
+  ~DriverWrapping();
+  DriverWrapping(const DriverWrapping&) = delete;
+  DriverWrapping& operator=(const DriverWrapping&) = delete;
+
+ private:
+  Wrap wrap_;
+  const Wrap* before_;
+};
 
 }  // namespace twinbox

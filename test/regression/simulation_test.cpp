@@ -30,5 +30,30 @@ TEST(Simulation, a_commit_that_lies_is_found) {
   EXPECT_GT(found, 0);
 }
 
+TEST(DispatchSimulation, a_world_is_the_same_each_time_it_is_run) {
+  const WorldOptions options{.seed = 7};
+  EXPECT_EQ(run_dispatch_world(options), run_dispatch_world(options));
+}
+
+TEST(DispatchSimulation, worlds_keep_every_promise) {
+  std::uint64_t stale = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const WorldReport report = run_dispatch_world({.seed = seed});
+    EXPECT_EQ(report.violation, "") << "seed " << seed;
+    EXPECT_GT(report.calls, 0u);
+    stale += report.stale;
+  }
+  // Else nothing that hangs was ever overtaken.
+  EXPECT_GT(stale, 0u);
+}
+
+TEST(DispatchSimulation, a_commit_that_lies_is_found) {
+  int found = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    found += run_dispatch_world({.seed = seed, .commits_lie = true}).violation.empty() ? 0 : 1;
+  }
+  EXPECT_GT(found, 0);
+}
+
 }  // namespace
 }  // namespace twinbox::simulation

@@ -14,8 +14,8 @@ using Kind = DatabaseError::Kind;
 /// way to a database in memory.
 class FaultyConnection final : public Connection {
  public:
-  FaultyConnection(std::shared_ptr<Connection> inner, Faults& faults)
-      : inner_(std::move(inner)), faults_(faults) {}
+  FaultyConnection(std::shared_ptr<Connection> inner, Faults& faults, bool* dead)
+      : inner_(std::move(inner)), faults_(faults), dead_(dead) {}
   ~FaultyConnection() override { inner_->rollback(); }
 
   [[nodiscard]] Dialect dialect() const noexcept override { return inner_->dialect(); }
@@ -38,6 +38,7 @@ class FaultyConnection final : public Connection {
   }
 
   void commit() override {
+    stay_dead();
     if (faults_.commits_lie && faults_.on && access_ == Access::write && happens()) {
       inner_->rollback();
       return;
@@ -52,8 +53,8 @@ class FaultyConnection final : public Connection {
         throw DatabaseError(Kind::contention, "commit: as the simulator wants it");
       case 1: lose(Kind::commit_in_doubt, "commit: not done, and the answer is lost");
       case 2: inner_->commit(); lose(Kind::commit_in_doubt, "commit: done, and the answer is lost");
-      case 3: inner_->rollback(); throw Crash{};
-      default: inner_->commit(); throw Crash{};
+      case 3: inner_->rollback(); crash();
+      default: inner_->commit(); crash();
     }
   }
 
@@ -78,12 +79,24 @@ class FaultyConnection final : public Connection {
   }
 
   void may_fail() {
+    stay_dead();
     if (!faults_.on || !happens()) return;
     switch (faults_.dice.roll(3)) {
       case 0: throw DatabaseError(Kind::contention, "busy, as the simulator wants it");
       case 1: lose(Kind::connection_lost, "the connection is lost");
-      default: inner_->rollback(); throw Crash{};
+      default: inner_->rollback(); crash();
     }
+  }
+
+  void stay_dead() {
+    if (dead_ == nullptr || !*dead_) return;
+    inner_->rollback();
+    throw Crash{};
+  }
+
+  [[noreturn]] void crash() {
+    if (dead_ != nullptr) *dead_ = true;
+    throw Crash{};
   }
 
   [[noreturn]] void lose(Kind kind, const char* what) {
@@ -94,28 +107,33 @@ class FaultyConnection final : public Connection {
 
   std::shared_ptr<Connection> inner_;
   Faults& faults_;
+  bool* dead_;
   Access access_ = Access::read;
   bool lost_ = false;
 };
 
 class FaultyDriver final : public Driver {
  public:
-  FaultyDriver(std::unique_ptr<Driver> inner, bool in_memory, Faults& faults)
-      : inner_(std::move(inner)), in_memory_(in_memory), faults_(faults) {}
+  FaultyDriver(std::unique_ptr<Driver> inner, bool in_memory, Faults& faults, bool* dead)
+      : inner_(std::move(inner)), in_memory_(in_memory), faults_(faults), dead_(dead) {}
 
   [[nodiscard]] Dialect dialect() const noexcept override { return inner_->dialect(); }
   [[nodiscard]] Shape shape(std::size_t pool_size) const noexcept override {
     return inner_->shape(pool_size);
   }
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
+  [[nodiscard]] Place place() const override { return inner_->place(); }
 
   std::unique_ptr<Connection> connect(Access access) override {
+    if (dead_ != nullptr && *dead_) throw Crash{};
     if (faults_.on && faults_.dice.one_in(faults_.one_in)) {
       throw DatabaseError(Kind::connection_lost, "connect: nobody answers");
     }
-    if (!in_memory_) return std::make_unique<FaultyConnection>(inner_->connect(access), faults_);
+    if (!in_memory_) {
+      return std::make_unique<FaultyConnection>(inner_->connect(access), faults_, dead_);
+    }
     if (!kept_) kept_ = inner_->connect(access);
-    return std::make_unique<FaultyConnection>(kept_, faults_);
+    return std::make_unique<FaultyConnection>(kept_, faults_, dead_);
   }
 
  private:
@@ -123,6 +141,7 @@ class FaultyDriver final : public Driver {
   bool in_memory_;
   std::shared_ptr<Connection> kept_;  // shared with the one connection that uses it
   Faults& faults_;
+  bool* dead_;
 };
 
 }  // namespace
@@ -140,7 +159,11 @@ std::unique_ptr<Driver> make_faulty_driver(const std::string& address, Faults& f
                                            const DatabaseOptions& options,
                                            const Environment& environment) {
   return std::make_unique<FaultyDriver>(open_driver(address, options, environment),
-                                        address == "sqlite::memory:", faults);
+                                        address == "sqlite::memory:", faults, nullptr);
+}
+
+std::unique_ptr<Driver> make_faulty(std::unique_ptr<Driver> file, Faults& faults, bool& dead) {
+  return std::make_unique<FaultyDriver>(std::move(file), false, faults, &dead);
 }
 
 }  // namespace twinbox::simulation

@@ -41,4 +41,8 @@ std::unique_ptr<Driver> make_faulty_driver(const std::string& address, Faults& f
                                            const DatabaseOptions& options,
                                            const Environment& environment);
 
+/// Around the driver of a file, for one process. `dead` turns true when the process crashes: from
+/// then on all its calls end in a Crash, for somebody who catches one must not go on.
+std::unique_ptr<Driver> make_faulty(std::unique_ptr<Driver> file, Faults& faults, bool& dead);
+
 }  // namespace twinbox::simulation

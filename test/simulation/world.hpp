@@ -22,6 +22,8 @@ struct WorldReport {
   std::uint64_t faults = 0;
   std::uint64_t crashes = 0;
   std::uint64_t claims = 0;
+  std::uint64_t calls = 0;  ///< of handlers, where there are dispatchers
+  std::uint64_t stale = 0;  ///< settles that came too late
   std::size_t duties = 0;
   std::size_t done = 0;
   std::size_t dead = 0;
@@ -32,5 +34,7 @@ struct WorldReport {
 };
 
 WorldReport run_world(const WorldOptions& options);
+/// The workers are whole dispatchers, for one to three stores; always on files.
+WorldReport run_dispatch_world(const WorldOptions& options);
 
 }  // namespace twinbox::simulation
