@@ -1,4 +1,5 @@
 // Many writers, several dispatchers: what has the same key is handled in the order of its commits.
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <random>
@@ -38,10 +39,13 @@ class Orders {
     if (!done) return;
     handled_[message.partition_key->str()].push_back(message.id.str());
     ++count_;
+    changed_.notify_all();
   }
 
-  [[nodiscard]] int count() const {
-    const std::lock_guard lock(mutex_);
+  /// How many are handled once there are `expected`; a store that loses one ends by the limit.
+  int wait_for(int expected) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 10min, [&] { return count_ >= expected; });
     return count_;
   }
   [[nodiscard]] int overlaps() const { return overlaps_; }
@@ -62,7 +66,8 @@ class Orders {
   }
 
  private:
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::map<std::string, std::map<std::int64_t, std::string>> committed_;
   std::map<std::string, std::vector<std::string>> handled_;
   std::set<std::string> running_;
@@ -177,12 +182,8 @@ TEST_P(Ordering, messages_of_a_key_are_handled_in_the_order_of_their_commits) {
       for (int i = 0; i < expected / writers / messages_per_commit; ++i)
         commit(chance, "w" + std::to_string(writer), i);
     });
-    // Nothing tells when the last one has been settled; a store that loses one ends by the limit.
-    const auto limit = std::chrono::steady_clock::now() + 10min;
-    while (orders_.count() < expected && std::chrono::steady_clock::now() < limit)
-      std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(orders_.wait_for(expected), expected);
   }
-  EXPECT_EQ(orders_.count(), expected);
   EXPECT_EQ(orders_.inversions(), 0);
   EXPECT_EQ(orders_.overlaps(), 0) << "calls for the same key at the same time";
 }
