@@ -13,6 +13,8 @@ using namespace std::chrono_literals;
 /// the wake-up may be committed by then.
 constexpr Duration first_pace = 1ms;
 constexpr Duration watched_pace = 5s;
+/// Idle desks share a hundred looks a second: with a thousand stores each is looked at less often.
+constexpr Duration idle_look = 10ms;
 constexpr Duration first_rest = 250ms;
 constexpr Duration longest_rest = 30s;
 /// A look below the floor may cost this share of the time, and is never put off for longer.
@@ -177,13 +179,16 @@ void Desk::look_now(Clock::time_point call, bool from_afar) noexcept {
 void Desk::plan_next_look(std::size_t count, bool full, Clock::time_point begin) {
   const Clock::time_point now = Clock::now();
   if (count > 0) {
+    watch_.set_waiting(false);
     pace_ = first_pace;
     next_look_ = full ? now : now + pace_;
     return;
   }
+  watch_.set_waiting(true);
   // Where others tell what they commit, a look is only for what nobody tells: leases that run out.
-  const Duration longest = watch_.working() ? std::max(parts_.options.poll_interval, watched_pace)
-                                            : parts_.options.poll_interval;
+  const Duration usual = watch_.working() ? watched_pace : Duration{};
+  const Duration longest =
+      std::max({parts_.options.poll_interval, usual, parts_.desks.load() * idle_look});
   pace_ = pace_ == Duration{} ? parts_.options.poll_interval : std::min(2 * pace_, longest);
   Duration wait = pace_;
   if (pace_ > first_pace) {
@@ -194,7 +199,8 @@ void Desk::plan_next_look(std::size_t count, bool full, Clock::time_point begin)
 
 std::optional<Duration> Desk::until_next_due(Duration window) {
   Box& box = queue_->box();
-  return box.own(Access::read, Scope::statement, [&](Session& session) {
+  // By the connection that has claimed: among many stores another one might have to be opened.
+  return box.own(Access::write_relaxed, Scope::statement, [&](Session& session) {
     std::optional<Duration> left;
     box.run(session, box.sql().next_due, {{"window", micros(window)}, box.now()},
             [&](const Row& row) { left = Duration{row.integer(0)}; });

@@ -33,6 +33,7 @@ struct DeskParts {
   const DispatchObserver& observer;
   const OwnerToken& owner;
   const Environment& environment;
+  const std::atomic<int>& desks;  ///< how many there are
 };
 
 /// One visit at a time.

@@ -52,9 +52,11 @@ Dispatcher::Loop::~Loop() {
 
 void Dispatcher::Loop::add(QueueSource source) {
   const auto desk = std::make_shared<Desk>(
-      std::move(source), DeskParts{handlers_, options_, observer_, owner_, environment_});
+      std::move(source),
+      DeskParts{handlers_, options_, observer_, owner_, environment_, desk_count_});
   const std::scoped_lock lock{mutex_};
   desks_.push_back(desk);
+  ++desk_count_;
   desks_changed_ = true;
   house_.notify_all();
   if (active_) schedule(*desk, Clock::now());
@@ -81,6 +83,7 @@ Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
                                   [&](const SharedDesk& one) { return one.get() == &desk; });
   SharedDesk gone = std::move(*found);
   desks_.erase(found);
+  --desk_count_;
   desks_changed_ = true;
   house_.notify_all();
   std::erase(starving_, &desk);

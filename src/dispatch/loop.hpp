@@ -100,6 +100,7 @@ class Dispatcher::Loop {
   const OwnerToken owner_;
   const std::size_t largest_batch_;  ///< what one worker can start at once
   std::atomic<bool> paused_ = false;
+  std::atomic<int> desk_count_ = 0;
 
   std::mutex mutex_;
   std::condition_variable due_;        ///< for the pollers: a desk may be due
