@@ -189,7 +189,9 @@ select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', l
 -- now. What is older has been looked at by the claim before.
 -- name: next_due
 select (extract(epoch from visible_at - {now}) * 1000000)::bigint
-from {work} where not waiting and visible_at > {now} - @window::bigint * interval '1 microsecond'
+from {work}
+where not waiting and visible_at > {now} - @window::bigint * interval '1 microsecond' and lease_until is null
+  and (expires_at is null or expires_at > {now})
 order by visible_at limit 1;
 
 -- The duty under '' of each message id; an id that several sources share cannot be told apart.

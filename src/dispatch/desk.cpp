@@ -13,6 +13,8 @@ using namespace std::chrono_literals;
 /// the wake-up may be committed by then.
 constexpr Duration first_pace = 1ms;
 constexpr Duration watched_pace = 5s;
+/// How long the question for the next message may take to reach the database.
+constexpr Duration question_time = 1s;
 /// Idle desks share a hundred looks a second: with a thousand stores each is looked at less often.
 constexpr Duration idle_look = 10ms;
 constexpr Duration first_rest = 250ms;
@@ -47,6 +49,7 @@ WorkQueue* Desk::opened() {
 
 void Desk::listen(const std::function<void(bool)>& call) {
   if (wake_) return;
+  if (!parts_.handlers.keys().empty()) unclaimed_keys(queue(), parts_.handlers);
   watcher_ = Watcher::shared();
   watch_ = watcher_->watch(queue(), [call] { call(true); });
   wake_ = std::make_unique<Wake::Subscription>(queue().database().pool().wake(),
@@ -192,7 +195,8 @@ void Desk::plan_next_look(std::size_t count, bool full, Clock::time_point begin)
   pace_ = pace_ == Duration{} ? parts_.options.poll_interval : std::min(2 * pace_, longest);
   Duration wait = pace_;
   if (pace_ > first_pace) {
-    if (const auto due = until_next_due(since(begin))) wait = std::clamp(*due, Duration{}, wait);
+    const Duration window = since(begin) + question_time;
+    if (const auto due = until_next_due(window)) wait = std::clamp(*due, first_pace, wait);
   }
   next_look_ = now + wait;
 }
