@@ -12,6 +12,7 @@ class Desk;
 
 /// Monotonic: how long to wait, never when something is due.
 using Clock = std::chrono::steady_clock;
+inline constexpr Clock::time_point never = Clock::time_point::max();
 
 struct Task {
   Task(std::shared_ptr<Desk> of, Message claimed, Clock::time_point at)
@@ -31,5 +32,9 @@ struct Task {
 
 // Shared by the worker that runs it and by the desk that renews and watches it.
 using SharedTask = std::shared_ptr<Task>;
+
+inline std::shared_ptr<const Message> message_of(const SharedTask& task) {
+  return {task, &task->message};
+}
 
 }  // namespace twinbox

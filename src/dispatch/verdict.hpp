@@ -27,4 +27,7 @@ Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
 Verdict decide_unhandled(const Message& message, const DispatcherOptions& options,
                          const RetryPolicy& retry, const Environment& environment);
 
+/// The topic of a message that has just been claimed is paused.
+Verdict put_off(const Message& message, Duration lease);
+
 }  // namespace twinbox

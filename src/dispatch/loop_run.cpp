@@ -1,0 +1,258 @@
+// The life of a dispatcher: its stores, run and stop, chores, pause.
+#include <algorithm>
+#include <stdexcept>
+
+#include "dispatch/loop.hpp"
+
+namespace twinbox {
+
+using namespace std::chrono_literals;
+
+Dispatcher::Loop::Loop(Handlers handlers, DispatcherOptions options, DispatchObserver observer,
+                       const Environment& environment)
+    : handlers_(std::move(handlers)),
+      options_(options),
+      observer_(std::move(observer)),
+      environment_(environment),
+      owner_(OwnerToken::make(environment)),
+      largest_batch_(handlers_.largest_batch()) {}
+
+Dispatcher::Loop::~Loop() {
+  std::vector<SharedTask> running;
+  {
+    const std::scoped_lock lock{mutex_};
+    running = running_;
+    closing_ = true;
+  }
+  for (const SharedTask& task : running) task->watch->stop.request_stop();
+  work_.notify_all();
+}
+
+void Dispatcher::Loop::add(QueueSource source) {
+  const auto desk = std::make_shared<Desk>(
+      std::move(source),
+      DeskParts{handlers_, options_, observer_, owner_, environment_, desk_count_});
+  const std::scoped_lock lock{mutex_};
+  desks_.push_back(desk);
+  ++desk_count_;
+  desks_changed_ = true;
+  house_.notify_all();
+  if (active_) schedule(*desk, Clock::now());
+}
+
+void Dispatcher::Loop::remove(const void* key) {
+  SharedDesk gone;  // destroyed after the lock
+  const std::scoped_lock lock{mutex_};
+  const auto found = std::find_if(desks_.begin(), desks_.end(),
+                                  [&](const SharedDesk& desk) { return desk->key() == key; });
+  if (found == desks_.end()) return;
+  Desk& desk = **found;
+  desk.leaving = true;
+  if (active_) {
+    if (!desk.busy) schedule(desk, Clock::now());
+  } else {
+    gone = take_out(desk);
+  }
+}
+
+/// Nothing of it is under way any more.
+Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
+  const auto found = std::find_if(desks_.begin(), desks_.end(),
+                                  [&](const SharedDesk& one) { return one.get() == &desk; });
+  SharedDesk gone = std::move(*found);
+  desks_.erase(found);
+  --desk_count_;
+  desks_changed_ = true;
+  house_.notify_all();
+  std::erase(starving_, &desk);
+  schedule(desk, never);
+  return gone;
+}
+
+// ---- run
+
+void Dispatcher::Loop::run(const std::stop_token& stop) {
+  {
+    const std::scoped_lock lock{mutex_};
+    if (active_) throw UsageError("dispatcher: run() is already running; use one run() at a time");
+    active_ = true;
+    stopping_ = draining_ = false;
+    for (const SharedDesk& desk : desks_) {
+      desk->look_now({}, false);
+      schedule(*desk, Clock::now());
+    }
+    while (workers_.size() < static_cast<std::size_t>(options_.workers)) {
+      workers_.emplace_back([this] { work(); });
+    }
+  }
+  {
+    std::vector<std::jthread> pollers;
+    for (int i = 0; i < options_.pollers; ++i) pollers.emplace_back([this] { poll(); });
+    std::jthread house;
+    if (options_.housekeeping)
+      house = std::jthread{[this](const std::stop_token& end) { keep_house(end); }};
+    watch(stop);
+    house.request_stop();
+    shut_down();
+  }
+  std::vector<std::pair<SharedDesk, std::vector<Settlement>>> left;
+  std::vector<SharedDesk> desks;
+  {
+    const std::scoped_lock lock{mutex_};
+    active_ = false;
+    schedule_.clear();
+    starving_.clear();
+    desks = desks_;
+    for (const SharedDesk& desk : desks) {
+      desk->at = never;
+      desk->starving = false;
+      if (!desk->finished.empty()) left.emplace_back(desk, std::exchange(desk->finished, {}));
+    }
+  }
+  for (const auto& [desk, finished] : left) write_down_or_log(*desk, finished);
+  for (const SharedDesk& desk : desks) desk->stop_listening();
+}
+
+/// A thread of its own: a long prune must not keep its store from being claimed from.
+void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
+  struct House {
+    std::unique_ptr<Housekeeping> chores;
+    Clock::time_point next = {};
+  };
+  std::map<SharedDesk, House> houses;
+  Lock lock{mutex_};
+  while (!stop.stop_requested()) {
+    desks_changed_ = false;
+    std::map<SharedDesk, House> kept;
+    for (const SharedDesk& desk : desks_) kept[desk] = std::move(houses[desk]);
+    lock.unlock();
+    houses = std::move(kept);
+    Clock::time_point next = Clock::now() + 24h;
+    for (auto& [desk, house] : houses) {
+      if (stop.stop_requested()) break;
+      WorkQueue* queue = desk->opened();
+      if (queue == nullptr) {
+        next = std::min(next, Clock::now() + 1s);
+        continue;
+      }
+      if (!house.chores)
+        house.chores = std::make_unique<Housekeeping>(*queue, *options_.housekeeping);
+      if (Clock::now() >= house.next) {
+        const HousekeepingReport report = house.chores->step(stop);
+        house.next = Clock::now() + report.next;
+        for (const ChoreReport& chore : report.chores) {
+          if (observer_.chore) observer_.chore(desk->store(), chore);
+        }
+      }
+      next = std::min(next, house.next);
+    }
+    lock.lock();
+    house_.wait_until(lock, stop, next, [&] { return desks_changed_; });
+  }
+}
+
+/// Reports handlers that run past their timeout, until a stop is requested.
+void Dispatcher::Loop::watch(const std::stop_token& stop) {
+  Lock lock{mutex_};
+  while (!stop.stop_requested()) {
+    report_timeouts(lock);
+    Clock::time_point first = never;
+    for (const SharedTask& task : running_) {
+      if (!task->watch->timed_out) first = std::min(first, task->deadline);
+    }
+    if (first == never) {
+      calm_.wait(lock, stop, [&] { return retimed_; });
+    } else {
+      calm_.wait_until(lock, stop, first, [&] { return retimed_; });
+    }
+    retimed_ = false;
+  }
+}
+
+void Dispatcher::Loop::report_timeouts(Lock& lock) {
+  std::vector<SharedTask> late;
+  for (const SharedTask& task : running_) {
+    if (Clock::now() >= task->deadline && !task->watch->timed_out.exchange(true))
+      late.push_back(task);
+  }
+  if (late.empty()) return;
+  lock.unlock();
+  for (const SharedTask& task : late) {
+    task->watch->stop.request_stop();
+    environment_.write(LogLevel::warning, "timeout",
+                       {{"store", std::string_view{task->desk->store()}},
+                        {"topic", task->message.topic.view()},
+                        {"id", task->message.id.view()}});
+    if (observer_.timed_out) observer_.timed_out(task->desk->store(), task->message);
+  }
+  lock.lock();
+}
+
+/// Nothing new begins, what never started is released, and what runs gets the grace period.
+void Dispatcher::Loop::shut_down() {
+  std::vector<SharedTask> running;
+  {
+    const std::scoped_lock lock{mutex_};
+    draining_ = true;
+    for (const SharedTask& task : std::exchange(waiting_, {})) {
+      let_go(task);
+      task->desk->finished.push_back({message_of(task), {.act = Verdict::Act::release}});
+    }
+    running = running_;
+    for (const SharedTask& task : running) task->watch->shutting_down = true;
+    const Clock::time_point now = Clock::now();
+    for (const SharedDesk& desk : desks_) {
+      if (!desk->busy) schedule_next(*desk, now);
+    }
+  }
+  for (const SharedTask& task : running) task->watch->stop.request_stop();
+  Lock lock{mutex_};
+  calm_.wait_until(lock, Clock::now() + options_.grace, [&] {
+    return std::all_of(desks_.begin(), desks_.end(), [](const SharedDesk& desk) {
+      return desk->held.empty() && desk->finished.empty() && !desk->busy;
+    });
+  });
+  stopping_ = true;
+  due_.notify_all();
+}
+
+// ---- pause
+
+void Dispatcher::Loop::set_paused(bool paused) {
+  const std::scoped_lock lock{mutex_};
+  paused_ = paused;
+  look_again();
+}
+
+void Dispatcher::Loop::set_store_paused(std::string_view store, bool paused) {
+  const std::scoped_lock lock{mutex_};
+  bool found = false;
+  for (const SharedDesk& desk : desks_) {
+    if (desk->store() != store) continue;
+    desk->paused = paused;
+    found = true;
+  }
+  if (!found) {
+    throw UsageError("dispatcher: there is no store '" + std::string{store} + "' to pause; " +
+                     std::to_string(desks_.size()) + " are known");
+  }
+  look_again();
+}
+
+void Dispatcher::Loop::set_topic_paused(const Topic& topic, bool paused) {
+  const std::scoped_lock lock{mutex_};
+  if (paused) {
+    paused_topics_.insert(topic.str());
+  } else {
+    paused_topics_.erase(topic.str());
+  }
+}
+
+void Dispatcher::Loop::look_again() {
+  const Clock::time_point now = Clock::now();
+  for (const SharedDesk& desk : desks_) {
+    if (active_ && !desk->busy && desk->at > now) schedule(*desk, now);
+  }
+}
+
+}  // namespace twinbox

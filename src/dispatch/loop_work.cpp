@@ -1,0 +1,201 @@
+// Calls of handlers: by the worker threads, and by hand.
+#include <algorithm>
+
+#include "dispatch/call_batch.hpp"
+#include "dispatch/loop.hpp"
+
+namespace twinbox {
+
+// ---- by hand
+
+std::size_t Dispatcher::Loop::step() {
+  SharedDesk desk;
+  std::size_t place = 0;
+  {
+    const std::scoped_lock lock{mutex_};
+    if (desks_.empty()) return 0;
+    place = next_step_ % desks_.size();
+    desk = desks_[place];
+    next_step_ = place + 1;
+    if (paused_ || desk->paused) return 0;
+  }
+  const std::size_t count = step(*desk);
+  if (count > 0 && options_.order == PollOrder::drain_first) {
+    const std::scoped_lock lock{mutex_};
+    next_step_ = place;
+  }
+  return count;
+}
+
+std::size_t Dispatcher::Loop::step(Desk& desk) {
+  const Clock::time_point claimed = Clock::now();
+  std::vector<Message> messages = desk.claim_once(options_.batch);
+  const std::size_t count = messages.size();
+  put_off_paused(desk, messages);
+  for (const std::vector<std::size_t>& places : batches_of(handlers_, messages)) {
+    auto batch = std::make_shared<std::vector<Message>>();
+    for (const std::size_t place : places) batch->push_back(std::move(messages[place]));
+    CallWatch watch;
+    watch.claimed_at = claimed;
+    std::vector<std::optional<Verdict>> verdicts = desk.caller().call(*batch, watch);
+    std::vector<Settlement> settlements;
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      if (verdicts[i]) settlements.push_back({{batch, &(*batch)[i]}, std::move(*verdicts[i])});
+    }
+    desk.write_down(settlements);
+  }
+  return count;
+}
+
+void Dispatcher::Loop::put_off_paused(Desk& desk, std::vector<Message>& messages) {
+  std::vector<Settlement> settlements;
+  {
+    const std::scoped_lock lock{mutex_};
+    std::erase_if(messages, [&](Message& message) {
+      if (!paused_topics_.contains(message.topic.view())) return false;
+      const Verdict verdict = put_off(message, options_.lease);
+      settlements.push_back({std::make_shared<Message>(std::move(message)), verdict});
+      return true;
+    });
+  }
+  desk.write_down(settlements);
+}
+
+std::size_t Dispatcher::Loop::drain() {
+  std::size_t handled = 0;
+  std::exception_ptr trouble;
+  const auto stores = [&] {
+    const std::scoped_lock lock{mutex_};
+    return desks_.size();
+  };
+  for (std::size_t empty = 0; empty < stores();) {
+    std::size_t count = 0;
+    try {
+      count = step();
+    } catch (const std::exception&) {
+      if (!trouble) trouble = std::current_exception();
+    }
+    handled += count;
+    empty = count == 0 ? empty + 1 : 0;
+  }
+  if (trouble) std::rethrow_exception(trouble);
+  return handled;
+}
+
+// ---- workers
+
+void Dispatcher::Loop::work() {
+  Lock lock{mutex_};
+  for (;;) {
+    work_.wait(lock, [&] { return closing_ || !waiting_.empty(); });
+    if (closing_) return;
+    const std::vector<SharedTask> tasks = take_tasks();
+    Desk& desk = *tasks.front()->desk;
+    lock.unlock();
+    const Clock::time_point begin = Clock::now();
+    std::vector<Settlement> settlements = call_tasks(desk, tasks);
+    lock.lock();
+    finish(tasks, std::move(settlements), begin, lock);
+  }
+}
+
+/// The next message; for a batch handler also those that wait behind it, up to its limit.
+std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
+  std::vector<SharedTask> tasks{std::move(waiting_.front())};
+  waiting_.pop_front();
+  const Task& first = *tasks.front();
+  const HandlerEntry* entry = handlers_.find(first.message.handler, first.message.topic);
+  if (entry != nullptr && std::holds_alternative<BatchHandler>(entry->call)) {
+    std::erase_if(waiting_, [&](SharedTask& task) {
+      if (tasks.size() >= entry->options.max_batch || task->desk != first.desk ||
+          handlers_.find(task->message.handler, task->message.topic) != entry)
+        return false;
+      task->watch = first.watch;
+      tasks.push_back(std::move(task));
+      return true;
+    });
+  }
+  if (entry != nullptr && entry->options.timeout) {
+    tasks.front()->deadline = Clock::now() + *entry->options.timeout;
+    retimed_ = true;
+    calm_.notify_all();
+  }
+  running_.insert(running_.end(), tasks.begin(), tasks.end());
+  return tasks;
+}
+
+std::vector<Settlement> Dispatcher::Loop::call_tasks(Desk& desk,
+                                                     const std::vector<SharedTask>& tasks) {
+  std::vector<Settlement> settlements;
+  try {
+    if (tasks.size() == 1) {
+      const SharedTask& task = tasks.front();
+      auto verdicts = desk.caller().call({&task->message, 1}, *task->watch);
+      if (verdicts[0]) settlements.push_back({message_of(task), std::move(*verdicts[0])});
+      return settlements;
+    }
+    const auto messages = std::make_shared<std::vector<Message>>();
+    for (const SharedTask& task : tasks) {
+      std::string payload = std::move(task->message.payload);
+      messages->push_back(task->message);
+      messages->back().payload = std::move(payload);
+    }
+    auto verdicts = desk.caller().call(*messages, *tasks.front()->watch);
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      if (verdicts[i])
+        settlements.push_back({{messages, &(*messages)[i]}, std::move(*verdicts[i])});
+    }
+  } catch (const std::exception& error) {
+    // Only the database can fail here (a mark, a transaction of ours): the lease decides what
+    // happens next.
+    environment_.write(LogLevel::error, "call_error",
+                       {{"store", std::string_view{desk.store()}},
+                        {"id", tasks.front()->message.id.view()},
+                        {"error", std::string_view{error.what()}}});
+  }
+  return settlements;
+}
+
+void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
+                              std::vector<Settlement> settlements, Clock::time_point begin,
+                              Lock& lock) {
+  const SharedDesk desk = tasks.front()->desk;
+  const Clock::time_point now = Clock::now();
+  const auto took =
+      std::chrono::duration_cast<Duration>(now - begin) / static_cast<std::int64_t>(tasks.size());
+  const Duration known = std::max(took, Duration{1});
+  handler_time_ = handler_time_ == Duration{} ? known : handler_time_ + (known - handler_time_) / 8;
+  for (const SharedTask& task : tasks) {
+    std::erase(running_, task);
+    let_go(task);
+  }
+  desk->finished.insert(desk->finished.end(), std::make_move_iterator(settlements.begin()),
+                        std::make_move_iterator(settlements.end()));
+  if (active_) {
+    if (!desk->busy) {
+      const Clock::time_point at = desk->finished.empty() ? now : settle_time(*desk, now);
+      if (at < desk->at && (!desk->finished.empty() || desk->leaving)) schedule(*desk, at);
+    }
+    feed_starving();
+    if (draining_) calm_.notify_all();
+    return;
+  }
+  // run() has ended while this handler went on: what it said is settled here.
+  const std::vector<Settlement> left = std::exchange(desk->finished, {});
+  lock.unlock();
+  write_down_or_log(*desk, left);
+  lock.lock();
+}
+
+void Dispatcher::Loop::write_down_or_log(Desk& desk, const std::vector<Settlement>& finished) {
+  try {
+    desk.write_down(finished);
+  } catch (const std::exception& error) {
+    environment_.write(LogLevel::error, "settle_error",
+                       {{"store", std::string_view{desk.store()}},
+                        {"count", static_cast<std::int64_t>(finished.size())},
+                        {"error", std::string_view{error.what()}}});
+  }
+}
+
+}  // namespace twinbox
