@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include <libpq-fe.h>
 #include <sqlite3.h>
@@ -112,10 +113,9 @@ class VersionWaiter final : public RawWaiter {
 
   void run(const std::stop_token& stop, Bell& bell) {
     for (std::int64_t seen = version(); !stop.stop_requested();) {
-      const std::int64_t now = version();
-      if (now == seen) continue;
-      handle_what_is_due(*store_, bell);
-      seen = version();  // what was written since is its own
+      // What it writes itself makes it look once more; so nothing that came meanwhile is missed.
+      const std::int64_t before = std::exchange(seen, version());
+      if (seen != before) handle_what_is_due(*store_, bell);
     }
   }
 
@@ -141,7 +141,7 @@ void Bell::ring() {
 Bell::Clock::time_point Bell::wait() {
   std::unique_lock lock{mutex_};
   if (!rung_.wait_for(lock, 10s, [&] { return at_ != Clock::time_point{}; }))
-    throw std::runtime_error("a message was not handled within ten seconds");
+    throw std::runtime_error(owner_ + ": a message was not handled within ten seconds");
   return std::exchange(at_, {});
 }
 

@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "contestant.hpp"
 
@@ -15,11 +17,15 @@ class Bell {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// `owner` is who is expected to ring it.
+  explicit Bell(std::string owner) : owner_(std::move(owner)) {}
+
   void ring();
   /// When it was rung; then it is silent again. Throws std::runtime_error after ten seconds.
   Clock::time_point wait();
 
  private:
+  const std::string owner_;
   std::mutex mutex_;
   std::condition_variable rung_;
   Clock::time_point at_ = {};

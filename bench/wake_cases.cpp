@@ -48,7 +48,8 @@ Send sending(Peer& peer) {
 }
 
 struct InProcess {
-  explicit InProcess(Dialect dialect) : place(dialect, BoxKind::outbox) {}
+  InProcess(Dialect dialect, const std::string& owner)
+      : place(dialect, BoxKind::outbox), bell(owner) {}
 
   double ours(int count, double quantile_place) {
     Sender sender(place.database(), place.site().options());
@@ -74,8 +75,8 @@ struct InProcess {
 };
 
 struct AcrossProcesses {
-  explicit AcrossProcesses(Dialect dialect)
-      : place(dialect, BoxKind::outbox), sender(Peer::Role::sender, place.site()) {}
+  AcrossProcesses(Dialect dialect, const std::string& owner)
+      : place(dialect, BoxKind::outbox), sender(Peer::Role::sender, place.site()), bell(owner) {}
 
   double ours(int count, double quantile_place) {
     Outbox outbox(place.database(), place.site().options());
@@ -102,8 +103,8 @@ Case question(const std::string& where, Dialect dialect, double place, const cha
           wake_target,
           true,
           [=](const Effort& effort) {
-            auto one = std::make_shared<Where>(dialect);
-            auto other = std::make_shared<Where>(dialect);
+            auto one = std::make_shared<Where>(dialect, "the dispatcher");
+            auto other = std::make_shared<Where>(dialect, "the raw loop");
             return Duel{[=] { return one->ours(effort.wakes, place); },
                         [=] { return other->ceiling(effort.wakes, place); }};
           }};
