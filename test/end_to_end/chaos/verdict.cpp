@@ -172,10 +172,16 @@ const Fault* Verdict::cause_of(const Call& first, const Call& again, bool transa
   return nullptr;
 }
 
-Micros Verdict::causes_gone(Micros from, Micros until) const {
+Micros Verdict::causes_gone(Micros from) const {
   Micros gone = from;
-  for (const Fault& fault : course_.faults) {
-    if (hits_everybody(fault.kind) && fault.end < until) gone = std::max(gone, fault.end);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const Fault& fault : course_.faults) {
+      // One that began later explains nothing: what it delayed counts as late.
+      if (!hits_everybody(fault.kind) || fault.begin > gone || fault.end <= gone) continue;
+      gone = fault.end;
+      moved = true;
+    }
   }
   return gone;
 }
@@ -198,7 +204,7 @@ void Verdict::check_calls(const std::string& id, const std::vector<Call>& calls)
     } else {
       Aftermath& after = aftermath_[cause->kind];
       ++after.repeated;
-      const Micros free = causes_gone(first.leased_until, again.begin);
+      const Micros free = causes_gone(first.leased_until);
       after.taken_over.push_back(std::max(Micros{0}, again.begin - free));
     }
     if (!transactional && again.leased_until - lease.count() < first.leased_until) {
@@ -251,7 +257,7 @@ void Verdict::check_recovery() {
       promise(recovery).broken.push_back("nothing was handled after: " + text);
       continue;
     }
-    const Micros time = *next - causes_gone(fault.end, *next);
+    const Micros time = std::max(Micros{0}, *next - causes_gone(fault.end));
     aftermath_[fault.kind].resumed.push_back(time);
     if (time > recovery_limit) promise(recovery).broken.push_back(text);
   }

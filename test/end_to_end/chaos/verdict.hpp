@@ -59,8 +59,8 @@ class Verdict {
   void check_recovery();
   /// False: one process only.
   [[nodiscard]] bool hits_everybody(FaultKind kind) const;
-  /// `from`, or when the last fault that hit everybody and was over before `until` was over.
-  [[nodiscard]] Micros causes_gone(Micros from, Micros until) const;
+  /// `from`, or the end of the faults for everybody that were there then, one after the other.
+  [[nodiscard]] Micros causes_gone(Micros from) const;
   /// The fault that explains why `again` followed `first`; null: none does.
   [[nodiscard]] const Fault* cause_of(const Call& first, const Call& again,
                                       bool transactional) const;
