@@ -36,7 +36,8 @@ void Dispatcher::Loop::call(Desk& desk, bool from_afar) {
   const std::scoped_lock lock{mutex_};
   const Clock::time_point now = Clock::now();
   desk.called_at = now;
-  if (active_ && !desk.busy && desk.at > now) schedule(desk, now);
+  // One that leaves may have been taken out already, and must not come back.
+  if (active_ && !desk.leaving && !desk.busy && desk.at > now) schedule(desk, now);
 }
 
 Desk* Dispatcher::Loop::next_due(Clock::time_point now) {
