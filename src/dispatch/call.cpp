@@ -147,11 +147,19 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
                                                    const HandlerEntry& entry,
                                                    const Message& message, CallWatch& watch) const {
   bool settled = false;
+  bool ours = true;  // what fails now is a transaction of ours, not the handler
   const auto work = [&]() -> Outcome {
     std::optional<Outcome> outcome;
     try {
       queue_.database().in_transaction([&](Session& session) {
-        outcome = handler(session, message, watch.stop.get_token());
+        ours = false;
+        try {
+          outcome = handler(session, message, watch.stop.get_token());
+        } catch (const DatabaseError&) {
+          ours = !session.in_transaction();
+          throw;
+        }
+        ours = true;
         if (outcome->kind() != Outcome::Kind::done || watch.timed_out) throw RollBack{};
         settled = true;
         if (queue_.ack(session, owner_, message) == 0) {
@@ -168,15 +176,23 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
     }
     return *outcome;
   };
+  bool out_of_reach = false;
   const Outcome outcome = guarded(message, watch, [&] {
     try {
       return work();
+    } catch (const DatabaseError& error) {
+      settled = false;
+      out_of_reach = ours && (error.kind() == DatabaseError::Kind::connection_lost ||
+                              error.kind() == DatabaseError::Kind::commit_in_doubt);
+      throw;
     } catch (...) {
       settled = false;
       throw;
     }
   });
   if (settled) return std::nullopt;
+  // That the database went away says nothing about the message.
+  if (out_of_reach) return Verdict{.act = Verdict::Act::release};
   return judge(outcome, entry, message, watch);
 }
 

@@ -195,6 +195,29 @@ TEST_P(Redelivery, EVB_06_several_dispatchers_run_in_one_process_on_threads_of_t
   sent_again.wait();
 }
 
+TEST_P(Redelivery, an_outage_of_the_database_costs_a_transactional_handler_no_attempt) {
+  if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
+  FaultPlan plan;
+  outbox().enqueue(a_message());
+  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Outbox box{store, options()};
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](Session&, const Message&) { ++calls; });
+  Dispatcher dispatcher{box, std::move(handlers)};
+  for (int outage = 0; outage < 12; ++outage) {
+    plan.fail_commit(
+        outage % 2 == 0 ? FaultPlan::Kind::connection_lost : FaultPlan::Kind::commit_in_doubt, 2);
+    EXPECT_EQ(dispatcher.step(), 1u);
+    clock().advance(60s);
+  }
+  EXPECT_EQ(dispatcher.drain(), 1u);
+  EXPECT_EQ(calls, 13);
+  const DutyView duty = Admin{outbox()}.list({}).entries.at(0).duty;
+  EXPECT_EQ(duty.state, DutyState::done);
+  EXPECT_EQ(duty.attempts, 0);
+}
+
 TWINBOX_ON_EVERY_BACKEND(Redelivery);
 
 }  // namespace
