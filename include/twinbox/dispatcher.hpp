@@ -36,7 +36,7 @@ struct DispatcherOptions {
   NoHandler no_handler = NoHandler::retry;
   UnknownKey unknown_key = UnknownKey::dead;
   /// How long a store rests after an error that is none of its database's; those of the database
-  /// begin with 250 ms and double up to 30 s.
+  /// begin with 250 ms and double up to 30 s, or 4 s while it cannot be reached.
   Duration restart_delay = std::chrono::seconds{5};
   int pollers = 4;  ///< of a set of databases: stores that are claimed from at once
   /// How many dispatchers may work on a store at once, each under a named lease; 0: any number.

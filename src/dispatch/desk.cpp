@@ -19,6 +19,8 @@ constexpr Duration question_time = 1s;
 constexpr Duration idle_look = 10ms;
 constexpr Duration first_rest = 250ms;
 constexpr Duration longest_rest = 30s;
+/// A database that is back is noticed within five seconds; to ask for it costs little.
+constexpr Duration longest_rest_out_of_reach = 4s;
 /// A look below the floor may cost this share of the time, and is never put off for longer.
 constexpr int full_look_share = 10;
 constexpr Duration longest_without_full_look = 5s;
@@ -214,10 +216,13 @@ std::optional<Duration> Desk::until_next_due(Duration window) {
 
 Duration Desk::rest_after(const std::exception& error) {
   Duration rest = parts_.options.restart_delay;
-  if (dynamic_cast<const DatabaseError*>(&error) != nullptr) {
+  if (const auto* trouble = dynamic_cast<const DatabaseError*>(&error)) {
+    const Duration longest = trouble->kind() == DatabaseError::Kind::connection_lost
+                                 ? longest_rest_out_of_reach
+                                 : longest_rest;
     rest = first_rest;
-    for (int i = 0; i < troubles_ && rest < longest_rest; ++i) rest *= 2;
-    rest = std::min(rest, longest_rest);
+    for (int i = 0; i < troubles_ && rest < longest; ++i) rest *= 2;
+    rest = std::min(rest, longest);
     const auto half = static_cast<std::uint64_t>((rest / 2).count());
     rest = rest / 2 +
            Duration{static_cast<std::int64_t>(parts_.environment.random_bits() % (half + 1))};

@@ -1,0 +1,56 @@
+#include "dispatch/desk.hpp"
+
+#include <gtest/gtest.h>
+
+namespace twinbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class DeskRest : public ::testing::Test {
+ protected:
+  Duration longest_rest(const std::exception& error) {
+    Desk desk{{.key = this, .store = "north", .open = {}}, parts_};
+    Duration longest{};
+    for (int i = 0; i < 40; ++i) longest = std::max(longest, desk.rest_after(error));
+    return longest;
+  }
+
+  std::uint64_t chance_ = 0;
+  const Handlers handlers_{};
+  const DispatcherOptions options_{.restart_delay = 7s};
+  const DispatchObserver observer_{};
+  const Environment environment_{.random = [this] { return chance_ += 0x9E3779B97F4A7C15U; }};
+  const OwnerToken owner_ = OwnerToken::make(environment_);
+  const std::atomic<int> desks_ = 1;
+  const DeskParts parts_{handlers_, options_, observer_, owner_, environment_, desks_};
+};
+
+TEST_F(DeskRest, grows_from_a_quarter_of_a_second_and_begins_anew_once_it_works) {
+  Desk desk{{.key = this, .store = "north", .open = {}}, parts_};
+  const DatabaseError error{DatabaseError::Kind::contention, "busy"};
+  EXPECT_LE(desk.rest_after(error), 250ms);
+  EXPECT_GE(desk.rest_after(error), 250ms);
+  EXPECT_GE(desk.rest_after(error), 500ms);
+  desk.works();
+  EXPECT_LE(desk.rest_after(error), 250ms);
+}
+
+TEST_F(DeskRest, ends_within_five_seconds_where_the_database_could_not_be_reached) {
+  const Duration rest = longest_rest(DatabaseError{DatabaseError::Kind::connection_lost, "down"});
+  EXPECT_GT(rest, 2s);
+  EXPECT_LE(rest, 4s);
+}
+
+TEST_F(DeskRest, is_half_a_minute_at_most_after_other_errors_of_the_database) {
+  const Duration rest = longest_rest(DatabaseError{DatabaseError::Kind::missing_schema, "gone"});
+  EXPECT_GT(rest, 15s);
+  EXPECT_LE(rest, 30s);
+}
+
+TEST_F(DeskRest, is_the_restart_delay_after_what_is_no_error_of_the_database) {
+  EXPECT_EQ(longest_rest(std::runtime_error("crash")), 7s);
+}
+
+}  // namespace
+}  // namespace twinbox::test
