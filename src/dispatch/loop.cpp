@@ -71,8 +71,10 @@ void Dispatcher::Loop::poll() {
     if (timekeeper_ || next == schedule_.end()) {
       due_.wait(lock);
     } else {
+      // A copy: the entry may be gone when the wait ends.
+      const Clock::time_point at = next->first;
       timekeeper_ = true;
-      due_.wait_until(lock, next->first);
+      due_.wait_until(lock, at);
       timekeeper_ = false;
     }
   }
