@@ -21,7 +21,7 @@ std::function<double()> drain_rate(const Effort& effort, Dialect dialect, Backlo
 
 std::vector<Case> drain_cases(Dialect dialect) {
   std::vector<Case> cases;
-  for (const std::size_t size : {256, 4096}) {
+  for (const std::size_t size : {256U, 4096U}) {
     for (const int batch : {50, 200, 1000}) {
       for (const int workers : {1, 2, 4}) {
         cases.push_back({"claim+ack, batch " + std::to_string(batch) + ", " +

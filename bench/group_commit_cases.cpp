@@ -39,7 +39,7 @@ std::function<double()> each_alone(const Effort& effort, Dialect dialect, std::s
 
 std::vector<Case> group_commit_cases(Dialect dialect) {
   std::vector<Case> cases;
-  for (const std::size_t threads : {1, 4, 16, 64}) {
+  for (const std::size_t threads : {1U, 4U, 16U, 64U}) {
     cases.push_back(
         {"group commit, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
          dialect, "msg/s", usual_target, false, [=](const Effort& effort) {

@@ -92,12 +92,13 @@ Case accept_case(Dialect dialect, std::size_t batch, bool repeats) {
 
 std::vector<Case> intake_cases(Dialect dialect) {
   std::vector<Case> cases;
-  for (const std::size_t size : {256, 4096}) {
-    for (const std::size_t batch : {1, 100, 1000})
+  for (const std::size_t size : {256U, 4096U}) {
+    for (const std::size_t batch : {1U, 100U, 1000U})
       cases.push_back(enqueue_case(dialect, batch, size));
   }
   for (const bool repeats : {false, true}) {
-    for (const std::size_t batch : {1, 100}) cases.push_back(accept_case(dialect, batch, repeats));
+    for (const std::size_t batch : {1U, 100U})
+      cases.push_back(accept_case(dialect, batch, repeats));
   }
   return cases;
 }

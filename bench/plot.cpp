@@ -36,6 +36,8 @@ constexpr const char* style = R"(<style>
 </style>
 )";
 
+void write(std::string& out, const char* text) { out += text; }
+
 template <class... Values>
 void write(std::string& out, const char* format, Values... values) {
   char text[512];

@@ -99,7 +99,7 @@ void tour(const std::string& file) {
   const auto mail = [&](const Message&) {
     if (++tries < 3) throw std::runtime_error("mail server is busy");
   };
-  for (int round = 0; tries < 3; ++round) {
+  while (tries < 3) {
     if (work_once(outbox, Topic{"mail.send"}, mail) == 0) tour_now += 1s;
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(tour_now - begin).count();

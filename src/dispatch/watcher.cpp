@@ -298,8 +298,9 @@ void Watcher::Loop::pause(Entry& entry, const std::string& error) {
   auto pause = times_.first_pause;
   for (int i = 0; i < entry.failures && pause < times_.longest_pause; ++i) pause *= 2;
   pause = std::min(pause, times_.longest_pause);
-  const auto random = entry.environment.random_bits();
-  pause = pause / 2 + std::chrono::milliseconds{random % (pause.count() / 2 + 1)};
+  const auto choices = static_cast<std::uint64_t>(pause.count() / 2 + 1);
+  const auto chance = static_cast<std::int64_t>(entry.environment.random_bits() % choices);
+  pause = pause / 2 + std::chrono::milliseconds{chance};
   ++entry.failures;
   entry.next_open = Clock::now() + pause;
   entry.environment.write(LogLevel::warning, "watch_lost",
