@@ -1,7 +1,14 @@
 #include "dispatch/verdict.hpp"
 
+#include <algorithm>
+
 namespace twinbox {
 namespace {
+
+// What no database can keep must not hold up the settling of other messages.
+constexpr Duration shortest_delay{1};
+constexpr Duration longest_delay = std::chrono::days{365};
+constexpr Instant latest = std::chrono::sys_days{std::chrono::December / 31 / 9999};
 
 Verdict retry_or_die(std::string error, int attempts, const std::optional<Duration>& delay,
                      const RetryPolicy& retry, const Environment& environment) {
@@ -11,7 +18,8 @@ Verdict retry_or_die(std::string error, int attempts, const std::optional<Durati
   }
   return {.act = Verdict::Act::abandon,
           .error = std::move(error),
-          .delay = delay ? *delay : Duration{retry.delay(failures, environment)}};
+          .delay = std::clamp(delay ? *delay : Duration{retry.delay(failures, environment)},
+                              shortest_delay, longest_delay)};
 }
 
 }  // namespace
@@ -24,7 +32,9 @@ Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
       return {.act = Verdict::Act::fail,
               .error = outcome.reason(),
               .reason = std::string{outcome.cause()}};
-    case Outcome::Kind::postpone: return {.act = Verdict::Act::postpone, .until = outcome.until()};
+    case Outcome::Kind::postpone:
+      return {.act = Verdict::Act::postpone,
+              .until = std::clamp(outcome.until(), Instant{}, latest)};
     case Outcome::Kind::retry: break;
   }
   return retry_or_die(outcome.reason(), attempts, outcome.delay(), retry, environment);

@@ -106,6 +106,21 @@ TEST_P(Dispatch, OBX_064_the_last_attempt_makes_it_dead) {
   EXPECT_EQ(log().events("dead")[0].level, LogLevel::error);
 }
 
+TEST_P(Dispatch, answers_that_no_database_can_keep_are_brought_within_bounds) {
+  Handlers handlers;
+  handlers.on(Topic{"past"}, [](const Message&) { return Outcome::retry("now", Duration{-1s}); });
+  handlers.on(Topic{"far"}, [](const Message&) { return Outcome::retry("x", Duration::max()); });
+  handlers.on(Topic{"never"}, [](const Message&) { return Outcome::postpone(Instant::max()); });
+  handlers.on(Topic{"ever"}, [](const Message&) { return Outcome::postpone(Instant::min()); });
+  for (const char* topic : {"past", "far", "never", "ever"}) outbox().enqueue(a_message(topic));
+  auto dispatch = dispatcher(std::move(handlers));
+  EXPECT_EQ(dispatch.step(), 4u);
+  const Counts counts = Admin{outbox()}.counts();
+  EXPECT_EQ(counts.all.leased, 0);
+  EXPECT_EQ(counts.all.ready, 1);
+  EXPECT_EQ(counts.all.scheduled, 3);
+}
+
 TEST_P(Dispatch, OBX_062_the_standard_backoff_is_two_to_the_attempts_seconds_up_to_a_minute) {
   REQUIREMENT("IBX-081");
   Handlers handlers;
