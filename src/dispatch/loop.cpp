@@ -133,6 +133,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   const Clock::time_point now = Clock::now();
   if (rest) {
     // Leases are not let go just because a call has failed.
+    if (!renewed.empty()) desk.next_renewal = begin;
     const Clock::time_point at = now + *rest;
     schedule(desk, desk.held.empty() ? at : std::min(at, std::max(now + 250ms, desk.next_renewal)));
   } else {
