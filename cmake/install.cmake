@@ -7,6 +7,14 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/twinbox" DESTINATION "${CMAKE_I
         FILES_MATCHING PATTERN "*.hpp")
 install(EXPORT twinbox_targets NAMESPACE twinbox:: DESTINATION "${package_dir}"
         FILE twinbox_targets.cmake)
+# find_package(twinbox COMPONENTS event): who does not ask for a part needs none of its libraries.
+foreach(part event http)
+  if(TARGET twinbox_${part})
+    install(TARGETS twinbox_${part} EXPORT twinbox_${part}_targets)
+    install(EXPORT twinbox_${part}_targets NAMESPACE twinbox:: DESTINATION "${package_dir}"
+            FILE twinbox_${part}_targets.cmake)
+  endif()
+endforeach()
 
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/twinbox-config.cmake.in"

@@ -1,6 +1,7 @@
 # The library, and the SQL that is built into it.
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
+list(FILTER sources EXCLUDE REGEX "/src/(crypto|event|intake|transport)/")
 if(NOT TWINBOX_SQLITE)
   list(FILTER sources EXCLUDE REGEX "/src/driver/sqlite/")
 endif()
@@ -41,3 +42,33 @@ target_link_libraries(
 set_target_properties(twinbox PROPERTIES VERSION "${PROJECT_VERSION}"
                                          SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}"
                                          POSITION_INDEPENDENT_CODE ON)
+
+# What stands on it, each with its own dependencies: add_part(<name> <sources>) → twinbox::<name>.
+function(add_part name sources)
+  add_library(twinbox_${name} ${sources})
+  add_library(twinbox::${name} ALIAS twinbox_${name})
+  target_include_directories(twinbox_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(twinbox_${name} PUBLIC twinbox::twinbox)
+  set_target_properties(
+    twinbox_${name}
+    PROPERTIES EXPORT_NAME ${name}
+               VERSION "${PROJECT_VERSION}"
+               SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}"
+               POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+if(TWINBOX_EVENT)
+  file(GLOB_RECURSE event_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/crypto/*.cpp"
+       "${PROJECT_SOURCE_DIR}/src/event/*.cpp" "${PROJECT_SOURCE_DIR}/src/intake/*.cpp")
+  add_part(event "${event_sources}")
+  target_link_libraries(twinbox_event PRIVATE Boost::json OpenSSL::Crypto)
+endif()
+
+if(TWINBOX_HTTP)
+  file(GLOB_RECURSE http_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/transport/http/*.cpp"
+       "${PROJECT_SOURCE_DIR}/src/transport/local/*.cpp")
+  if(http_sources)
+    add_part(http "${http_sources}")
+    target_link_libraries(twinbox_http PUBLIC twinbox::event PRIVATE PkgConfig::libcurl)
+  endif()
+endif()

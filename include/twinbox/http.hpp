@@ -1,0 +1,57 @@
+// What comes and goes over HTTP, without a socket: mount it in whatever server you have.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace twinbox {
+
+/// Header fields in the order they came. Names are compared without regard to case.
+class HttpHeaders {
+ public:
+  struct Field {
+    std::string name;
+    std::string value;
+  };
+
+  HttpHeaders() = default;
+  HttpHeaders(std::initializer_list<Field> fields) : fields_(fields) {}
+
+  /// The first of that name.
+  [[nodiscard]] std::optional<std::string_view> find(std::string_view name) const noexcept;
+  /// All of that name, in their order.
+  [[nodiscard]] std::vector<std::string_view> all(std::string_view name) const;
+  void add(std::string name, std::string value);
+  /// Replaces every field of that name.
+  void set(std::string_view name, std::string value);
+
+  [[nodiscard]] auto begin() const noexcept { return fields_.begin(); }
+  [[nodiscard]] auto end() const noexcept { return fields_.end(); }
+
+ private:
+  std::vector<Field> fields_;
+};
+
+struct HttpRequest {
+  std::string method = "POST";
+  std::string target = "/";  ///< path and query, as they came
+  HttpHeaders headers = {};
+  std::string body = {};  ///< as it came: signatures are made over these bytes
+  bool loopback = false;  ///< the peer is this machine
+};
+
+struct HttpResponse {
+  int status = 200;
+  HttpHeaders headers = {};
+  std::string body = {};
+};
+
+/// A problem document (RFC 9457). `detail` tells what is wrong and the way out; never a payload.
+HttpResponse problem(int status, std::string_view title, std::string_view detail);
+/// A JSON answer.
+HttpResponse json_answer(int status, std::string body);
+
+}  // namespace twinbox
