@@ -18,6 +18,7 @@
 #include "twinbox/outcome.hpp"
 #include "twinbox/retry.hpp"
 #include "twinbox/session.hpp"
+#include "twinbox/topic_pattern.hpp"
 #include "twinbox/typed.hpp"
 #include "twinbox/work_queue.hpp"
 
@@ -112,7 +113,7 @@ struct HandlerEntry {
   }
 };
 
-/// Who handles what. A second handler for the same topic or key is refused (UsageError).
+/// Who handles what. A second handler for the same topic, pattern or key is refused (UsageError).
 class Handlers {
  public:
   template <class F>
@@ -124,6 +125,12 @@ class Handlers {
   template <Decodable T, class F>
   Handlers& on(const Topic& topic, F&& handler, HandlerOptions options = {}) {
     return on(topic, typed<T>(std::forward<F>(handler)), std::move(options));
+  }
+  /// For the topics that match, where none is registered itself; the pattern that came first wins.
+  template <class F>
+  requires HandlerCallable<std::decay_t<F>> Handlers& on(const TopicPattern& pattern, F&& handler,
+                                                         HandlerOptions options = {}) {
+    return add(pattern, HandlerEntry::of(std::forward<F>(handler), std::move(options)));
   }
   /// For duties that were written under this key.
   template <class F>
@@ -139,9 +146,10 @@ class Handlers {
     return add(key, {std::move(handler), std::move(options)});
   }
   Handlers& add(const Topic& topic, HandlerEntry entry);
+  Handlers& add(const TopicPattern& pattern, HandlerEntry entry);
   Handlers& add(const HandlerKey& key, HandlerEntry entry);
 
-  /// Null: nobody. A duty with a key is found by key, one without by topic.
+  /// Null: nobody. A duty with a key is found by key, one without by topic, then by pattern.
   [[nodiscard]] const HandlerEntry* find(const HandlerKey& key, const Topic& topic) const;
   /// Every key and legacy key.
   [[nodiscard]] std::vector<HandlerKey> keys() const;
@@ -152,7 +160,11 @@ class Handlers {
   void make_at_most_once(bool release_claim_on_error = false);
 
  private:
+  template <class Self, class F>
+  static void for_each(Self& self, F&& call);  ///< call(name, entry)
+
   std::map<std::string, HandlerEntry, std::less<>> by_topic_;
+  std::vector<std::pair<TopicPattern, HandlerEntry>> by_pattern_;
   std::map<std::string, HandlerEntry, std::less<>> by_key_;
   std::map<std::string, std::string, std::less<>> legacy_;  ///< legacy key → key
 };

@@ -51,6 +51,20 @@ Handlers& Handlers::add(const Topic& topic, HandlerEntry entry) {
   return *this;
 }
 
+Handlers& Handlers::add(const TopicPattern& pattern, HandlerEntry entry) {
+  const std::string what = "handler for topics like '" + pattern.str() + "'";
+  entry.check(what);
+  if (!entry.options.legacy_keys.empty()) {
+    throw UsageError(what + ": legacy keys belong to a handler with a key; use on_key");
+  }
+  const auto same = [&](const auto& one) { return one.first == pattern; };
+  if (std::ranges::any_of(by_pattern_, same)) {
+    throw UsageError(what + ": registered twice; the second would never be called");
+  }
+  by_pattern_.emplace_back(pattern, std::move(entry));
+  return *this;
+}
+
 Handlers& Handlers::add(const HandlerKey& key, HandlerEntry entry) {
   const std::string what = "handler key '" + key.str() + "'";
   entry.check(what);
@@ -76,7 +90,11 @@ Handlers& Handlers::add(const HandlerKey& key, HandlerEntry entry) {
 const HandlerEntry* Handlers::find(const HandlerKey& key, const Topic& topic) const {
   if (key.view().empty()) {
     const auto found = by_topic_.find(topic.view());
-    return found == by_topic_.end() ? nullptr : &found->second;
+    if (found != by_topic_.end()) return &found->second;
+    for (const auto& [pattern, entry] : by_pattern_) {
+      if (pattern.matches(topic.view())) return &entry;
+    }
+    return nullptr;
   }
   const auto renamed = legacy_.find(key.view());
   const auto found =
@@ -91,33 +109,34 @@ std::vector<HandlerKey> Handlers::keys() const {
   return all;
 }
 
+template <class Self, class F>
+void Handlers::for_each(Self& self, F&& call) {
+  for (auto& [topic, entry] : self.by_topic_) call(topic, entry);
+  for (auto& [pattern, entry] : self.by_pattern_) call(pattern.str(), entry);
+  for (auto& [key, entry] : self.by_key_) call(key, entry);
+}
+
 std::size_t Handlers::largest_batch() const {
   std::size_t largest = 1;
-  for (const auto* entries : {&by_topic_, &by_key_}) {
-    for (const auto& [name, entry] : *entries) {
-      if (std::holds_alternative<BatchHandler>(entry.call))
-        largest = std::max(largest, entry.options.max_batch);
-    }
-  }
+  for_each(*this, [&](const std::string&, const HandlerEntry& entry) {
+    if (std::holds_alternative<BatchHandler>(entry.call))
+      largest = std::max(largest, entry.options.max_batch);
+  });
   return largest;
 }
 
 void Handlers::make_at_most_once(bool release_claim_on_error) {
-  for (const auto* entries : {&by_topic_, &by_key_}) {
-    for (const auto& [name, entry] : *entries) {
-      if (!std::holds_alternative<BatchHandler>(entry.call)) continue;
-      throw UsageError("handler of '" + name +
-                       "': a batch handler cannot be made at-most-once; register it as one that "
-                       "handles one message at a time");
-    }
-  }
-  for (auto* entries : {&by_topic_, &by_key_}) {
-    for (auto& [name, entry] : *entries) {
-      if (entry.guarantee() == Guarantee::transactional) continue;
-      entry.options.at_most_once = true;
-      entry.options.release_claim_on_error = release_claim_on_error;
-    }
-  }
+  for_each(*this, [](const std::string& name, const HandlerEntry& entry) {
+    if (!std::holds_alternative<BatchHandler>(entry.call)) return;
+    throw UsageError("handler of '" + name +
+                     "': a batch handler cannot be made at-most-once; register it as one that "
+                     "handles one message at a time");
+  });
+  for_each(*this, [&](const std::string&, HandlerEntry& entry) {
+    if (entry.guarantee() == Guarantee::transactional) return;
+    entry.options.at_most_once = true;
+    entry.options.release_claim_on_error = release_claim_on_error;
+  });
 }
 
 std::vector<HandlerKey> unclaimed_keys(WorkQueue& queue, const Handlers& handlers) {
