@@ -56,7 +56,7 @@ struct HousekeepingOptions {
 struct ChoreReport {
   enum class End {
     done,
-    stopped,    ///< by a stop request, between two batches; the next step goes on
+    stopped,    ///< by a stop request, between two batches or in one; the next step goes on
     elsewhere,  ///< another process does it
     lost,       ///< another process took the lease over, between two batches
     failed,     ///< tried again at the next interval
@@ -95,8 +95,8 @@ class Housekeeping {
   Housekeeping(const Housekeeping&) = delete;
   Housekeeping& operator=(const Housekeeping&) = delete;
 
-  /// Does what is due, in batches; a stop request ends it between two. Everything is due at first.
-  /// A failure is logged and reported, never thrown.
+  /// Does what is due, in batches; a stop request ends it between two or in one. Everything is due
+  /// at first. A failure is logged and reported, never thrown.
   HousekeepingReport step(std::stop_token stop = {});
   /// Steps whenever something is due, until `stop`.
   void run(std::stop_token stop);

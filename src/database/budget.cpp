@@ -11,13 +11,14 @@ struct Budget::Waiter {
   Lane& lane;
   std::size_t held;
   Node node = Node(1);
-  std::condition_variable ready = {};
+  std::condition_variable_any ready = {};
   bool served = false;
   Grant grant = {};
 };
 
 Budget::Grant Budget::take(Lane& lane, std::size_t held,
-                           const std::function<steady_clock::duration()>& left) {
+                           const std::function<steady_clock::duration()>& left,
+                           const std::stop_token& stop) {
   std::unique_lock lock{mutex_};
   Grant grant;
   if (!lane.idle.empty()) {
@@ -31,9 +32,10 @@ Budget::Grant Budget::take(Lane& lane, std::size_t held,
   if (has_room(lane) && held >= levels()) return {.answer = Answer::too_deep};
   Waiter waiter{lane, held};
   const auto place = waiters_.insert(waiters_.end(), &waiter);
-  if (!waiter.ready.wait_for(lock, std::max(left(), steady_clock::duration::zero()),
+  if (!waiter.ready.wait_for(lock, stop, std::max(left(), steady_clock::duration::zero()),
                              [&] { return waiter.served; })) {
     waiters_.erase(place);
+    if (stop.stop_requested()) return {.answer = Answer::stopped};
     return {.answer = has_room(lane) ? Answer::budget_full : Answer::pool_full};
   }
   return std::move(waiter.grant);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ class Budget {
     pool_full,    ///< every connection of the lane is in use
     budget_full,  ///< every connection of the budget is
     too_deep,     ///< the same, and the caller holds too many to wait for one more
+    stopped,      ///< a stop was requested while it waited
   };
   struct Grant {
     Answer answer = Answer::granted;
@@ -72,7 +74,8 @@ class Budget {
   /// `held` is how many connections of limited budgets this thread has. `left` is asked, once, when
   /// there is something to wait for.
   Grant take(Lane& lane, std::size_t held,
-             const std::function<std::chrono::steady_clock::duration()>& left);
+             const std::function<std::chrono::steady_clock::duration()>& left,
+             const std::stop_token& stop = {});
   void give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
   /// A connection that was granted could not be opened, or is closed by now.
   void give_up(Lane& lane) noexcept;

@@ -35,7 +35,8 @@ class Connection : public Session {
   virtual void rollback() noexcept = 0;
   /// False once the connection is broken: the pool throws it away.
   [[nodiscard]] virtual bool usable() const noexcept = 0;
-  /// Makes a running statement end with kind `cancelled`. The only call allowed from another
+  /// Makes what is done with it until the next commit() or rollback() end with kind `cancelled`,
+  /// soon; those two themselves are not touched. Does not wait. The only call allowed from another
   /// thread.
   virtual void interrupt() noexcept = 0;
 };

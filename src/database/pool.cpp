@@ -5,6 +5,8 @@
 #include <string_view>
 #include <thread>
 
+#include "database/interruptible.hpp"
+
 namespace twinbox {
 namespace {
 
@@ -168,9 +170,12 @@ void Pool::run_once(Access access, Scope scope, const std::function<void(Session
                     TimePoint deadline, bool& started) {
   Borrowed connection{*this, lanes_[lane_of(access)], deadline};
   try {
-    connection->begin(access, scope);
-    started = true;
-    work(*connection);
+    {
+      const std::stop_callback on_stop{Interruptible::token(), [&] { connection->interrupt(); }};
+      connection->begin(access, scope);
+      started = true;
+      work(*connection);
+    }
     connection->commit();
   } catch (const DatabaseError& error) {
     if (error.kind() == Kind::connection_lost || error.kind() == Kind::commit_in_doubt) {
@@ -189,7 +194,13 @@ std::size_t Pool::lane_of(Access access) const noexcept {
 }
 
 Budget::Grant Pool::take(Lane& lane, TimePoint deadline) {
-  auto grant = budget_->take(lane, held_budgeted, [&] { return deadline - time_.now(); });
+  const std::stop_token& stop = Interruptible::token();
+  auto grant = budget_->take(
+      lane, held_budgeted, [&] { return deadline - time_.now(); }, stop);
+  if (grant.answer == Budget::Answer::stopped) {
+    throw DatabaseError(Kind::cancelled,
+                        "store " + name() + ": stopped on request while waiting for a connection");
+  }
   if (grant.answer != Budget::Answer::granted) throw PoolExhausted(why_none(grant.answer));
   return grant;
 }

@@ -112,11 +112,11 @@ std::vector<Message> Desk::claim(Session* session, std::int64_t limit) {
 
 std::vector<Message> Desk::settle_and_claim(const std::vector<Settlement>& settlements,
                                             std::int64_t limit) {
-  WorkQueue& queue = this->queue();
   if (limit == 0) {
     write_down(settlements);
     return {};
   }
+  WorkQueue& queue = this->queue();
   const Clock::time_point begin = Clock::now();
   std::vector<Message> messages;
   if (settlements.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "database/interruptible.hpp"
 #include "queue/box.hpp"
 
 namespace twinbox {
@@ -18,6 +19,12 @@ constexpr Duration settle_delay = 2ms;
 constexpr Duration reservation_time = 50ms;
 
 Duration lease_third(const DispatcherOptions& options) { return options.lease / 3; }
+
+bool was_stopped(const std::exception& error, const std::stop_token& stop) {
+  const auto* trouble = dynamic_cast<const DatabaseError*>(&error);
+  return trouble != nullptr && trouble->kind() == DatabaseError::Kind::cancelled &&
+         stop.stop_requested();
+}
 
 }  // namespace
 
@@ -101,20 +108,29 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   const std::int64_t limit =
       takes_more(desk) && begin >= desk.next_look() ? reserve(desk, begin) : std::int64_t{0};
 
+  // After the stop nothing new is begun, and nothing of what is left must be interrupted.
+  const std::stop_token stop = draining_ ? std::stop_token{} : claims_.get_token();
+
   lock.unlock();
   std::vector<Message> messages;
   std::vector<SharedTask> lost;
   std::optional<Duration> rest;
   bool active = true;
+  bool renewal_owed = !renewed.empty();
   try {
-    desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
-    active = desk.keep_place();
-    messages = desk.settle_and_claim(finished, active ? limit : 0);
+    {
+      const Interruptible until_stop{stop};
+      if (stop.stop_possible())
+        desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
+      active = desk.keep_place();
+      messages = desk.settle_and_claim(finished, active ? limit : 0);
+    }
     finished.clear();
     lost = desk.renew(renewed);
+    renewal_owed = false;
     desk.works();
   } catch (const std::exception& error) {
-    rest = desk.rest_after(error);
+    if (!was_stopped(error, stop)) rest = desk.rest_after(error);
   } catch (...) {
     rest = desk.rest_after(std::runtime_error("something that is no std::exception was thrown"));
   }
@@ -131,9 +147,9 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   desk.busy = false;
   desk.troubled = rest.has_value();
   const Clock::time_point now = Clock::now();
+  // Leases are not let go just because a call has failed.
+  if (renewal_owed) desk.next_renewal = begin;
   if (rest) {
-    // Leases are not let go just because a call has failed.
-    if (!renewed.empty()) desk.next_renewal = begin;
     const Clock::time_point at = now + *rest;
     schedule(desk, desk.held.empty() ? at : std::min(at, std::max(now + 250ms, desk.next_renewal)));
   } else {

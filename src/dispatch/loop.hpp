@@ -124,6 +124,7 @@ class Dispatcher::Loop {
   bool draining_ = false;       ///< nothing new begins
   bool stopping_ = false;       ///< pollers end
   bool closing_ = false;        ///< workers end
+  std::stop_source claims_;     ///< stopped with run(): calls that would begin something new end
 
   std::vector<std::jthread> workers_;  ///< last: joined before anything above is destroyed
 };

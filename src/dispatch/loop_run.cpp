@@ -77,6 +77,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     if (active_) throw UsageError("dispatcher: run() is already running; use one run() at a time");
     active_ = true;
     stopping_ = draining_ = false;
+    claims_ = std::stop_source{};
     for (const SharedDesk& desk : desks_) {
       desk->look_now({}, false);
       schedule(*desk, Clock::now());
@@ -205,6 +206,7 @@ void Dispatcher::Loop::shut_down() {
       if (!desk->busy) schedule_next(*desk, now);
     }
   }
+  claims_.request_stop();
   for (const SharedTask& task : running) task->watch->stop.request_stop();
   Lock lock{mutex_};
   calm_.wait_until(lock, Clock::now() + options_.grace, [&] {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "database/interruptible.hpp"
 #include "queue/box.hpp"
 #include "queue/local_time.hpp"
 #include "queue/prune.hpp"
@@ -173,24 +174,36 @@ class Housekeeping::House {
         std::max(of(options_, report.chore).interval, options_.shortest_lease);
     const LeaseName name{options_.lease_name.str() + "." + std::string{to_string(report.chore)},
                          Trusted{}};
-    Duration renewed = time();
-    // Held until the interval is over, and not given back at the end: that is what keeps another
-    // process from doing the same again within it.
-    const auto lease = leases_.try_acquire(name, owner_, duration);
-    if (!lease) {
-      report.end = End::elsewhere;
-      return;
+    std::optional<NamedLease> lease;
+    try {
+      const Interruptible until_stop{stop};
+      // Held until the interval is over, and not given back at the end: that is what keeps another
+      // process from doing the same again within it.
+      lease = leases_.try_acquire(name, owner_, duration);
+      if (lease) {
+        sweep_under(*lease, duration, report, stop);
+      } else {
+        report.end = End::elsewhere;
+      }
+    } catch (const DatabaseError& error) {
+      if (error.kind() != DatabaseError::Kind::cancelled || !stop.stop_requested()) throw;
+      report.end = End::stopped;
     }
+    if (lease && report.end == End::stopped) leases_.release(*lease);
+  }
+
+  void sweep_under(const NamedLease& lease, Duration duration, ChoreReport& report,
+                   const std::stop_token& stop) {
+    Duration renewed = time();
     std::optional<Pruning> pruning;
     while (batch(report, pruning)) {
       if (stop.stop_requested()) {
         report.end = End::stopped;
-        leases_.release(*lease);
         return;
       }
       const Duration now = time();
       if (now - renewed < duration / 3) continue;
-      if (!leases_.renew(*lease, duration)) {
+      if (!leases_.renew(lease, duration)) {
         report.end = End::lost;
         return;
       }

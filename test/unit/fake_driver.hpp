@@ -61,7 +61,7 @@ class FakeConnection final : public Connection {
   }
   void rollback() noexcept override { world_.note(number_, "rollback"); }
   [[nodiscard]] bool usable() const noexcept override { return usable_; }
-  void interrupt() noexcept override {}
+  void interrupt() noexcept override { world_.note(number_, "interrupt"); }
 
   void break_it() noexcept { usable_ = false; }
   [[nodiscard]] int number() const noexcept { return number_; }

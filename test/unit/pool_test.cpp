@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "database/interruptible.hpp"
 #include "database/open_driver.hpp"
 #include "fake_driver.hpp"
 
@@ -318,6 +319,46 @@ TEST_F(PoolTest, lets_the_one_who_waits_open_a_new_connection_for_a_broken_one) 
   });
   other.join();
   EXPECT_EQ(number, 2);
+}
+
+TEST_F(PoolTest, a_stop_interrupts_the_work_of_a_call_but_not_its_commit) {
+  Pool& pool = this->pool();
+  std::stop_source stop;
+  const Interruptible until_stop{stop.get_token()};
+  pool.run(Access::write, Scope::transaction, [&](Session&) { stop.request_stop(); });
+  EXPECT_EQ(world_.acts,
+            (std::vector<std::string>{"1 connect", "1 begin", "1 interrupt", "1 commit"}));
+  world_.acts.clear();
+  write(pool);
+  EXPECT_EQ(world_.acts, (std::vector<std::string>{"1 interrupt", "1 begin", "1 commit"}))
+      << "a call that comes after the stop is interrupted before it begins";
+}
+
+TEST_F(PoolTest, only_the_calls_of_the_thread_that_wants_it_are_interrupted) {
+  Pool& pool = this->pool();
+  std::stop_source stop;
+  stop.request_stop();
+  { const Interruptible until_stop{stop.get_token()}; }
+  write(pool);
+  const Interruptible until_stop{stop.get_token()};
+  std::jthread{[&] { write(pool); }}.join();
+  const Interruptible never{{}};
+  write(pool);
+  EXPECT_EQ(std::count(world_.acts.begin(), world_.acts.end(), "1 interrupt"), 0);
+}
+
+TEST_F(PoolTest, a_stop_ends_the_wait_for_a_connection) {
+  Pool& pool = this->pool({.pool_size = 1, .wait_limit = 24h});
+  std::stop_source stop;
+  std::string answer;
+  pool.in_transaction([&](Session&) {
+    std::jthread other = queued([&] {
+      const Interruptible until_stop{stop.get_token()};
+      answer = message_of([&] { write(pool); });
+    });
+    stop.request_stop();
+  });
+  EXPECT_EQ(answer, "store fake database: stopped on request while waiting for a connection");
 }
 
 TEST_F(PoolTest, names_the_option_that_is_out_of_range) {

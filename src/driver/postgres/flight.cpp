@@ -1,21 +1,26 @@
 #include "driver/postgres/flight.hpp"
 
+#include <array>
 #include <cerrno>
 #include <poll.h>
 
 namespace twinbox::postgres {
 namespace {
 
-/// Waits until the socket can be read, or written to when `events` asks for it.
-bool wait_for(PGconn* connection, short events, short& ready) {
+/// How often a flight that may be interrupted looks whether it is.
+constexpr int interrupt_check_ms = 50;
+
+/// Waits until the socket can be read, or written to when `events` asks for it; no longer than
+/// `limit`, in milliseconds (-1: for ever). False: an error.
+bool wait_for(PGconn* connection, short events, int limit, short& ready) {
   pollfd socket{PQsocket(connection), events, 0};
   if (socket.fd < 0) return false;
   int count = 0;
   do {
-    count = ::poll(&socket, 1, -1);
+    count = ::poll(&socket, 1, limit);
   } while (count < 0 && errno == EINTR);
   ready = socket.revents;
-  return count > 0;
+  return count >= 0;
 }
 
 }  // namespace
@@ -48,7 +53,8 @@ std::size_t Flight::added(int sent) {
   return answers_.size() - 1;
 }
 
-void Flight::land() {
+void Flight::land(const Interrupt* interrupt) {
+  interrupt_ = interrupt;
   if (refused_ || PQpipelineSync(connection_) != 1 || !send_all()) return;
   for (auto& answer : answers_) {
     if (!take_answers(answer)) return;
@@ -61,7 +67,7 @@ bool Flight::send_all() {
   // sides writing nobody would ever read.
   for (int left = PQflush(connection_); left != 0; left = PQflush(connection_)) {
     short ready = 0;
-    if (left < 0 || !wait_for(connection_, POLLIN | POLLOUT, ready)) return false;
+    if (left < 0 || !wait_for(connection_, POLLIN | POLLOUT, -1, ready)) return false;
     if ((ready & ~POLLOUT) != 0 && PQconsumeInput(connection_) != 1) return false;
   }
   sent_ = true;
@@ -71,9 +77,24 @@ bool Flight::send_all() {
 bool Flight::wait_for_answer() {
   while (PQisBusy(connection_) != 0) {
     short ready = 0;
-    if (!wait_for(connection_, POLLIN, ready) || PQconsumeInput(connection_) != 1) return false;
+    const int limit = interrupt_ != nullptr && !interrupted_ ? interrupt_check_ms : -1;
+    if (!wait_for(connection_, POLLIN, limit, ready)) return false;
+    if (ready == 0) {
+      interrupt_if_wanted();
+    } else if (PQconsumeInput(connection_) != 1) {
+      return false;
+    }
   }
   return true;
+}
+
+/// By the thread that waits: whoever wants it must not be held up by a server that is slow to
+/// answer, and what has not been sent yet could not be ended.
+void Flight::interrupt_if_wanted() {
+  if (!interrupt_->wanted || interrupt_->cancel == nullptr) return;
+  std::array<char, 256> reason{};
+  interrupted_ = true;
+  PQcancel(interrupt_->cancel, reason.data(), static_cast<int>(reason.size()));
 }
 
 bool Flight::take_answers(Result& answer) {

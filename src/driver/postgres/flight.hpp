@@ -1,6 +1,7 @@
 // Statements that are sent together and answered together: one round trip, ended by one Sync.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,14 @@ class Flight {
   std::size_t execute_prepared(const std::string& name, const Parameters& parameters);
   std::size_t execute(const std::string& sql, const Parameters& parameters, Format format);
 
+  /// How to end a flight that lasts: the server is asked to, once it is wanted.
+  struct Interrupt {
+    const std::atomic<bool>& wanted;
+    PGcancel* cancel;
+  };
   /// Sends everything and waits for all answers. When the connection breaks, it returns with what
   /// came.
-  void land();
+  void land(const Interrupt* interrupt = nullptr);
 
   /// True when every answer has come; the connection can then be used again.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
@@ -37,6 +43,9 @@ class Flight {
   [[nodiscard]] const PGresult* error() const noexcept;
   /// The error that came after the last answer, when the work was to be made durable; or null.
   [[nodiscard]] const PGresult* error_at_end() const noexcept { return end_.get(); }
+  /// True when the server was asked to end it. That may reach it late: the connection must not be
+  /// used for anything else.
+  [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
   /// True when a statement was a COPY, which cannot be carried out; the connection is lost to it.
   [[nodiscard]] bool is_copy() const noexcept { return copy_; }
   [[nodiscard]] bool succeeded(std::size_t place) const;
@@ -44,16 +53,19 @@ class Flight {
  private:
   std::size_t added(int sent);
   bool send_all();
+  void interrupt_if_wanted();
   /// False when the connection broke.
   bool wait_for_answer();
   bool take_answers(Result& answer);
   void take_end();
 
   PGconn* connection_;
+  const Interrupt* interrupt_ = nullptr;
   std::vector<Result> answers_;
   Result end_;
   bool refused_ = false;
   bool copy_ = false;
+  bool interrupted_ = false;
   bool sent_ = false;
   bool complete_ = false;
 };

@@ -96,8 +96,14 @@ void PostgresConnection::notice_a_closed_socket(std::string_view act) {
                 true);
 }
 
+void PostgresConnection::check_interrupted(std::string_view act) const {
+  if (!interrupt_wanted_) return;
+  throw failure(Kind::cancelled, act, {"", "stopped on request"}, where_, true);
+}
+
 std::size_t PostgresConnection::execute(const Statement& statement, std::span<const Arg> args,
                                         RowSink rows) {
+  check_interrupted(statement.name);
   const bool call = !statement.call.sql.empty() && (pooler_ || scope_ == Scope::caller);
   const std::span<const Step> steps =
       call ? std::span<const Step>{&statement.call, 1} : std::span<const Step>{statement.steps};
@@ -129,6 +135,7 @@ std::size_t PostgresConnection::execute(const Statement& statement, std::span<co
 
 std::size_t PostgresConnection::execute_text(std::string_view sql, std::span<const Arg> args,
                                              RowSink rows) {
+  check_interrupted(user_statement);
   const auto [text, names] = rewrite_parameters(sql, Dialect::postgres);
   const Parameters parameters{names, args, user_statement, oid::bytea};
   Flight flight{connection_.get()};
@@ -202,9 +209,11 @@ bool PostgresConnection::decides_alone() const noexcept {
 
 void PostgresConnection::land(Flight& flight, std::string_view statement, bool ours, bool decides,
                               bool used_cache) {
+  const Flight::Interrupt interrupt{interrupt_wanted_, cancel_.get()};
   broken_ = true;
-  flight.land();
+  flight.land(&interrupt);
   broken_ = !flight.complete();
+  closing_ = closing_ || flight.interrupted();
   if (broken_) fail_lost(flight, statement, ours, decides);
   const auto* error = flight.error();
   if (error == nullptr) return;
@@ -255,6 +264,7 @@ bool PostgresConnection::in_transaction() const {
 
 void PostgresConnection::commit() {
   const bool nothing_open = scope_ == Scope::statement || begin_owed_;
+  interrupt_wanted_ = false;
   active_ = false;
   begin_owed_ = false;
   if (nothing_open) return;
@@ -273,6 +283,7 @@ void PostgresConnection::commit() {
 }
 
 void PostgresConnection::rollback() noexcept {
+  interrupt_wanted_ = false;
   active_ = false;
   begin_owed_ = false;
   if (!usable() || PQtransactionStatus(connection_.get()) == PQTRANS_IDLE) return;
@@ -289,11 +300,6 @@ void PostgresConnection::rollback() noexcept {
 
 bool PostgresConnection::usable() const noexcept {
   return !broken_ && !closing_ && PQstatus(connection_.get()) == CONNECTION_OK;
-}
-
-void PostgresConnection::interrupt() noexcept {
-  std::array<char, 256> reason{};
-  if (cancel_) PQcancel(cancel_.get(), reason.data(), static_cast<int>(reason.size()));
 }
 
 }  // namespace twinbox::postgres

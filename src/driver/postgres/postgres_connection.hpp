@@ -1,6 +1,7 @@
 // A connection of our own to PostgreSQL.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -36,7 +37,7 @@ class PostgresConnection final : public Connection {
   void commit() override;
   void rollback() noexcept override;
   [[nodiscard]] bool usable() const noexcept override;
-  void interrupt() noexcept override;
+  void interrupt() noexcept override { interrupt_wanted_ = true; }
 
  private:
   /// A statement that this connection has prepared.
@@ -56,6 +57,7 @@ class PostgresConnection final : public Connection {
   void steer(std::chrono::milliseconds lock_limit);
   /// Throws connection_lost when the server has closed the connection before `act`.
   void notice_a_closed_socket(std::string_view act);
+  void check_interrupted(std::string_view act) const;
   /// Adds the begin when it is still owed, or when a pooler needs one around a single statement.
   void add_begin(Flight& flight);
   void add_end(Flight& flight);
@@ -78,7 +80,8 @@ class PostgresConnection final : public Connection {
   std::string set_lock_limit_;  // flies with each begin of our own, where nothing is kept
   bool pooler_;
   bool broken_ = false;   // answers are missing: nobody knows what the next one would belong to
-  bool closing_ = false;  // the server has said that it ends the connection
+  bool closing_ = false;  // the server has said that it ends the connection, or was asked to cancel
+  std::atomic<bool> interrupt_wanted_ = false;
   Access access_ = Access::read;
   Scope scope_ = Scope::statement;
   bool active_ = false;  // between begin() and its commit() or rollback()

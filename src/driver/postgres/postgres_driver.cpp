@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "database/interruptible.hpp"
 #include "driver/postgres/address.hpp"
 #include "driver/postgres/connect.hpp"
 #include "driver/postgres/postgres_connection.hpp"
@@ -30,8 +31,8 @@ class PostgresDriver final : public Driver {
   [[nodiscard]] Place place() const override { return {address_.server, address_.database}; }
 
   std::unique_ptr<Connection> connect(Access /*access*/) override {
-    auto connection = std::make_unique<PostgresConnection>(connect_to(address_), address_.pooler,
-                                                           address_.shown, lock_limit_);
+    auto connection = std::make_unique<PostgresConnection>(
+        connect_to(address_, Interruptible::token()), address_.pooler, address_.shown, lock_limit_);
     environment_.write(LogLevel::debug, "connect",
                        {{"store", name_}, {"address", std::string_view{address_.shown}}});
     return connection;

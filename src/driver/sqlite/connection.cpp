@@ -102,7 +102,6 @@ void SqliteConnection::set_synchronous(Access access) {
 }
 
 void SqliteConnection::begin(Access access, Scope scope) {
-  handle_.interrupted = false;
   set_synchronous(access);
   run_to_end(handle_, "begin", access == Access::read ? begin_.get() : begin_immediate_.get());
   access_ = access;
@@ -122,6 +121,7 @@ std::size_t SqliteConnection::execute_text(std::string_view sql, std::span<const
 }
 
 void SqliteConnection::commit() {
+  handle_.interrupted = false;
   if (!handle_.in_transaction()) {
     throw DatabaseError(
         DatabaseError::Kind::other,
@@ -161,6 +161,7 @@ DatabaseError SqliteConnection::commit_error() {
 }
 
 void SqliteConnection::rollback() noexcept {
+  handle_.interrupted = false;
   if (!handle_.in_transaction()) return;
   const int code = sqlite3_step(rollback_.get());
   sqlite3_reset(rollback_.get());
