@@ -1,0 +1,34 @@
+#include "cli/help.hpp"
+#include "cli/verbs.hpp"
+
+namespace twinbox::cli {
+
+Verb man_verb(Common& common) {
+  auto markdown = std::make_shared<bool>(false);
+  return {.name = "man",
+          .group = "This program",
+          .summary = "the manual page",
+          .options = {{"--markdown", "", "as docs/cli.md", markdown.get()}},
+          .examples = {{"twinbox man | man -l -", "read it"}},
+          .run = [&common, markdown](const Screen& screen) {
+            const auto verbs = all_verbs(common);
+            screen.print(*markdown ? markdown_page(verbs) : manual_page(verbs));
+            return exit_ok;
+          }};
+}
+
+Verb completion_verb(Common& common) {
+  auto shell = std::make_shared<std::string>();
+  return {.name = "completion",
+          .group = "This program",
+          .summary = "completion for a shell",
+          .options =
+              {{"shell", "SHELL", "bash, zsh or fish", shell.get(), {"bash", "zsh", "fish"}, true}},
+          .examples = {{"source <(twinbox completion bash)", "for this shell only"}},
+          .run = [&common, shell](const Screen& screen) {
+            screen.print(completion(all_verbs(common), *shell));
+            return exit_ok;
+          }};
+}
+
+}  // namespace twinbox::cli

@@ -1,0 +1,58 @@
+// What holds for every verb; shown by the overview, the manual page and docs/cli.md.
+#pragma once
+
+#include <array>
+#include <utility>
+
+namespace twinbox::cli {
+
+using Note = std::pair<const char*, const char*>;
+
+inline constexpr std::array<Note, 9> exit_notes = {{
+    {"0", "done, yes, well"},
+    {"1", "the answer is no: nothing was found, something is to be mended, degraded, declined"},
+    {"2", "the command line or the configuration is wrong"},
+    {"3", "the database cannot be reached, or it refused"},
+    {"4", "the tables are missing, too old or too new"},
+    {"5", "health: unhealthy"},
+    {"6", "the daemon cannot be reached, or it refused"},
+    {"7", "anything else that went wrong"},
+    {"130", "ended by Ctrl-C, between two batches: what was done stays done"},
+}};
+
+inline constexpr std::array<Note, 6> environment_notes = {{
+    {"TWINBOX_CONFIG", "the configuration file, where --config is not given"},
+    {"TWINBOX_DATABASE",
+     "the database's address, where neither --database nor --store is given; may hold a password"},
+    {"TWINBOX_TOKEN", "the token for verbs that talk to the daemon"},
+    {"PGPASSWORD, PGPASSFILE", "as every client of PostgreSQL reads them"},
+    {"NO_COLOR", "set to anything: no colour"},
+    {"VISUAL, EDITOR", "what edit opens a payload with"},
+}};
+
+inline constexpr std::array<Note, 11> json_notes = {{
+    {"everywhere",
+     "one JSON value on standard output; instants are RFC 3339 in UTC, durations are seconds, what "
+     "does not apply is null; notes and errors go to standard error as text"},
+    {"enqueue", R"({"id"})"},
+    {"accept", R"({"state", "duplicate", "conflict"}; state is accepted, duplicate_open, )"
+               R"(duplicate_done or duplicate_dead)"},
+    {"status", R"({"store", "boxes": [{"box", "counts", "topics": {topic: counts}, )"
+               R"("handlers": {key: counts}}]}; counts are {"ready", "scheduled", "leased", )"
+               R"("waiting", "dead", "oldest_pending"} and with --history also {"done", )"
+               R"("discarded", "marked", "seen"})"},
+    {"list", R"({"boxes": [{"box", "entries": [{"message", "duty"}], "next"}]}; next goes to )"
+             R"(--after; with --groups {"boxes": [{"box", "groups": [{"group", "count", "topic", )"
+             R"("handler", "error", "first_at", "last_at"}]}]})"},
+    {"show", R"({"box", "message", "payload", "payload_base64", "headers", "hash", "duties", )"
+             R"("timeline"}; payload is text, payload_base64 is there when it is not)"},
+    {"requeue, discard, prune, reap", R"({"dry_run", "count", "boxes": [{"box", "count"}]})"},
+    {"edit", R"({"box", "changed"})"},
+    {"schema check", R"({"boxes": [{"box", "version", "known_version", "pending", "current"}]}; )"
+                     R"(schema deploy: {"boxes": [{"box", "applied"}]})"},
+    {"health", R"({"state", "boxes": [{"box", "state", "pending", "dead", "reasons"}]})"},
+    {"doctor", R"({"findings": [{"box", "check", "level", "found", "fix"}]}; level is ok, )"
+               R"(warning or error)"},
+}};
+
+}  // namespace twinbox::cli

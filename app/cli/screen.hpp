@@ -1,0 +1,81 @@
+// The two streams a person sees, and what may be done on them: colour, width, progress, questions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace twinbox::cli {
+
+enum class Style { plain, faint, strong, good, warn, bad, accent };
+
+/// How a stream shows things.
+struct Look {
+  bool colour = false;
+  int width = 0;  ///< in cells; 0: without a limit, as in a pipe
+
+  /// `text` in `style`, or as it is where there is no colour.
+  [[nodiscard]] std::string paint(Style style, std::string_view text) const;
+};
+
+class Screen {
+ public:
+  enum class Colour { automatic, always, never };
+
+  /// Standard output and error. Colour: on a terminal, unless NO_COLOR is set or TERM is `dumb`.
+  explicit Screen(Colour colour = Colour::automatic);
+
+  [[nodiscard]] const Look& look() const noexcept { return out_look_; }
+  [[nodiscard]] const Look& error_look() const noexcept { return error_look_; }
+  [[nodiscard]] bool error_is_terminal() const noexcept { return error_is_terminal_; }
+
+  void print(std::string_view text) const;
+  /// What is not the answer: on standard error.
+  void note(std::string_view text) const;
+  /// Asks on the terminal; true only for `y` or `yes`. Throws Refusal where nobody can answer.
+  [[nodiscard]] bool confirm(const std::string& question) const;
+
+ private:
+  Look out_look_;
+  Look error_look_;
+  bool error_is_terminal_;
+};
+
+/// A bar on standard error while something long is done; nothing where that is no terminal.
+class Progress {
+ public:
+  Progress(const Screen& screen, std::string what, std::int64_t total);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void at(std::int64_t done);
+
+ private:
+  const Screen& screen_;
+  std::string what_;
+  std::int64_t total_;
+  std::chrono::steady_clock::time_point drawn_ = {};
+};
+
+/// The line that Progress draws.
+std::string progress_line(const Look& look, std::string_view what, std::int64_t done,
+                          std::int64_t total);
+
+/// Turns Ctrl-C into a question while it lives, so that long work ends between two batches.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  [[nodiscard]] static bool interrupted() noexcept;
+
+ private:
+  void (*before_)(int);
+};
+
+}  // namespace twinbox::cli

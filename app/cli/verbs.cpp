@@ -1,0 +1,7 @@
+#include "cli/verbs.hpp"
+
+namespace twinbox::cli {
+
+std::vector<Verb> all_verbs(Common& common) { return {man_verb(common), completion_verb(common)}; }
+
+}  // namespace twinbox::cli
