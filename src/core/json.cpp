@@ -2,6 +2,7 @@
 
 #include <bitset>
 #include <cstddef>
+#include <cstdint>
 
 #include "core/text.hpp"
 
@@ -23,11 +24,25 @@ class JsonReader {
   /// True once the outermost object has been seen to have the wanted member.
   [[nodiscard]] bool found() const noexcept { return found_; }
 
-  bool read_object() noexcept {
+  /// Where the parts of the outermost object or array go.
+  void collect(std::vector<JsonPart>& parts) noexcept { parts_ = &parts; }
+
+  bool read_object() {
     skip_blanks();
-    if (!open('{')) return false;
+    return peek() == '{' && read();
+  }
+
+  bool read_array() {
+    skip_blanks();
+    return peek() == '[' && read();
+  }
+
+  bool read() {
+    skip_blanks();
+    if (!read_value()) return false;
     while (depth_ > 0) {
       if (!read_member()) return false;
+      if (in_part_ && depth_ == 1) end_part();
     }
     skip_blanks();
     return at_ == text_.size();
@@ -52,13 +67,27 @@ class JsonReader {
     }
     if (in_object && !read_key()) return false;
     first_ = after_comma_ = false;
+    if (depth_ == 1) {
+      in_part_ = true;
+      part_begin_ = at_;
+    }
     return read_value();
+  }
+
+  void end_part() {
+    in_part_ = false;
+    if (parts_ != nullptr) {
+      parts_->push_back({key_, text_.substr(part_begin_, at_ - part_begin_)});
+    }
   }
 
   bool read_key() noexcept {
     const std::size_t begin = at_ + 1;
     if (!read_string()) return false;
-    if (depth_ == 1 && text_.substr(begin, at_ - 1 - begin) == wanted_) found_ = true;
+    if (depth_ == 1) {
+      key_ = text_.substr(begin, at_ - 1 - begin);
+      if (key_ == wanted_) found_ = true;
+    }
     skip_blanks();
     if (!take(':')) return false;
     skip_blanks();
@@ -154,6 +183,10 @@ class JsonReader {
   std::string_view text_;
   std::string_view wanted_;
   bool found_ = false;
+  std::vector<JsonPart>* parts_ = nullptr;
+  std::string_view key_;        ///< of the outermost object, the last one read
+  std::size_t part_begin_ = 0;  ///< of the value that is being read in what is outermost
+  bool in_part_ = false;
   std::size_t at_ = 0;
   std::size_t depth_ = 0;
   bool first_ = false;        ///< nothing has been read in what is open
@@ -168,9 +201,84 @@ void append_escape(std::string& out, char32_t control) {
   out += digits[control & 0xF];
 }
 
+std::uint32_t hex_value(std::string_view digits) noexcept {
+  std::uint32_t value = 0;
+  for (const char c : digits) {
+    value = value << 4 | static_cast<std::uint32_t>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
+  }
+  return value;
+}
+
+/// The code point of the escape at `at` and, for a surrogate, of the one behind it; 0xFFFFFFFF: its
+/// other half is missing.
+char32_t unescape_unit(std::string_view text, std::size_t& at) noexcept {
+  constexpr char32_t none = 0xFFFF'FFFF;
+  const char32_t unit = hex_value(text.substr(at + 2, 4));
+  at += 6;
+  if (unit < 0xD800 || unit > 0xDFFF) return unit;
+  if (unit > 0xDBFF || text.substr(at, 2) != "\\u") return none;
+  const char32_t low = hex_value(text.substr(at + 2, 4));
+  if (low < 0xDC00 || low > 0xDFFF) return none;
+  at += 6;
+  return 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+}
+
+char plain_escape(char c) noexcept {
+  switch (c) {
+    case 'b': return '\b';
+    case 'f': return '\f';
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 't': return '\t';
+    default: return c;
+  }
+}
+
 }  // namespace
 
+// Nothing is collected here, so nothing is thrown.
 bool is_json_object(std::string_view text) noexcept { return JsonReader{text}.read_object(); }
+
+bool is_json(std::string_view text) noexcept { return JsonReader{text}.read(); }
+
+std::optional<std::vector<JsonPart>> split_json_object(std::string_view text) {
+  std::vector<JsonPart> parts;
+  JsonReader reader{text};
+  reader.collect(parts);
+  if (!reader.read_object()) return std::nullopt;
+  return parts;
+}
+
+std::optional<std::vector<JsonPart>> split_json_array(std::string_view text) {
+  std::vector<JsonPart> parts;
+  JsonReader reader{text};
+  reader.collect(parts);
+  if (!reader.read_array()) return std::nullopt;
+  return parts;
+}
+
+std::optional<std::string> unescape_json(std::string_view inside) {
+  std::string text;
+  text.reserve(inside.size());
+  for (std::size_t at = 0; at < inside.size();) {
+    if (inside[at] != '\\') {
+      text += inside[at++];
+    } else if (inside[at + 1] != 'u') {
+      text += plain_escape(inside[at + 1]);
+      at += 2;
+    } else {
+      const char32_t point = unescape_unit(inside, at);
+      if (point > 0x10FFFF) return std::nullopt;
+      append_utf8(text, point);
+    }
+  }
+  return text;
+}
+
+std::optional<std::string> json_string(std::string_view value) {
+  if (!value.starts_with('"')) return std::nullopt;
+  return unescape_json(value.substr(1, value.size() - 2));
+}
 
 bool json_object_has(std::string_view text, std::string_view member) noexcept {
   JsonReader reader{text, member};

@@ -106,5 +106,48 @@ TEST(Json, writes_strings_that_it_reads_itself) {
   EXPECT_TRUE(is_json_object(out));
 }
 
+TEST(Json, splits_an_object_into_its_members_as_they_are_written) {
+  const auto parts = split_json_object(R"( { "a" : [1, {"x":2}] ,"b\n":"\u0041", "c":-1.5e3 } )");
+  ASSERT_TRUE(parts);
+  ASSERT_EQ(parts->size(), 3u);
+  EXPECT_EQ((*parts)[0].name, "a");
+  EXPECT_EQ((*parts)[0].value, R"([1, {"x":2}])");
+  EXPECT_EQ((*parts)[1].name, R"(b\n)");
+  EXPECT_EQ((*parts)[1].value, R"("\u0041")");
+  EXPECT_EQ((*parts)[2].value, "-1.5e3");
+  EXPECT_TRUE(split_json_object("{}")->empty());
+  EXPECT_FALSE(split_json_object("[]"));
+  EXPECT_FALSE(split_json_object(R"({"a":1,})"));
+}
+
+TEST(Json, splits_an_array_into_its_elements) {
+  const auto parts = split_json_array(R"([ {"a":[]} ,[[]], null])");
+  ASSERT_TRUE(parts);
+  ASSERT_EQ(parts->size(), 3u);
+  EXPECT_EQ((*parts)[0].value, R"({"a":[]})");
+  EXPECT_EQ((*parts)[1].value, "[[]]");
+  EXPECT_EQ((*parts)[2].value, "null");
+  EXPECT_FALSE(split_json_array("{}"));
+  EXPECT_FALSE(split_json_array("[1 2]"));
+}
+
+TEST(Json, knows_values_of_every_kind) {
+  for (const char* text : {"1", " -0 ", "\"\"", "true", "null", "[[1],{}]", "1E-5"}) {
+    EXPECT_TRUE(is_json(text)) << text;
+  }
+  for (const char* text : {"", " ", "01", "1 2", "nul", "\"", "[1,]", "+1", "'a'"}) {
+    EXPECT_FALSE(is_json(text)) << text;
+  }
+}
+
+TEST(Json, unescapes_strings) {
+  EXPECT_EQ(json_string(R"("a\"\\\/\b\f\n\r\t\u00e9\uD83D\ude00")"), "a\"\\/\b\f\n\r\té😀");
+  EXPECT_EQ(json_string(R"("\u0000")"), std::string(1, '\0'));
+  EXPECT_FALSE(json_string("1"));
+  for (const char* text : {R"("\ud800")", R"("\udc00")", R"("\ud800\u0041")", R"("\ud800x")"}) {
+    EXPECT_FALSE(json_string(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace twinbox

@@ -1,0 +1,108 @@
+#include "twinbox/event.hpp"
+
+#include "core/json.hpp"
+#include "core/text.hpp"
+#include "event/attribute.hpp"
+
+namespace twinbox {
+namespace {
+
+constexpr std::size_t max_extensions = 100;
+constexpr std::size_t max_length = 8'192;  // of what no column bounds; a header must hold it
+
+bool is_reserved(std::string_view name) noexcept {
+  for (const std::string_view own : {"id", "source", "type", "specversion", "subject", "time",
+                                     "datacontenttype", "dataschema", "data"}) {
+    if (name == own) return true;
+  }
+  return false;
+}
+
+void check_extensions(const CloudEvent& event) {
+  if (event.extensions.size() > max_extensions) {
+    throw EventError("extensions", std::to_string(event.extensions.size()) + " of them, at most " +
+                                       std::to_string(max_extensions) + " are allowed");
+  }
+  for (const auto& [name, value] : event.extensions) {
+    check_extension_name(name);
+    if (is_reserved(name)) throw EventError(name, "an attribute of its own, and no extension");
+    const auto* text = std::get_if<std::string>(&value);
+    if (text == nullptr) continue;
+    check_string(name, *text);
+    if (text->size() > max_length) {
+      throw EventError(name, std::to_string(text->size()) + " bytes, at most " +
+                                 std::to_string(max_length) + " are allowed");
+    }
+  }
+}
+
+void check_data(const CloudEvent& event) {
+  const DataKind announced =
+      event.datacontenttype ? kind_of(*event.datacontenttype) : DataKind::json;
+  switch (event.data_kind) {
+    case DataKind::none:
+      if (!event.data.empty()) throw EventError("data", "there is some, but its kind says none");
+      break;
+    case DataKind::json:
+      if (announced != DataKind::json) {
+        throw EventError("data", "JSON, but datacontenttype announces something else");
+      }
+      if (!is_json(event.data)) {
+        throw EventError("data", "no JSON (of at most " + std::to_string(max_json_depth) +
+                                     " levels), although datacontenttype announces it");
+      }
+      break;
+    case DataKind::text:
+      if (announced == DataKind::json) {
+        throw EventError("datacontenttype", "must announce text, because the data is text");
+      }
+      if (find_invalid_utf8(event.data)) throw EventError("data", "text that is not UTF-8");
+      break;
+    case DataKind::binary: break;
+  }
+}
+
+}  // namespace
+
+EventError::EventError(std::string attribute, const std::string& why)
+    : std::invalid_argument(attribute + ": " + why), attribute_(std::move(attribute)) {}
+
+void CloudEvent::set_data(std::string content, std::optional<std::string> content_type) {
+  data_kind = content_type ? kind_of(*content_type) : DataKind::json;
+  datacontenttype = std::move(content_type);
+  data = std::move(content);
+}
+
+std::optional<std::string> CloudEvent::extension(std::string_view name) const {
+  const auto found = extensions.find(name);
+  if (found == extensions.end()) return std::nullopt;
+  if (const auto* flag = std::get_if<bool>(&found->second)) return *flag ? "true" : "false";
+  if (const auto* number = std::get_if<std::int32_t>(&found->second)) {
+    return std::to_string(*number);
+  }
+  return std::get<std::string>(found->second);
+}
+
+void CloudEvent::check() const {
+  check_filled("id", id, 256);
+  check_filled("source", source, max_length);
+  if (!is_uri(source, false)) {
+    throw EventError("source", "no URI reference; encode other characters as %XX");
+  }
+  check_filled("type", type, 500);
+  if (subject) check_filled("subject", *subject, max_length);
+  if (datacontenttype) {
+    check_filled("datacontenttype", *datacontenttype, 255);
+    if (!is_media_type(*datacontenttype)) {
+      throw EventError("datacontenttype", "no media type; write it like application/json");
+    }
+  }
+  if (dataschema) {
+    check_filled("dataschema", *dataschema, max_length);
+    if (!is_uri(*dataschema, true)) throw EventError("dataschema", "no URI with a scheme");
+  }
+  check_extensions(*this);
+  check_data(*this);
+}
+
+}  // namespace twinbox

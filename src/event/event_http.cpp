@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <set>
+
+#include "event/attribute.hpp"
+#include "twinbox/event.hpp"
+
+namespace twinbox {
+namespace {
+
+constexpr std::string_view prefix = "ce-";
+
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
+
+bool has_prefix(std::string_view name) noexcept {
+  return name.size() >= prefix.size() &&
+         std::ranges::equal(name.substr(0, prefix.size()), prefix, {}, lower);
+}
+
+/// The value of a quoted string (RFC 9110), or the text itself.
+std::string unquote(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return std::string{text};
+  std::string out;
+  for (std::size_t at = 1; at + 1 < text.size(); ++at) {
+    if (text[at] == '\\' && at + 2 < text.size()) ++at;
+    out += text[at];
+  }
+  return out;
+}
+
+int hex_digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (lower(c) >= 'a' && lower(c) <= 'f') return lower(c) - 'a' + 10;
+  return -1;
+}
+
+std::string header_value(const std::string& attribute, std::string_view field) {
+  const std::string text = unquote(field);
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '%') {
+      out += text[at];
+      continue;
+    }
+    const int high = at + 1 < text.size() ? hex_digit(text[at + 1]) : -1;
+    const int low = at + 2 < text.size() ? hex_digit(text[at + 2]) : -1;
+    if (high < 0 || low < 0) {
+      throw EventError(attribute,
+                       "a % without two hexadecimal digits; a percent sign itself is %25");
+    }
+    out += static_cast<char>(high * 16 + low);
+    at += 2;
+  }
+  return out;
+}
+
+/// The only Content-Type of a request.
+std::optional<std::string_view> content_type_of(const HttpHeaders& headers) {
+  const auto all = headers.all("Content-Type");
+  if (all.size() > 1) throw EventError("Content-Type", "given twice");
+  if (all.empty() || all.front().empty()) return std::nullopt;
+  return all.front();
+}
+
+void check_charset(std::string_view content_type) {
+  const auto charset = media_type_parameter(content_type, "charset");
+  if (charset && *charset != "utf-8" && *charset != "us-ascii") {
+    throw EventError("Content-Type", "only charset utf-8 is taken");
+  }
+}
+
+void read_attribute(CloudEvent& event, const HttpHeaders::Field& field) {
+  std::string name = field.name.substr(prefix.size());
+  std::ranges::transform(name, name.begin(), lower);
+  if (name == "datacontenttype") {
+    throw EventError("datacontenttype", "belongs into Content-Type, not into ce-datacontenttype");
+  }
+  if (name == "data") throw EventError("data", "belongs into the body, not into ce-data");
+  check_extension_name(name);
+  set_attribute(event, name, header_value(name, field.value));
+}
+
+CloudEvent read_binary(const HttpHeaders& headers, std::string_view body) {
+  CloudEvent event;
+  std::set<std::string, std::less<>> seen;
+  for (const HttpHeaders::Field& field : headers) {
+    if (!has_prefix(field.name)) continue;
+    std::string name = field.name;
+    std::ranges::transform(name, name.begin(), lower);
+    if (!seen.insert(name).second) throw EventError(shown(name), "given twice");
+    read_attribute(event, field);
+  }
+  if (!seen.contains("ce-specversion")) {
+    throw EventError("specversion", "missing, but required (header ce-specversion)");
+  }
+  if (const auto type = content_type_of(headers)) event.datacontenttype = *type;
+  if (!body.empty()) {
+    event.data_kind = event.datacontenttype ? kind_of(*event.datacontenttype) : DataKind::binary;
+    event.data = body;
+  }
+  event.check();
+  return event;
+}
+
+HttpContent write_binary(const CloudEvent& event) {
+  event.check();
+  HttpContent content{{}, event.data};
+  const auto add = [&](const std::string& name, std::string_view value) {
+    content.headers.add("ce-" + name, percent_encode(value, "\"%"));
+  };
+  add("specversion", "1.0");
+  add("id", event.id);
+  add("source", event.source);
+  add("type", event.type);
+  if (event.subject) add("subject", *event.subject);
+  if (event.time) add("time", event.time->str());
+  if (event.dataschema) add("dataschema", *event.dataschema);
+  for (const auto& [name, value] : event.extensions) add(name, *event.extension(name));
+  if (event.datacontenttype) {
+    content.headers.add("Content-Type", *event.datacontenttype);
+  } else if (event.data_kind == DataKind::json) {
+    // Only the JSON format may leave it out.
+    content.headers.add("Content-Type", "application/json");
+  }
+  return content;
+}
+
+HttpContent json_content(std::string_view type, std::string body) {
+  return {{{"Content-Type", std::string{type} + "; charset=utf-8"}}, std::move(body)};
+}
+
+}  // namespace
+
+std::optional<EventMode> event_mode(const HttpHeaders& headers) {
+  const std::string type = media_type(headers.find("Content-Type").value_or(""));
+  if (type == event_batch_content_type) return EventMode::batch;
+  if (type.starts_with("application/cloudevents")) return EventMode::structured;
+  for (const HttpHeaders::Field& field : headers) {
+    if (has_prefix(field.name)) return EventMode::binary;
+  }
+  return std::nullopt;
+}
+
+HttpContent to_http(const CloudEvent& event, EventMode mode) {
+  switch (mode) {
+    case EventMode::binary: return write_binary(event);
+    case EventMode::structured: return json_content(event_content_type, to_json(event));
+    case EventMode::batch: break;
+  }
+  return to_http(std::span{&event, 1});
+}
+
+HttpContent to_http(std::span<const CloudEvent> batch) {
+  return json_content(event_batch_content_type, to_json(batch));
+}
+
+std::vector<CloudEvent> events_from_http(const HttpHeaders& headers, std::string_view body,
+                                         std::size_t max_events) {
+  const auto mode = event_mode(headers);
+  if (!mode) {
+    throw EventError("specversion", "missing: neither ce- headers nor Content-Type " +
+                                        std::string{event_content_type});
+  }
+  if (*mode == EventMode::binary) return {read_binary(headers, body)};
+  const std::string_view type = *content_type_of(headers);
+  check_charset(type);
+  if (*mode == EventMode::batch) return events_from_json(body, max_events);
+  if (media_type(type) != event_content_type) {
+    throw EventError("Content-Type", "of the formats of CloudEvents only JSON is known: " +
+                                         std::string{event_content_type} + " or " +
+                                         std::string{event_batch_content_type});
+  }
+  return {event_from_json(body)};
+}
+
+}  // namespace twinbox
