@@ -1,0 +1,337 @@
+#include "twinbox/signature.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <stdexcept>
+#include <utility>
+
+#include "core/sha256.hpp"
+#include "crypto/ed25519.hpp"
+#include "crypto/encoding.hpp"
+#include "crypto/hmac.hpp"
+#include "intake/secret.hpp"
+
+namespace twinbox {
+namespace {
+
+// Nobody rotates more secrets than this at once; each signature costs a comparison per secret.
+constexpr std::size_t max_signatures = 16;
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+Verification faulty(SignatureFault fault, std::string detail) {
+  return {.fault = fault, .detail = std::move(detail), .signature = {}};
+}
+
+Verification missing(std::string_view header) {
+  return faulty(SignatureFault::missing_header, "there is no header " + std::string{header});
+}
+
+Verification malformed(std::string_view header, std::string_view expected) {
+  return faulty(SignatureFault::malformed_header,
+                "header " + std::string{header} + ": expected " + std::string{expected});
+}
+
+std::optional<std::int64_t> parse_seconds(std::string_view text) {
+  std::int64_t seconds = 0;
+  // Twelve digits reach beyond every clock, and stay far from the end of an Instant.
+  if (text.empty() || text.size() > 12 || text[0] == '-') return {};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  return seconds;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string_view trim(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  return text;
+}
+
+HashFunction function_of(MacHash hash) noexcept {
+  switch (hash) {
+    case MacHash::sha1: return HashFunction::sha1;
+    case MacHash::sha256: return HashFunction::sha256;
+    case MacHash::sha512: return HashFunction::sha512;
+  }
+  return HashFunction::sha256;
+}
+
+/// The schemes that differ in words only.
+std::optional<HmacSignature> as_hmac(const SignatureScheme& scheme) {
+  if (std::holds_alternative<GitHubSignature>(scheme)) {
+    return HmacSignature{.header = "X-Hub-Signature-256", .prefix = "sha256="};
+  }
+  if (std::holds_alternative<ShopifySignature>(scheme)) {
+    return HmacSignature{.header = "X-Shopify-Hmac-Sha256", .encoding = SignatureEncoding::base64};
+  }
+  if (std::holds_alternative<SlackSignature>(scheme)) {
+    return HmacSignature{.header = "X-Slack-Signature",
+                         .prefix = "v0=",
+                         .timestamp_header = "X-Slack-Request-Timestamp",
+                         .signed_content = "v0:{timestamp}:{body}"};
+  }
+  if (const auto* generic = std::get_if<HmacSignature>(&scheme)) return *generic;
+  return {};
+}
+
+void replace(std::string& text, std::string_view what, std::string_view with) {
+  const std::size_t at = text.find(what);
+  if (at != std::string::npos) text.replace(at, what.size(), with);
+}
+
+void check(const HmacSignature& scheme) {
+  const auto refuse = [](const char* why) {
+    throw std::invalid_argument(std::string{"signature scheme hmac: "} + why);
+  };
+  if (scheme.header.empty()) refuse("name the header that holds the signature");
+  const std::string_view content = scheme.signed_content;
+  if (content.empty()) return;
+  if (!content.ends_with("{body}")) refuse("the signed content must end with {body}");
+  const bool has_time = content.find("{timestamp}") != std::string_view::npos;
+  if (has_time == scheme.timestamp_header.empty()) {
+    refuse("a timestamp header and {timestamp} in the signed content go together");
+  }
+}
+
+}  // namespace
+
+/// What a request says about itself.
+struct SignatureVerifier::Claim {
+  HashFunction function = HashFunction::sha256;
+  std::string content;
+  std::vector<std::string> codes;       ///< of HMAC
+  std::vector<std::string> signatures;  ///< of Ed25519
+  std::optional<std::int64_t> seconds = {};
+};
+
+/// Reads the headers of each scheme; the answer is a fault, or the claim has been filled.
+struct SignatureVerifier::Read {
+  const HttpRequest& request;
+  Claim& claim;
+
+  std::optional<Verification> stripe() const {
+    constexpr std::string_view name = "Stripe-Signature";
+    const auto header = request.headers.find(name);
+    if (!header) return missing(name);
+    std::string_view time;
+    for (const std::string_view part : split(*header, ',')) {
+      const std::string_view item = trim(part);
+      if (item.starts_with("t=")) time = item.substr(2);
+      if (item.starts_with("v1=") && claim.codes.size() < max_signatures) {
+        if (auto code = decode_hex(item.substr(3))) claim.codes.push_back(std::move(*code));
+      }
+    }
+    claim.seconds = parse_seconds(time);
+    if (!claim.seconds || claim.codes.empty()) return malformed(name, "t=<seconds>,v1=<hex>");
+    claim.content.append(time).append(".").append(request.body);
+    return {};
+  }
+
+  std::optional<Verification> standard(const StandardWebhooks& scheme) const {
+    const std::string id_name = scheme.header_prefix + "id";
+    const std::string time_name = scheme.header_prefix + "timestamp";
+    const std::string name = scheme.header_prefix + "signature";
+    const auto id = request.headers.find(id_name);
+    if (!id) return missing(id_name);
+    const auto time = request.headers.find(time_name);
+    if (!time) return missing(time_name);
+    const auto header = request.headers.find(name);
+    if (!header) return missing(name);
+    claim.seconds = parse_seconds(*time);
+    if (!claim.seconds) return malformed(time_name, "seconds since 1970");
+    for (const std::string_view item : split(*header, ' ')) {
+      if (claim.codes.size() + claim.signatures.size() == max_signatures) break;
+      if (item.starts_with("v1,")) {
+        if (auto code = decode_base64(item.substr(3))) claim.codes.push_back(std::move(*code));
+      } else if (item.starts_with("v1a,")) {
+        if (auto code = decode_base64(item.substr(4))) claim.signatures.push_back(std::move(*code));
+      }
+    }
+    if (claim.codes.empty() && claim.signatures.empty()) {
+      return malformed(name, "v1,<base64> or v1a,<base64>");
+    }
+    claim.content.append(*id).append(".").append(*time).append(".").append(request.body);
+    return {};
+  }
+
+  std::optional<Verification> hmac(const HmacSignature& scheme) const {
+    claim.function = function_of(scheme.hash);
+    const auto header = request.headers.find(scheme.header);
+    if (!header) return missing(scheme.header);
+    const bool in_hex = scheme.encoding == SignatureEncoding::hex;
+    std::optional<std::string> code;
+    if (header->starts_with(scheme.prefix)) {
+      const std::string_view text = header->substr(scheme.prefix.size());
+      code = in_hex ? decode_hex(text) : decode_base64(text);
+    }
+    if (!code) return malformed(scheme.header, scheme.prefix + (in_hex ? "<hex>" : "<base64>"));
+    claim.codes.push_back(std::move(*code));
+    std::string content = scheme.signed_content;
+    if (!scheme.timestamp_header.empty()) {
+      const auto time = request.headers.find(scheme.timestamp_header);
+      if (!time) return missing(scheme.timestamp_header);
+      claim.seconds = parse_seconds(*time);
+      if (!claim.seconds) return malformed(scheme.timestamp_header, "seconds since 1970");
+      if (content.empty()) content = "{timestamp}.{body}";
+      replace(content, "{timestamp}", *time);
+    }
+    if (content.empty()) content = "{body}";
+    content.resize(content.size() - std::string_view{"{body}"}.size());
+    claim.content = std::move(content) + request.body;
+    return {};
+  }
+};
+
+SignatureVerifier::SignatureVerifier(SignatureScheme scheme, std::vector<std::string> secrets,
+                                     std::chrono::seconds tolerance)
+    : scheme_(std::move(scheme)), tolerance_(tolerance) {
+  const std::string name = "signature scheme " + std::string{to_string(scheme_)};
+  if (tolerance < std::chrono::seconds{1} || tolerance > std::chrono::hours{24}) {
+    throw std::invalid_argument(name + ": the tolerance must lie between 1 s and 24 h");
+  }
+  if (const auto generic = as_hmac(scheme_)) check(*generic);
+  if (std::holds_alternative<Unsigned>(scheme_)) {
+    if (!secrets.empty()) throw std::invalid_argument(name + " takes no secret");
+    return;
+  }
+  if (secrets.empty()) throw std::invalid_argument(name + " needs a secret");
+  for (std::size_t i = 0; i < secrets.size(); ++i) {
+    const std::string which = name + ": secret " + std::to_string(i + 1);
+    if (secrets[i].empty()) throw std::invalid_argument(which + " is empty");
+    if (!std::holds_alternative<StandardWebhooks>(scheme_)) {
+      keys_.push_back(std::move(secrets[i]));
+      continue;
+    }
+    Secret secret = read_secret(secrets[i], which);
+    if (secret.kind == Secret::Kind::private_key) {
+      throw std::invalid_argument(which + " is a private key; verifying wants whpk_ or whsec_");
+    }
+    auto& place = secret.kind == Secret::Kind::hmac ? keys_ : public_keys_;
+    place.push_back(std::move(secret.bytes));
+  }
+}
+
+Verification SignatureVerifier::verify(const HttpRequest& request, Instant now) const {
+  if (std::holds_alternative<Unsigned>(scheme_)) {
+    if (request.loopback) return {};
+    return faulty(SignatureFault::not_loopback, "unsigned, and not from this machine");
+  }
+  if (std::holds_alternative<BearerToken>(scheme_)) return verify_token(request);
+  Claim claim;
+  const Read read{request, claim};
+  std::optional<Verification> fault;
+  if (std::holds_alternative<StripeSignature>(scheme_)) {
+    fault = read.stripe();
+  } else if (const auto* standard = std::get_if<StandardWebhooks>(&scheme_)) {
+    fault = read.standard(*standard);
+  } else {
+    fault = read.hmac(*as_hmac(scheme_));
+  }
+  if (fault) return *fault;
+  if (claim.seconds) {
+    const Instant sent{std::chrono::seconds{*claim.seconds}};
+    const auto off = std::chrono::duration_cast<std::chrono::seconds>(now - sent).count();
+    const std::string allowed = " s, and " + std::to_string(tolerance_.count()) + " s are allowed";
+    if (now - sent > tolerance_) {
+      return faulty(SignatureFault::too_old, "it is late by " + std::to_string(off) + allowed);
+    }
+    if (sent - now > tolerance_) {
+      return faulty(SignatureFault::too_new, "it is early by " + std::to_string(-off) + allowed);
+    }
+  }
+  return match(claim);
+}
+
+Verification SignatureVerifier::match(const Claim& claim) const {
+  for (const std::string& key : keys_) {
+    if (claim.codes.empty()) break;
+    const std::string expected = hmac(claim.function, key, claim.content);
+    for (const std::string& code : claim.codes) {
+      if (constant_time_equal(code, expected)) return {.signature = code};
+    }
+  }
+  for (const std::string& key : public_keys_) {
+    for (const std::string& signature : claim.signatures) {
+      if (ed25519_verify(key, claim.content, signature)) return {.signature = signature};
+    }
+  }
+  const std::size_t tried = keys_.size() + public_keys_.size();
+  return faulty(SignatureFault::no_match,
+                "no secret made this signature (" + std::to_string(tried) + " tried)");
+}
+
+Verification SignatureVerifier::verify_token(const HttpRequest& request) const {
+  const auto header = request.headers.find("Authorization");
+  if (!header) return missing("Authorization");
+  constexpr std::string_view word = "bearer ";
+  const bool bearer = header->size() > word.size() &&
+                      std::ranges::equal(header->substr(0, word.size()), word, {}, [](char c) {
+                        return c >= 'A' && c <= 'Z' ? char(c + 32) : c;
+                      });
+  if (!bearer) return malformed("Authorization", "Bearer <token>");
+  // Digests have one length, so that the time does not tell the token's.
+  const Sha256 given = sha256(trim(header->substr(word.size())));
+  bool found = false;
+  for (const std::string& token : keys_) {
+    const Sha256 known = sha256(token);
+    found |= constant_time_equal({reinterpret_cast<const char*>(known.data()), known.size()},
+                                 {reinterpret_cast<const char*>(given.data()), given.size()});
+  }
+  if (found) return {};
+  return faulty(SignatureFault::no_match,
+                "unknown token (" + std::to_string(keys_.size()) + " tried)");
+}
+
+std::string_view to_string(const SignatureScheme& scheme) noexcept {
+  return std::visit(Overloaded{[](const StripeSignature&) { return "stripe"; },
+                               [](const GitHubSignature&) { return "github"; },
+                               [](const StandardWebhooks&) { return "standard_webhooks"; },
+                               [](const SlackSignature&) { return "slack"; },
+                               [](const ShopifySignature&) { return "shopify"; },
+                               [](const HmacSignature&) { return "hmac"; },
+                               [](const BearerToken&) { return "bearer"; },
+                               [](const Unsigned&) { return "none"; }},
+                    scheme);
+}
+
+SignatureScheme signature_scheme(std::string_view name) {
+  for (const SignatureScheme& scheme :
+       {SignatureScheme{StripeSignature{}}, SignatureScheme{GitHubSignature{}},
+        SignatureScheme{StandardWebhooks{}}, SignatureScheme{SlackSignature{}},
+        SignatureScheme{ShopifySignature{}}, SignatureScheme{HmacSignature{}},
+        SignatureScheme{BearerToken{}}, SignatureScheme{Unsigned{}}}) {
+    if (to_string(scheme) == name) return scheme;
+  }
+  throw std::invalid_argument("there is no signature scheme '" + std::string{name} +
+                              "'; there are: stripe, github, standard_webhooks, slack, shopify, "
+                              "hmac, bearer, none");
+}
+
+std::string_view to_string(SignatureFault fault) noexcept {
+  switch (fault) {
+    case SignatureFault::missing_header: return "missing_header";
+    case SignatureFault::malformed_header: return "malformed_header";
+    case SignatureFault::too_old: return "too_old";
+    case SignatureFault::too_new: return "too_new";
+    case SignatureFault::no_match: return "no_match";
+    case SignatureFault::not_loopback: return "not_loopback";
+  }
+  return "unknown";
+}
+
+}  // namespace twinbox
