@@ -2,6 +2,8 @@
 
 namespace twinbox::cli {
 
-std::vector<Verb> all_verbs(Common& common) { return {man_verb(common), completion_verb(common)}; }
+std::vector<Verb> all_verbs(Common& common) {
+  return {serve_verb(), man_verb(common), completion_verb(common)};
+}
 
 }  // namespace twinbox::cli

@@ -5,6 +5,9 @@
 
 namespace twinbox::cli {
 
+// serve_verb.cpp
+Verb serve_verb();
+
 // manual_verb.cpp
 Verb man_verb(Common& common);
 Verb completion_verb(Common& common);

@@ -1,0 +1,30 @@
+#include "cli/verbs.hpp"
+#include "daemon/config.hpp"
+#include "daemon/daemon.hpp"
+
+namespace twinbox::cli {
+
+Verb serve_verb() {
+  auto config = std::make_shared<std::string>();
+  return {.name = "serve",
+          .group = "The daemon",
+          .summary = "serve HTTP and dispatch messages until SIGTERM",
+          .text =
+              "Without a configuration it runs on ./twinbox.db and listens on 127.0.0.1:7117. "
+              "SIGHUP reads the configuration again.",
+          .options = {{"-c,--config", "FILE", "the configuration (TOML)", config.get()}},
+          .examples = {{"twinbox serve", "on ./twinbox.db"},
+                       {"twinbox serve --config twinbox.toml", "as the file says"}},
+          .run = [config](const Screen&) {
+            app::ServeOptions options;
+            if (!config->empty()) options.config = *config;
+            try {
+              return app::serve(options);
+            } catch (const app::ConfigError& error) {
+              throw Refusal(exit_usage,
+                            "the configuration cannot be used:\n" + std::string{error.what()});
+            }
+          }};
+}
+
+}  // namespace twinbox::cli

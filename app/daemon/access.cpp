@@ -1,0 +1,221 @@
+#include "daemon/access.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/ip/address.hpp>
+#include <fcntl.h>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <twinbox/message.hpp>
+
+namespace twinbox::app {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Role>, 4> roles{{{"send", Role::send},
+                                                                  {"read", Role::read},
+                                                                  {"operate", Role::operate},
+                                                                  {"admin", Role::admin}}};
+
+std::string hex(std::string_view bytes) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    text += digits[static_cast<unsigned char>(c) >> 4];
+    text += digits[static_cast<unsigned char>(c) & 15];
+  }
+  return text;
+}
+
+/// Takes the same time wherever the texts differ.
+bool same(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned>(a[i] ^ b[i]);
+  }
+  return difference == 0;
+}
+
+std::string lower(std::string_view text) {
+  std::string out{text};
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  return out;
+}
+
+/// `name`, `name:port`, `[v6]:port` → the name alone.
+std::string host_of(std::string_view authority) {
+  if (authority.starts_with('[')) {
+    return lower(authority.substr(1, std::min(authority.find(']'), authority.size()) - 1));
+  }
+  return lower(authority.substr(0, authority.rfind(':')));
+}
+
+bool covers(Role role, Need need) {
+  switch (need) {
+    case Need::nothing:
+    case Need::signature: return true;
+    case Need::send: return role == Role::send || role == Role::admin;
+    case Need::read: return role == Role::read || role == Role::operate || role == Role::admin;
+    case Need::operate: return role == Role::operate || role == Role::admin;
+    case Need::admin: return role == Role::admin;
+  }
+  return false;
+}
+
+std::string_view name_of(Need need) {
+  switch (need) {
+    case Need::send: return "send";
+    case Need::read: return "read";
+    case Need::operate: return "operate";
+    default: return "admin";
+  }
+}
+
+std::optional<std::string_view> bearer(const HttpRequest& head) {
+  const auto authorization = head.headers.find("Authorization");
+  if (!authorization) return {};
+  constexpr std::string_view scheme = "bearer ";
+  if (lower(authorization->substr(0, scheme.size())) != scheme) return "";
+  return authorization->substr(scheme.size());
+}
+
+/// A proxy on this machine brings requests from elsewhere.
+bool from_this_machine(const HttpRequest& head) {
+  return head.loopback && !head.headers.find("Forwarded") &&
+         !head.headers.find("X-Forwarded-For") && !head.headers.find("X-Real-IP");
+}
+
+}  // namespace
+
+std::vector<Token> read_tokens(const std::filesystem::path& file) {
+  std::vector<Token> tokens;
+  std::ifstream stream{file};
+  std::string line;
+  for (int number = 1; std::getline(stream, line); ++number) {
+    std::istringstream words{line.substr(0, line.find('#'))};
+    std::string name, role, hash, rest;
+    if (!(words >> name)) continue;
+    words >> role >> hash;
+    const auto known = std::ranges::find(roles, role, &decltype(roles)::value_type::first);
+    const bool digits =
+        hash.size() == 64 && hash.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+    if (known == roles.end() || !digits || words >> rest) {
+      throw std::runtime_error(file.string() + ":" + std::to_string(number) +
+                               ": expected a name, a role (send, read, operate, admin) and the "
+                               "SHA-256 of the token in 64 digits");
+    }
+    tokens.push_back({name, known->second, lower(hash)});
+  }
+  return tokens;
+}
+
+std::string make_token(const std::filesystem::path& file, const std::string& name, Role role) {
+  std::string bytes(32, '\0');
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw std::runtime_error("the system gives no random bytes");
+  }
+  std::string token = "twb_" + hex(bytes);
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const auto known = std::ranges::find(roles, role, &decltype(roles)::value_type::second);
+  const std::string line =
+      name + " " + std::string{known->first} + " " + hex(ContentHash::of(token).bytes) + "\n";
+  const bool written =
+      descriptor >= 0 &&
+      ::write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
+      fsync(descriptor) == 0;
+  if (descriptor >= 0) close(descriptor);
+  if (!written) {
+    throw std::runtime_error("the token file " + file.string() +
+                             " cannot be written; access.token_file names another one");
+  }
+  return token;
+}
+
+std::filesystem::path token_file(const Config& config) {
+  if (!config.access.token_file.empty()) return config.access.token_file;
+  for (const StoreConfig& store : config.stores) {
+    if (!store.url.starts_with("sqlite:") || store.url == "sqlite::memory:") continue;
+    return std::filesystem::path{store.url.substr(7)}.parent_path() / "twinbox.tokens";
+  }
+  return "twinbox.tokens";
+}
+
+Access::Access(const Config& config, std::vector<Token> tokens)
+    : loopback_without_token_(config.access.loopback_without_token), tokens_(std::move(tokens)) {
+  hosts_.emplace_back("localhost");
+  for (const std::string& host : config.server.hosts) hosts_.push_back(host_of(host));
+}
+
+bool Access::own_name(std::string_view host) const {
+  if (std::ranges::find(hosts_, host) != hosts_.end()) return true;
+  // A name can be made to point here by anybody; an address cannot.
+  boost::system::error_code error;
+  boost::asio::ip::make_address(host, error);
+  return !error;
+}
+
+std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) const {
+  const std::vector<std::string_view> hosts = head.headers.all("Host");
+  if (hosts.size() != 1) {
+    return problem(400, "Bad Request", "a request has one Host header");
+  }
+  if (!own_name(host_of(hosts[0]))) {
+    return problem(421, "Misdirected Request",
+                   "this Host is not served here; server.hosts names further ones");
+  }
+  const auto origin = head.headers.find("Origin");
+  const auto site = head.headers.find("Sec-Fetch-Site");
+  const std::size_t scheme = origin ? origin->find("://") : 0;
+  const bool foreign_origin =
+      origin && (scheme == std::string_view::npos ||
+                 (lower(origin->substr(scheme + 3)) != lower(hosts[0]) &&
+                  std::ranges::find(hosts_.begin() + 1, hosts_.end(),
+                                    host_of(origin->substr(scheme + 3))) == hosts_.end()));
+  if (foreign_origin || (site && *site == "cross-site")) {
+    return problem(403, "Forbidden", "a page of another origin may not ask this server");
+  }
+  return {};
+}
+
+const Token* Access::find(const HttpRequest& head) const {
+  const auto given = bearer(head);
+  if (!given) return nullptr;
+  const std::string hash = hex(ContentHash::of(*given).bytes);
+  const Token* found = nullptr;
+  for (const Token& token : tokens_) {
+    if (same(token.hash, hash)) found = &token;
+  }
+  return found;
+}
+
+std::optional<HttpResponse> Access::refuse(const HttpRequest& head, Need need) const {
+  if (auto foreign = refuse_foreign(head)) return foreign;
+  if (need == Need::nothing || need == Need::signature) return {};
+  const bool local = loopback_without_token_ && from_this_machine(head);
+  if (local && (need == Need::send || need == Need::read) && !bearer(head)) return {};
+  const Token* token = find(head);
+  if (token == nullptr) {
+    HttpResponse refusal = problem(
+        401, "Unauthorized",
+        "a token is needed: Authorization: Bearer …, with the role " + std::string{name_of(need)});
+    refusal.headers.add("WWW-Authenticate", "Bearer");
+    return refusal;
+  }
+  if (!covers(token->role, need)) {
+    return problem(403, "Forbidden", "this token has not the role " + std::string{name_of(need)});
+  }
+  return {};
+}
+
+std::string Access::actor(const HttpRequest& head) const {
+  const Token* token = find(head);
+  return token == nullptr ? "" : token->name;
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,60 @@
+// Who may do what: tokens with roles, and requests that a web page must not be able to make.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/config.hpp"
+#include "daemon/router.hpp"
+#include <twinbox/http.hpp>
+
+namespace twinbox::app {
+
+enum class Role {
+  send,     ///< enqueue, accept
+  read,     ///< look
+  operate,  ///< look, requeue, discard, pause
+  admin,    ///< everything
+};
+
+/// Only the hash of a token is kept.
+struct Token {
+  std::string name;
+  Role role;
+  std::string hash;  ///< SHA-256 of the token, as 64 hexadecimal digits
+};
+
+/// Reads a token file: a line `name role hash` for each, `#` begins a comment. A file that is not
+/// there holds none. Throws std::runtime_error that names file and line.
+std::vector<Token> read_tokens(const std::filesystem::path& file);
+
+/// Makes a token of 256 random bits, adds its hash to the file (readable by its owner only) and
+/// returns it. Throws std::runtime_error.
+std::string make_token(const std::filesystem::path& file, const std::string& name, Role role);
+
+/// Where the tokens are when the configuration names no file: beside the first SQLite store.
+std::filesystem::path token_file(const Config& config);
+
+class Access {
+ public:
+  Access(const Config& config, std::vector<Token> tokens);
+
+  /// Empty: the request may go on.
+  [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head, Need need) const;
+  /// Whose token the request brings; empty: nobody's.
+  [[nodiscard]] std::string actor(const HttpRequest& head) const;
+
+ private:
+  [[nodiscard]] std::optional<HttpResponse> refuse_foreign(const HttpRequest& head) const;
+  [[nodiscard]] bool own_name(std::string_view host) const;
+  [[nodiscard]] const Token* find(const HttpRequest& head) const;
+
+  std::vector<std::string> hosts_;
+  bool loopback_without_token_;
+  std::vector<Token> tokens_;
+};
+
+}  // namespace twinbox::app

@@ -1,0 +1,281 @@
+#include "daemon/config.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <toml++/toml.h>
+#include <unistd.h>
+
+#include "daemon/config_reader.hpp"
+#include "daemon/config_sections.hpp"
+
+namespace twinbox::app {
+namespace {
+
+std::string list_of(const std::vector<ConfigProblem>& problems) {
+  std::string text;
+  for (const ConfigProblem& problem : problems) {
+    text += (text.empty() ? "" : "\n") + problem.str();
+  }
+  return text;
+}
+
+/// Builds a Config out of the tables of one document.
+class Builder {
+ public:
+  Builder(ConfigSource& source, const toml::table& document)
+      : source_(source), document_(document) {}
+
+  Config build() {
+    read_server(section("server"), config_.server);
+    read_limit(section("limit"), config_.limit);
+    read_log(section("log"), config_.log);
+    read_access(section("access"), config_.access);
+    read_dispatch(section("dispatch"), config_.dispatch);
+    TableReader tracing = section("tracing");
+    tracing.text("endpoint", config_.tracing.endpoint);
+    tracing.text("service", config_.tracing.service);
+    tracing.integer("queue", config_.tracing.queue, 1, 1'000'000);
+    tracing.finish();
+    TableReader health = section("health");
+    health.integer("pending", config_.health.pending, 0, 1'000'000);
+    health.integer("dead", config_.health.dead, 0, 1'000'000);
+    health.finish();
+    named_tables();
+    listed_tables();
+    check_names();
+    refuse_leftovers();
+    return std::move(config_);
+  }
+
+ private:
+  TableReader section(std::string_view name) { return {source_, table(name), std::string{name}}; }
+
+  const toml::table* table(std::string_view name) {
+    sections_.emplace_back(name);
+    const toml::node* node = document_.get(name);
+    if (node != nullptr && !node->is_table()) {
+      source_.add(source_.where(node), std::string{name},
+                  "expected a table: [" + std::string{name} + "]");
+    }
+    return node == nullptr ? nullptr : node->as_table();
+  }
+
+  /// Calls `read(reader, name, table)` for each table [section.name].
+  template <class Read>
+  void each_named(std::string_view name, Read read) {
+    const toml::table* tables = table(name);
+    if (tables == nullptr) return;
+    for (const auto& [key, node] : *tables) {
+      const std::string path = std::string{name} + "." + std::string{key.str()};
+      if (!node.is_table()) {
+        source_.add(source_.where(&node), path,
+                    "expected a table with a name of its own: [" + std::string{name} + ".name]");
+        continue;
+      }
+      read(TableReader{source_, node.as_table(), path}, std::string{key.str()}, node.as_table());
+    }
+  }
+
+  void named_tables() {
+    each_named("store", [&](TableReader reader, std::string name, const toml::table* source) {
+      config_.stores.push_back({.name = std::move(name)});
+      read_store(std::move(reader), config_.stores.back(), source);
+    });
+    if (config_.stores.empty()) {
+      config_.stores.push_back({});
+      read_store({source_, nullptr, "store.main"}, config_.stores.back(), nullptr);
+    }
+    each_named("retry", [&](TableReader reader, std::string name, const toml::table*) {
+      read_retry(std::move(reader), config_.retries[std::move(name)]);
+    });
+    each_named("sink", [&](TableReader reader, std::string name, const toml::table*) {
+      config_.sinks.push_back({.name = std::move(name)});
+      read_sink(std::move(reader), config_.sinks.back());
+    });
+    each_named("webhook", [&](TableReader reader, std::string name, const toml::table*) {
+      config_.webhooks.push_back({.name = std::move(name), .scheme = {}});
+      read_webhook(std::move(reader), config_.webhooks.back());
+    });
+  }
+
+  /// Calls `read(reader, table)` for each entry of [[section]]; its name makes its path.
+  template <class Read>
+  void each_listed(std::string_view name, Read read) {
+    sections_.emplace_back(name);
+    const toml::node* node = document_.get(name);
+    if (node == nullptr) return;
+    if (!node->is_array_of_tables()) {
+      source_.add(source_.where(node), std::string{name},
+                  "expected a list of tables: [[" + std::string{name} + "]]");
+      return;
+    }
+    for (const toml::node& entry : *node->as_array()) {
+      const toml::table* fields = entry.as_table();
+      const auto* own = fields->get_as<std::string>("name");
+      const std::string key = own == nullptr ? "<name>" : own->get();
+      TableReader reader{source_, fields, std::string{name} + "." + key};
+      read(reader, fields);
+    }
+  }
+
+  void listed_tables() {
+    each_listed("route", [&](TableReader& reader, const toml::table*) {
+      RouteConfig route;
+      read_route(reader, route);
+      if (route.name.empty()) route.name = route.topic;
+      if (!config_.retries.contains(route.retry) && !route.retry.empty()) {
+        reader.refuse("retry", "there is no [retry." + route.retry + "]");
+      }
+      need_sink(reader, route.sink);
+      config_.routes.push_back(std::move(route));
+    });
+    each_listed("event", [&](TableReader& reader, const toml::table*) {
+      EventConfig event;
+      read_event(reader, event);
+      if (!event.sink.empty()) need_sink(reader, event.sink);
+      need_store(reader, event.store);
+      config_.events.push_back(std::move(event));
+    });
+  }
+
+  void need_sink(TableReader& reader, const std::string& sink) {
+    if (sink.empty()) {
+      reader.refuse("sink", "is missing: where its messages go");
+    } else if (config_.find_sink(sink) == nullptr) {
+      std::vector<std::string> names;
+      for (const SinkConfig& known : config_.sinks) names.push_back(known.name);
+      const std::string meant = nearest(sink, names);
+      reader.refuse("sink", "there is no [sink." + sink + "]" +
+                                (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
+    }
+  }
+
+  void need_store(TableReader& reader, const std::string& store) {
+    if (!store.empty() && config_.find_store(store) == nullptr) {
+      reader.refuse("store", "there is no [store." + store + "]");
+    }
+  }
+
+  void check_names() {
+    for (const SinkConfig& sink : config_.sinks) {
+      TableReader reader{source_, nullptr, "sink." + sink.name};
+      need_store(reader, sink.store);
+    }
+    for (const WebhookConfig& webhook : config_.webhooks) {
+      TableReader reader{source_, nullptr, "webhook." + webhook.name};
+      need_store(reader, webhook.store);
+    }
+  }
+
+  void refuse_leftovers() {
+    for (const auto& [key, node] : document_) {
+      const std::string name{key.str()};
+      if (std::ranges::find(sections_, name) != sections_.end()) continue;
+      const std::string meant = nearest(name, sections_);
+      source_.add(
+          source_.where(&node), name,
+          "there is no such section" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
+    }
+    for (const auto& [name, value] : source_.variables) {
+      const bool ours = std::ranges::any_of(sections_, [&](const std::string& section) {
+        return name.starts_with(variable_name(section) + "_");
+      });
+      if (!ours || source_.used.contains(name)) continue;
+      std::vector<std::string> known;
+      for (const std::string& key : source_.keys) known.push_back(variable_name(key));
+      const std::string meant = nearest(name, known);
+      source_.add("environment", name,
+                  "stands for no key of this configuration" +
+                      (meant.empty() ? "" : "; did you mean " + meant + "?"));
+    }
+  }
+
+  ConfigSource& source_;
+  const toml::table& document_;
+  Config config_ = {};
+  std::vector<std::string> sections_ = {};
+};
+
+}  // namespace
+
+StoreDefinition StoreConfig::definition() const {
+  StoreDefinition definition{.name = name, .address = url};
+  definition.database.pool_size = static_cast<std::size_t>(connections);
+  definition.database.wait_limit = wait_limit;
+  definition.outbox = {.schema = schema, .table = outbox_table, .deploy_schema = deploy};
+  definition.inbox = {.schema = schema, .table = inbox_table, .deploy_schema = deploy};
+  if (outbox_retention) definition.outbox.retention = *outbox_retention;
+  if (inbox_retention) definition.inbox.retention = *inbox_retention;
+  return definition;
+}
+
+const StoreConfig* Config::find_store(std::string_view name) const {
+  const auto found = std::ranges::find(stores, name, &StoreConfig::name);
+  return found == stores.end() ? nullptr : &*found;
+}
+
+const SinkConfig* Config::find_sink(std::string_view name) const {
+  const auto found = std::ranges::find(sinks, name, &SinkConfig::name);
+  return found == sinks.end() ? nullptr : &*found;
+}
+
+ConfigError::ConfigError(std::vector<ConfigProblem> problems)
+    : std::runtime_error(list_of(problems)), problems_(std::move(problems)) {}
+
+Variables process_variables() {
+  Variables variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text{*entry};
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+Config parse_config(std::string_view text, const std::filesystem::path& file,
+                    const Variables& variables) {
+  ConfigSource source{.file = file.string(), .variables = variables};
+  toml::table document;
+  try {
+    document = toml::parse(text, file.string());
+  } catch (const toml::parse_error& error) {
+    source.add(file.string() + ":" + std::to_string(error.source().begin.line), "TOML",
+               std::string{error.description()});
+    throw ConfigError{std::move(source.problems)};
+  }
+  Config config = Builder{source, document}.build();
+  if (!source.problems.empty()) throw ConfigError{std::move(source.problems)};
+  config.file = file;
+  return config;
+}
+
+Config load_config(const std::optional<std::filesystem::path>& file, const Variables& variables) {
+  if (!file) return parse_config("", "", variables);
+  std::ifstream stream{*file, std::ios::binary};
+  std::string text{std::istreambuf_iterator<char>{stream}, {}};
+  if (!stream) throw ConfigError{{{file->string(), "file", "cannot be read"}}};
+  return parse_config(text, *file, variables);
+}
+
+std::vector<std::string> config_keys() {
+  constexpr std::string_view one_of_each = R"(
+    [store."<name>"]
+    [retry."<name>"]
+    [sink."<name>"]
+    [webhook."<name>"]
+    [[route]]
+    [[event]]
+  )";
+  const Variables nothing;
+  ConfigSource source{.file = "", .variables = nothing};
+  const toml::table document = toml::parse(one_of_each);
+  Builder{source, document}.build();
+  std::ranges::sort(source.keys);
+  const auto rest = std::ranges::unique(source.keys);
+  source.keys.erase(rest.begin(), rest.end());
+  return source.keys;
+}
+
+}  // namespace twinbox::app

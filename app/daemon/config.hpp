@@ -1,0 +1,200 @@
+// The configuration: one TOML file, every key overridable by the environment.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <twinbox/database_set.hpp>
+#include <twinbox/dispatcher.hpp>
+#include <twinbox/health.hpp>
+
+namespace twinbox::app {
+
+using Milliseconds = std::chrono::milliseconds;
+
+struct ServerConfig {
+  std::string listen = "127.0.0.1:7117";
+  std::vector<std::string> hosts = {};  ///< further names that a Host or Origin may give
+  std::string tls_certificate = {};     ///< PEM files; both or none
+  std::string tls_key = {};
+  int threads = 1;   ///< that read and write sockets
+  int workers = 64;  ///< requests that may wait for a store at once: they share commits
+  int queue = 1024;  ///< requests that may wait for a worker
+};
+
+struct LimitConfig {
+  std::size_t connections = 8000;
+  std::size_t header_bytes = 16 * 1024;
+  std::size_t body_bytes = 1024 * 1024;
+  std::size_t buffered_bytes = 256 * 1024 * 1024;  ///< bodies of all requests together
+  Milliseconds header_time = std::chrono::seconds{10};
+  Milliseconds body_time = std::chrono::seconds{30};
+  Milliseconds handle_time = std::chrono::seconds{30};
+  Milliseconds write_time = std::chrono::seconds{30};
+  Milliseconds idle_time = std::chrono::seconds{75};
+  Milliseconds stop_time = std::chrono::seconds{20};  ///< for requests under way after SIGTERM
+};
+
+struct LogConfig {
+  bool json = false;
+  LogLevel level = LogLevel::info;
+  bool access = true;  ///< a line per request
+};
+
+struct AccessConfig {
+  std::string token_file = {};         ///< empty: `twinbox.tokens` beside the first SQLite store
+  bool loopback_without_token = true;  ///< intake and reading, from this machine
+};
+
+/// Which boxes of a store the daemon serves.
+enum class Boxes { both, outbox, inbox };
+
+struct StoreConfig {
+  std::string name = "main";
+  std::string url = "sqlite:twinbox.db";
+  Boxes boxes = Boxes::both;
+  bool deploy = true;  ///< create or upgrade the tables at start
+  std::string schema = "infra";
+  std::string outbox_table = {};
+  std::string inbox_table = {};
+  int connections = 8;
+  Milliseconds wait_limit = std::chrono::seconds{10};
+  std::optional<Milliseconds> outbox_retention = {};
+  std::optional<Milliseconds> inbox_retention = {};
+
+  [[nodiscard]] StoreDefinition definition() const;
+};
+
+struct SinkConfig {
+  enum class Kind { http, command, log, inbox };
+  enum class Form { automatic, raw, binary, structured };
+  std::string name;
+  Kind kind = Kind::log;
+  Milliseconds timeout = std::chrono::seconds{30};  ///< http, command
+  std::vector<int> dead_on = {};  ///< http: status codes, command: exit codes; empty: the usual
+
+  // http
+  std::string url = {};
+  std::string method = "POST";
+  std::map<std::string, std::string> headers = {};
+  Form form = Form::automatic;
+  std::vector<std::string> secrets = {};  ///< to sign with, all of them
+  std::vector<int> done_on = {};          ///< besides 2xx
+  int per_host = 8;                       ///< requests at once
+  Milliseconds connect_timeout = std::chrono::seconds{10};
+  std::vector<std::string> allow = {};  ///< networks that are not public
+  std::string ca_file = {};
+  std::string proxy = {};
+
+  // command
+  std::vector<std::string> command = {};
+  std::string directory = {};
+  std::map<std::string, std::string> variables = {};
+  Milliseconds kill_after = std::chrono::seconds{5};
+
+  // inbox
+  std::string store = {};   ///< empty: the first that serves an inbox
+  std::string source = {};  ///< of what has none; empty: `outbox`
+};
+
+struct RouteConfig {
+  std::string name;
+  BoxKind box = BoxKind::outbox;
+  std::string topic = "#";  ///< pattern: words between dots, `*` one word, `#` any number
+  std::string sink;
+  std::string retry = {};  ///< empty: the standard policy
+  bool enabled = true;
+};
+
+struct WebhookConfig {
+  std::string name;
+  std::string scheme;
+  std::vector<std::string> secrets = {};
+  std::string store = {};   ///< empty: the first that serves an inbox
+  std::string id = {};      ///< `header:…`, `json:/pointer` or a fixed text; empty: the scheme's
+  std::string topic = {};   ///< the same
+  std::string source = {};  ///< the same; empty: the endpoint's name
+  Milliseconds tolerance = std::chrono::minutes{5};
+  std::string header = {};  ///< hmac: where the signature is
+  std::string prefix = {};  ///< hmac: what stands before it
+  std::string encoding = "hex";
+  std::string algorithm = "sha256";
+  std::string timestamp_header = {};
+  std::string signed_content = {};  ///< hmac: empty: `{body}` or `{timestamp}.{body}`
+};
+
+struct EventConfig {
+  std::string name;
+  int version = 1;
+  bool inline_mode = false;  ///< the sink is called within the request
+  std::string sink = {};     ///< inline
+  std::string store = {};
+};
+
+struct TracingConfig {
+  std::string endpoint = {};  ///< OTLP over HTTP, `http://collector:4318/v1/traces`; empty: off
+  std::string service = "twinbox";
+  std::size_t queue = 4096;  ///< spans that may wait; more are dropped and counted
+};
+
+struct Config {
+  std::filesystem::path file = {};  ///< empty: there was none
+  ServerConfig server = {};
+  LimitConfig limit = {};
+  LogConfig log = {};
+  AccessConfig access = {};
+  std::vector<StoreConfig> stores = {};  ///< at least one, by name
+  DispatcherOptions dispatch = {};
+  std::map<std::string, RetryPolicy> retries = {};
+  std::vector<SinkConfig> sinks = {};
+  std::vector<RouteConfig> routes = {};  ///< in file order: the first that matches wins
+  std::vector<WebhookConfig> webhooks = {};
+  std::vector<EventConfig> events = {};
+  TracingConfig tracing = {};
+  HealthThresholds health = {};
+
+  /// Null: there is none of that name.
+  [[nodiscard]] const StoreConfig* find_store(std::string_view name) const;
+  [[nodiscard]] const SinkConfig* find_sink(std::string_view name) const;
+};
+
+struct ConfigProblem {
+  std::string where;  ///< `file:line` or `environment NAME`
+  std::string key;
+  std::string text;  ///< what was expected
+
+  [[nodiscard]] std::string str() const { return where + ": " + key + ": " + text; }
+};
+
+/// Everything that is wrong with a configuration, at once.
+class ConfigError : public std::runtime_error {
+ public:
+  explicit ConfigError(std::vector<ConfigProblem> problems);
+  [[nodiscard]] const std::vector<ConfigProblem>& problems() const noexcept { return problems_; }
+
+ private:
+  std::vector<ConfigProblem> problems_;
+};
+
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+/// The environment of this process.
+Variables process_variables();
+
+/// Without a file: the defaults and what the environment says. Throws ConfigError.
+Config load_config(const std::optional<std::filesystem::path>& file, const Variables& variables);
+/// The same from text; `file` stands in the problems.
+Config parse_config(std::string_view text, const std::filesystem::path& file,
+                    const Variables& variables);
+
+/// Every key there is, as `store.<name>.url`; for the documentation.
+std::vector<std::string> config_keys();
+
+}  // namespace twinbox::app

@@ -1,0 +1,242 @@
+#include "daemon/config_sections.hpp"
+
+namespace twinbox::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Milliseconds year = 24h * 365;
+
+/// `postgresql://user:password@host`, or `password=` in a list of keywords.
+bool holds_password(std::string_view url) {
+  if (url.find("password=") != std::string_view::npos) return true;
+  const std::size_t scheme = url.find("://");
+  if (scheme == std::string_view::npos) return false;
+  const std::string_view authority = url.substr(scheme + 3, url.find('/', scheme + 3) - scheme - 3);
+  const std::size_t at = authority.rfind('@');
+  return at != std::string_view::npos &&
+         authority.substr(0, at).find(':') != std::string_view::npos;
+}
+
+void read_http_sink(TableReader& table, SinkConfig& sink) {
+  using Form = SinkConfig::Form;
+  table.text("url", sink.url);
+  table.text("method", sink.method);
+  table.pairs("headers", sink.headers);
+  table.choice("form", sink.form,
+               {{"automatic", Form::automatic},
+                {"raw", Form::raw},
+                {"binary", Form::binary},
+                {"structured", Form::structured}});
+  table.secrets("secrets", sink.secrets);
+  table.integers("done_on", sink.done_on, 100, 599);
+  table.integer("per_host", sink.per_host, 1, 10'000);
+  table.duration("connect_timeout", sink.connect_timeout, 1ms, 1h);
+  table.texts("allow", sink.allow);
+  table.text("ca_file", sink.ca_file);
+  table.text("proxy", sink.proxy);
+  if (sink.kind == SinkConfig::Kind::http && !sink.url.starts_with("http://") &&
+      !sink.url.starts_with("https://")) {
+    table.refuse("url", "a sink of type http needs an address: \"https://…\"");
+  }
+}
+
+}  // namespace
+
+void read_server(TableReader table, ServerConfig& server) {
+  table.text("listen", server.listen);
+  table.texts("hosts", server.hosts);
+  table.text("tls_certificate", server.tls_certificate);
+  table.text("tls_key", server.tls_key);
+  table.integer("threads", server.threads, 1, 64);
+  table.integer("workers", server.workers, 1, 1024);
+  table.integer("queue", server.queue, 1, 1'000'000);
+  table.finish();
+  const std::size_t colon = server.listen.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : server.listen.substr(colon + 1);
+  const bool digits = !port.empty() && port.size() <= 5 &&
+                      port.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || std::stoi(port) > 65535) {
+    table.refuse("listen",
+                 "expected an address and a port, like \"127.0.0.1:7117\" or \"[::]:80\"");
+  }
+  if (server.tls_certificate.empty() != server.tls_key.empty()) {
+    table.refuse(server.tls_key.empty() ? "tls_certificate" : "tls_key",
+                 "tls_certificate and tls_key are given together, or none of them");
+  }
+}
+
+void read_limit(TableReader table, LimitConfig& limit) {
+  constexpr std::int64_t gigabyte = 1024 * 1024 * 1024;
+  table.integer("connections", limit.connections, 1, 1'000'000);
+  table.integer("header_bytes", limit.header_bytes, 1024, 1024 * 1024);
+  table.integer("body_bytes", limit.body_bytes, 1, gigabyte);
+  table.integer("buffered_bytes", limit.buffered_bytes, 1024 * 1024, 64 * gigabyte);
+  table.duration("header_time", limit.header_time, 10ms, 1h);
+  table.duration("body_time", limit.body_time, 10ms, 1h);
+  table.duration("handle_time", limit.handle_time, 10ms, 1h);
+  table.duration("write_time", limit.write_time, 10ms, 1h);
+  table.duration("idle_time", limit.idle_time, 10ms, 24h);
+  table.duration("stop_time", limit.stop_time, 0ms, 1h);
+  table.finish();
+  if (limit.buffered_bytes < limit.body_bytes) {
+    table.refuse("buffered_bytes", "must be at least body_bytes, or no body of that size fits");
+  }
+}
+
+void read_log(TableReader table, LogConfig& log) {
+  table.choice("format", log.json, {{"text", false}, {"json", true}});
+  table.choice("level", log.level,
+               {{"debug", LogLevel::debug},
+                {"info", LogLevel::info},
+                {"warning", LogLevel::warning},
+                {"error", LogLevel::error}});
+  table.boolean("access", log.access);
+  table.finish();
+}
+
+void read_access(TableReader table, AccessConfig& access) {
+  table.text("token_file", access.token_file);
+  table.boolean("loopback_without_token", access.loopback_without_token);
+  table.finish();
+}
+
+void read_store(TableReader table, StoreConfig& store, const toml::table* source) {
+  table.text_or_secret("url", store.url);
+  table.choice("boxes", store.boxes,
+               {{"both", Boxes::both}, {"outbox", Boxes::outbox}, {"inbox", Boxes::inbox}});
+  table.boolean("deploy", store.deploy);
+  table.text("schema", store.schema);
+  table.text("outbox_table", store.outbox_table);
+  table.text("inbox_table", store.inbox_table);
+  table.integer("connections", store.connections, 1, 1000);
+  table.duration("wait_limit", store.wait_limit, 1ms, 1h);
+  table.duration("outbox_retention", store.outbox_retention, 0ms, 100 * year);
+  table.duration("inbox_retention", store.inbox_retention, 0ms, 100 * year);
+  table.finish();
+  const auto* written = source == nullptr ? nullptr : source->get_as<std::string>("url");
+  if (written != nullptr && holds_password(written->get())) {
+    table.refuse("url",
+                 "holds a password; take the whole address from \"env:NAME\" or "
+                 "\"file:path\", or the password from a pgpass file");
+  }
+  try {
+    const Store opened{store.definition()};
+  } catch (const std::exception& error) {
+    table.refuse("url", error.what());
+  }
+}
+
+void read_dispatch(TableReader table, DispatcherOptions& dispatch) {
+  Milliseconds lease = 30s, poll = 500ms, grace = 10s;
+  table.integer("workers", dispatch.workers, 1, 1024);
+  table.duration("lease", lease, 1s, 24h);
+  table.integer("batch", dispatch.batch, 1, 10'000);
+  table.duration("poll_interval", poll, 1ms, 1h);
+  table.duration("grace", grace, 0ms, 1h);
+  table.integer("pollers", dispatch.pollers, 1, 256);
+  table.integer("processors", dispatch.processors, 0, 1000);
+  table.choice("order", dispatch.order,
+               {{"round_robin", PollOrder::round_robin}, {"drain_first", PollOrder::drain_first}});
+  table.choice("no_route", dispatch.no_handler,
+               {{"retry", NoHandler::retry},
+                {"dead", NoHandler::dead},
+                {"discard", NoHandler::discard},
+                {"complete", NoHandler::complete}});
+  table.finish();
+  dispatch.lease = lease;
+  dispatch.poll_interval = poll;
+  dispatch.grace = grace;
+}
+
+void read_retry(TableReader table, RetryPolicy& retry) {
+  table.duration("first_delay", retry.first_delay, 0ms, year);
+  table.duration("max_delay", retry.max_delay, 0ms, year);
+  table.integer("max_attempts", retry.max_attempts, 1, 1'000'000);
+  table.choice("jitter", retry.jitter, {{"none", Jitter::none}, {"equal", Jitter::equal}});
+  table.finish();
+  if (retry.first_delay > retry.max_delay) {
+    table.refuse("max_delay", "must not be shorter than first_delay");
+  }
+}
+
+void read_sink(TableReader table, SinkConfig& sink) {
+  using Kind = SinkConfig::Kind;
+  table.choice("type", sink.kind,
+               {{"http", Kind::http},
+                {"command", Kind::command},
+                {"log", Kind::log},
+                {"inbox", Kind::inbox}});
+  read_http_sink(table, sink);
+  table.duration("timeout", sink.timeout, 1ms, 24h);
+  table.integers("dead_on", sink.dead_on, 1, 599);
+  table.texts("command", sink.command);
+  table.text("directory", sink.directory);
+  table.pairs("variables", sink.variables);
+  table.duration("kill_after", sink.kill_after, 0ms, 1h);
+  table.text("store", sink.store);
+  table.text("source", sink.source);
+  table.finish();
+  if (sink.kind == Kind::command && sink.command.empty()) {
+    table.refuse("command", "a sink of type command needs its program: [\"/usr/bin/…\"]");
+  }
+}
+
+void read_route(TableReader& table, RouteConfig& route) {
+  table.text("name", route.name);
+  table.choice("box", route.box, {{"outbox", BoxKind::outbox}, {"inbox", BoxKind::inbox}});
+  table.text("topic", route.topic);
+  table.text("sink", route.sink);
+  table.text("retry", route.retry);
+  table.boolean("enabled", route.enabled);
+  table.finish();
+}
+
+void read_webhook(TableReader table, WebhookConfig& webhook) {
+  table.choice("scheme", webhook.scheme,
+               {{"stripe", std::string{"stripe"}},
+                {"github", "github"},
+                {"standard_webhooks", "standard_webhooks"},
+                {"slack", "slack"},
+                {"shopify", "shopify"},
+                {"hmac", "hmac"},
+                {"bearer", "bearer"},
+                {"none", "none"}});
+  table.secrets("secrets", webhook.secrets);
+  table.text("store", webhook.store);
+  table.text("id", webhook.id);
+  table.text("topic", webhook.topic);
+  table.text("source", webhook.source);
+  table.duration("tolerance", webhook.tolerance, 1s, 24h);
+  table.text("header", webhook.header);
+  table.text("prefix", webhook.prefix);
+  table.choice("encoding", webhook.encoding, {{"hex", std::string{"hex"}}, {"base64", "base64"}});
+  table.choice("algorithm", webhook.algorithm,
+               {{"sha1", std::string{"sha1"}}, {"sha256", "sha256"}, {"sha512", "sha512"}});
+  table.text("timestamp_header", webhook.timestamp_header);
+  table.text("signed_content", webhook.signed_content);
+  table.finish();
+  if (webhook.scheme.empty())
+    table.refuse("scheme", "is missing: how its senders prove themselves");
+  if (webhook.scheme != "none" && webhook.secrets.empty()) {
+    table.refuse("secrets", "is missing: [\"env:NAME\"], several while they are rotated");
+  }
+  if (webhook.scheme == "hmac" && webhook.header.empty()) {
+    table.refuse("header", "is missing: the header that carries the signature");
+  }
+}
+
+void read_event(TableReader& table, EventConfig& event) {
+  table.text("name", event.name);
+  table.integer("version", event.version, 1, 1'000'000);
+  table.choice("mode", event.inline_mode, {{"accept", false}, {"inline", true}});
+  table.text("sink", event.sink);
+  table.text("store", event.store);
+  table.finish();
+  if (event.name.empty()) table.refuse("name", "is missing: the name of the event");
+  if (event.inline_mode && event.sink.empty()) {
+    table.refuse("sink", "is missing: mode inline calls a sink within the request");
+  }
+}
+
+}  // namespace twinbox::app

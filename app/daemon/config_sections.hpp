@@ -1,0 +1,20 @@
+// The sections of a configuration: each is read, checked, and what is wrong with it is noted.
+#pragma once
+
+#include "daemon/config_reader.hpp"
+
+namespace twinbox::app {
+
+void read_server(TableReader table, ServerConfig& server);
+void read_limit(TableReader table, LimitConfig& limit);
+void read_log(TableReader table, LogConfig& log);
+void read_access(TableReader table, AccessConfig& access);
+void read_store(TableReader table, StoreConfig& store, const toml::table* source);
+void read_dispatch(TableReader table, DispatcherOptions& dispatch);
+void read_retry(TableReader table, RetryPolicy& retry);
+void read_sink(TableReader table, SinkConfig& sink);
+void read_route(TableReader& table, RouteConfig& route);
+void read_webhook(TableReader table, WebhookConfig& webhook);
+void read_event(TableReader& table, EventConfig& event);
+
+}  // namespace twinbox::app

@@ -1,0 +1,301 @@
+// One connection: reads a request, has it answered, writes the answer, and so on.
+#pragma once
+
+#include <array>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/ssl.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "daemon/http_server.hpp"
+#include "daemon/response_text.hpp"
+
+namespace twinbox::app {
+
+/// `Stream` is beast::tcp_stream, or beast::ssl_stream over it. Everything runs on its strand.
+template <class Stream>
+class Connection final : public OpenConnection,
+                         public std::enable_shared_from_this<Connection<Stream>> {
+  using Error = boost::beast::error_code;
+  using Clock = std::chrono::steady_clock;
+  static constexpr bool tls = !std::is_same_v<Stream, boost::beast::tcp_stream>;
+
+ public:
+  template <class... Context>
+  Connection(HttpServer& server, HttpServer::Tcp::socket socket, bool loopback, Context&... context)
+      : server_(server),
+        stream_(std::move(socket), context...),
+        handling_(stream_.get_executor()),
+        loopback_(loopback) {
+    server_.add_connection();
+  }
+  ~Connection() override {
+    done_waiting();
+    give_back();
+    server_.remove_connection();
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void start() {
+    boost::asio::dispatch(stream_.get_executor(), [self = this->shared_from_this()] {
+      if constexpr (tls) {
+        self->handshake();
+      } else {
+        self->next();
+      }
+    });
+  }
+
+  void close_if_waiting() override {
+    boost::asio::post(stream_.get_executor(), [self = this->shared_from_this()] {
+      if (self->waits_for_request_) self->close();
+    });
+  }
+
+ private:
+  boost::beast::tcp_stream& lowest() { return boost::beast::get_lowest_layer(stream_); }
+
+  void handshake() {
+    if constexpr (tls) {
+      wait_for_request();
+      lowest().expires_after(server_.limit()->header_time);
+      stream_.async_handshake(boost::asio::ssl::stream_base::server,
+                              [self = this->shared_from_this()](Error error) {
+                                if (error) return self->close();
+                                self->next();
+                              });
+    }
+  }
+
+  /// The next request of this connection; it may have come with the last one.
+  void next() {
+    if (server_.stopping() && buffer_.size() == 0) return close();
+    limit_ = server_.limit();
+    parser_.emplace();
+    parser_->header_limit(static_cast<std::uint32_t>(limit_->header_bytes));
+    parser_->body_limit(limit_->body_bytes);
+    buffer_.max_size(limit_->header_bytes + 65536);
+    wait_for_request();
+    if (buffer_.size() > 0) return read_head();
+    buffer_.shrink_to_fit();
+    lowest().expires_after(limit_->idle_time);
+    stream_.async_read_some(buffer_.prepare(4096),
+                            [self = this->shared_from_this()](Error error, std::size_t bytes) {
+                              if (error) return self->close();
+                              self->buffer_.commit(bytes);
+                              self->read_head();
+                            });
+  }
+
+  void wait_for_request() {
+    waits_for_request_ = true;
+    if (ticket_ == 0) ticket_ = server_.add_waiting(this->shared_from_this());
+  }
+
+  void done_waiting() {
+    waits_for_request_ = false;
+    if (ticket_ != 0) server_.remove_waiting(std::exchange(ticket_, 0));
+  }
+
+  void read_head() {
+    began_ = Clock::now();
+    lowest().expires_after(limit_->header_time);
+    boost::beast::http::async_read_header(
+        stream_, buffer_, *parser_,
+        [self = this->shared_from_this()](Error error, std::size_t) { self->on_head(error); });
+  }
+
+  void on_head(Error error) {
+    done_waiting();
+    if (error) return refuse_unread(error);
+    take_head();
+    HttpService::Begun begun = server_.service().begin(request_);
+    context_ = std::move(begun.context);
+    if (begun.refusal) return write(*begun.refusal, body_is_there());
+    const auto length = parser_->content_length();
+    if (length && *length > limit_->body_bytes) return refuse_unread(body_too_large());
+    reserved_ =
+        length ? static_cast<std::size_t>(*length) : (parser_->chunked() ? limit_->body_bytes : 0);
+    if (!server_.reserve(reserved_)) {
+      reserved_ = 0;
+      return write(busy("the bodies of all requests together are at their limit"), false);
+    }
+    const auto expect = request_.headers.find("Expect");
+    if (expect && *expect == "100-continue" && !parser_->is_done()) return write_continue();
+    read_body();
+  }
+
+  [[nodiscard]] bool body_is_there() const {
+    return parser_->is_done() || parser_->content_length().value_or(1) == 0;
+  }
+
+  static Error body_too_large() { return make_error_code(boost::beast::http::error::body_limit); }
+
+  void write_continue() {
+    static constexpr std::string_view text = "HTTP/1.1 100 Continue\r\n\r\n";
+    lowest().expires_after(limit_->write_time);
+    boost::asio::async_write(stream_, boost::asio::buffer(text),
+                             [self = this->shared_from_this()](Error error, std::size_t) {
+                               if (error) return self->close();
+                               self->read_body();
+                             });
+  }
+
+  void read_body() {
+    lowest().expires_after(limit_->body_time);
+    boost::beast::http::async_read(
+        stream_, buffer_, *parser_,
+        [self = this->shared_from_this()](Error error, std::size_t) { self->on_body(error); });
+  }
+
+  void on_body(Error error) {
+    if (error) return refuse_unread(error);
+    lowest().expires_never();
+    const std::uint64_t number = ++number_;
+    handling_.expires_after(limit_->handle_time);
+    handling_.async_wait([self = this->shared_from_this(), number](Error stopped) {
+      if (stopped || self->number_ != number) return;
+      ++self->server_.stats().timeouts;
+      self->write(busy("the request took too long; it may still be done: repeat it with the same "
+                       "id"),
+                  false);
+    });
+    HttpRequest request = request_;
+    request.body = std::move(parser_->get().body());
+    server_.service().handle(context_, std::move(request),
+                             [self = this->shared_from_this(), number](HttpResponse response) {
+                               boost::asio::post(self->stream_.get_executor(),
+                                                 [self, number, response = std::move(response)] {
+                                                   if (self->number_ == number)
+                                                     self->write(response, true);
+                                                 });
+                             });
+  }
+
+  void take_head() {
+    const auto& head = parser_->get();
+    request_ = {.method = std::string(head.method_string()),
+                .target = std::string(head.target()),
+                .loopback = loopback_};
+    for (const auto& field : head) {
+      request_.headers.add(std::string(field.name_string()), std::string(field.value()));
+    }
+    keep_alive_ = head.keep_alive();
+    has_head_ = true;
+  }
+
+  static HttpResponse busy(std::string_view why) {
+    HttpResponse response = problem(503, "Service Unavailable", why);
+    response.headers.add("Retry-After", "1");
+    return response;
+  }
+
+  /// What cannot be read any further is answered and closed.
+  void refuse_unread(Error error) {
+    namespace http = boost::beast::http;
+    if (!has_head_ && parser_->got_some()) take_head();
+    if (error == boost::beast::error::timeout) {
+      ++server_.stats().timeouts;
+      return close();  // the stream is closed by its timer
+    }
+    if (error == http::error::end_of_stream || error.category() != http_category()) return close();
+    ++server_.stats().malformed;
+    if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+      return write(
+          problem(431, "Request Header Fields Too Large",
+                  "the header has more than " + std::to_string(limit_->header_bytes) + " bytes"),
+          false);
+    }
+    if (error == http::error::body_limit) {
+      return write(
+          problem(413, "Content Too Large",
+                  "the body has more than " + std::to_string(limit_->body_bytes) + " bytes"),
+          false);
+    }
+    if (error == http::error::partial_message) return close();
+    write(problem(400, "Bad Request", "this is no HTTP/1.1 request: " + error.message()), false);
+  }
+
+  static const boost::system::error_category& http_category() {
+    return make_error_code(boost::beast::http::error::end_of_stream).category();
+  }
+
+  void write(const HttpResponse& response, bool may_go_on) {
+    ++number_;
+    handling_.cancel();
+    give_back();
+    keep_alive_ = keep_alive_ && may_go_on && !server_.stopping();
+    text_ = response_text(response, keep_alive_, request_.method == "HEAD");
+    server_.service().done(
+        context_, request_, response.status, text_.size(),
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began_));
+    context_.reset();
+    request_ = {};
+    has_head_ = false;
+    lowest().expires_after(limit_->write_time);
+    boost::asio::async_write(stream_, boost::asio::buffer(text_),
+                             [self = this->shared_from_this()](Error error, std::size_t) {
+                               self->text_ = {};
+                               if (error) return self->close();
+                               if (self->keep_alive_) return self->next();
+                               self->end();
+                             });
+  }
+
+  /// Says that no more will come, and reads on for a moment: who closes on unread bytes takes the
+  /// answer away from a client that is still sending.
+  void end() {
+    Error ignored;
+    lowest().socket().shutdown(HttpServer::Tcp::socket::shutdown_send, ignored);
+    lowest().expires_after(std::chrono::seconds{2});
+    drain(16 * 1024 * 1024);
+  }
+
+  void drain(std::size_t left) {
+    lowest().async_read_some(boost::asio::buffer(waste_), [self = this->shared_from_this(), left](
+                                                              Error error, std::size_t bytes) {
+      if (error || bytes >= left) return self->close();
+      self->drain(left - bytes);
+    });
+  }
+
+  void close() {
+    done_waiting();
+    lowest().close();
+  }
+
+  void give_back() { server_.give_back(std::exchange(reserved_, 0)); }
+
+  HttpServer& server_;
+  Stream stream_;
+  boost::asio::steady_timer handling_;
+  const bool loopback_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::shared_ptr<const LimitConfig> limit_;  // shared with the server until it changes
+  HttpRequest request_;                       // its head, while it is handled
+  HttpService::Context context_;
+  std::string text_;  // the answer
+  std::array<char, 512> waste_;
+  Clock::time_point began_ = Clock::now();
+  std::uint64_t number_ = 0;  // of the request: an answer that comes too late is dropped
+  std::uint64_t ticket_ = 0;  // among those who wait
+  std::size_t reserved_ = 0;
+  bool waits_for_request_ = false;
+  bool has_head_ = false;
+  bool keep_alive_ = false;
+};
+
+}  // namespace twinbox::app

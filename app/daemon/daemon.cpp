@@ -1,0 +1,253 @@
+#include "daemon/daemon.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <mutex>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "daemon/http_server.hpp"
+#include "daemon/log.hpp"
+#include "daemon/metrics.hpp"
+#include "daemon/notify.hpp"
+#include "daemon/response_text.hpp"
+#include "daemon/service.hpp"
+#include "daemon/stores.hpp"
+#include "daemon/worker_pool.hpp"
+#include <twinbox/error.hpp>
+
+namespace twinbox::app {
+namespace {
+
+HttpResponse unavailable(std::string_view why) {
+  HttpResponse response = problem(503, "Service Unavailable", why);
+  response.headers.add("Retry-After", "1");
+  return response;
+}
+
+/// A request, with the configuration that it began under.
+struct Request : RequestContext {
+  std::shared_ptr<const Service> service;  // shared with the daemon until it reads another one
+  std::variant<Match, HttpResponse> found;
+
+  [[nodiscard]] const Match* match() const { return std::get_if<Match>(&found); }
+};
+
+std::string show(const boost::asio::ip::tcp::endpoint& endpoint) {
+  const std::string address = endpoint.address().to_string();
+  return (endpoint.address().is_v6() ? "[" + address + "]" : address) + ":" +
+         std::to_string(endpoint.port());
+}
+
+/// Sockets are file descriptors, and thousands of clients may be idle.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// The signals that the daemon waits for; blocked in every thread that is made afterwards.
+sigset_t take_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+class Daemon {
+ public:
+  Daemon(const ServeOptions& options, Config config)
+      : options_(options),
+        log_(config.log),
+        stores_(config, log_.environment()),
+        metrics_(stores_),
+        service_(make_service(config)),
+        server_(config.server, config.limit, http_service(), log_.environment()),
+        workers_(static_cast<std::size_t>(config.server.workers),
+                 static_cast<std::size_t>(config.server.queue)) {}
+
+  int run(const sigset_t& signals) {
+    open_stores();
+    server_.start();
+    greet();
+    notify_manager("READY=1");
+    wait(signals);
+    notify_manager("STOPPING=1");
+    log_.write(LogLevel::info, "stopping", {});
+    server_.stop(current()->config().limit.stop_time);
+    log_.write(LogLevel::info, "stopped", {});
+    return 0;
+  }
+
+ private:
+  std::shared_ptr<const Service> make_service(const Config& config) {
+    const Surroundings surroundings{
+        .stores = stores_, .operations = operations_, .metrics = [this] { return metrics_text(); }};
+    return std::make_shared<const Service>(config, surroundings, read_tokens(token_file(config)));
+  }
+
+  [[nodiscard]] std::shared_ptr<const Service> current() const {
+    const std::lock_guard lock{mutex_};
+    return service_;
+  }
+
+  std::string metrics_text() {
+    return metrics_.text({.server = server_, .waiting = workers_.waiting()});
+  }
+
+  HttpService http_service() {
+    return {.begin = [this](const HttpRequest& head) { return begin(head); },
+            .handle =
+                [this](const HttpService::Context& context, HttpRequest request,
+                       HttpService::Answer answer) {
+                  handle(std::static_pointer_cast<Request>(context), std::move(request),
+                         std::move(answer));
+                },
+            .done =
+                [this](const HttpService::Context& context, const HttpRequest& head, int status,
+                       std::size_t bytes, std::chrono::microseconds took) {
+                  done(static_cast<const Request*>(context.get()), head, status, bytes, took);
+                }};
+  }
+
+  HttpService::Begun begin(const HttpRequest& head) {
+    auto request = std::make_shared<Request>();
+    request->service = current();
+    request->found = request->service->router().find(head.method, head.target);
+    const Match* match = request->match();
+    HttpService::Begun begun{request,
+                             request->service->access().refuse(
+                                 head, match == nullptr ? Need::nothing : match->endpoint->need)};
+    if (!begun.refusal && match == nullptr) begun.refusal = std::get<HttpResponse>(request->found);
+    return begun;
+  }
+
+  void handle(std::shared_ptr<Request> context, HttpRequest request, HttpService::Answer answer) {
+    if (context->match()->endpoint->quick) return answer(call(*context, request));
+    auto task = [this, context = std::move(context), request = std::move(request), answer] {
+      answer(call(*context, request));
+    };
+    if (!workers_.submit(std::move(task))) {
+      answer(unavailable("more requests wait than server.queue allows"));
+    }
+  }
+
+  HttpResponse call(const Request& context, const HttpRequest& request) {
+    const Match& match = *context.match();
+    try {
+      return match.endpoint->call(
+          {request, match.target, context.service->access().actor(request)});
+    } catch (const Refused& refused) {
+      return problem(refused.status(), title_of(refused.status()), refused.what());
+    } catch (const DatabaseError& error) {
+      log_.write(LogLevel::warning, "store_failed",
+                 {{"endpoint", match.endpoint->path},
+                  {"kind", to_string(error.kind())},
+                  {"error", error.what()}});
+      return unavailable("the store cannot be used now; repeat the request with the same id");
+    } catch (const std::logic_error& error) {  // an argument that the library refused
+      return problem(400, title_of(400), error.what());
+    } catch (const std::exception& error) {
+      log_.write(LogLevel::error, "request_failed",
+                 {{"endpoint", match.endpoint->path}, {"error", error.what()}});
+      return problem(500, title_of(500), "the log of the daemon tells what happened");
+    }
+  }
+
+  void done(const Request* context, const HttpRequest& head, int status, std::size_t bytes,
+            std::chrono::microseconds took) {
+    const Match* match = context == nullptr ? nullptr : context->match();
+    metrics_.count_request(match == nullptr ? "-" : match->endpoint->method,
+                           match == nullptr ? "-" : match->endpoint->path, status, took);
+    if (!log_.access()) return;
+    log_.write(LogLevel::info, "request",
+               {{"method", head.method},
+                {"target", head.target},
+                {"status", std::int64_t{status}},
+                {"bytes", static_cast<std::int64_t>(bytes)},
+                {"microseconds", std::int64_t{took.count()}}});
+  }
+
+  /// A store that cannot be reached now is tried again with each request; the log names it.
+  void open_stores() {
+    for (const Stores::Entry& entry : stores_.all()) {
+      try {
+        if (serves(entry.boxes, BoxKind::outbox)) entry.store->outbox();
+        if (serves(entry.boxes, BoxKind::inbox)) entry.store->inbox();
+      } catch (const DatabaseError& error) {
+        log_.write(LogLevel::warning, "store_unavailable",
+                   {{"store", entry.store->name()}, {"error", error.what()}});
+      }
+    }
+  }
+
+  void greet() {
+    log_.write(LogLevel::info, "listening", {{"address", show(server_.endpoint())}});
+    const Config& config = current()->config();
+    const std::filesystem::path file = token_file(config);
+    if (!read_tokens(file).empty()) return;
+    const std::string token = make_token(file, "first", Role::admin);
+    const std::lock_guard lock{mutex_};
+    service_ = make_service(config);
+    std::cout << "This token is shown once; its hash is in " << file.string() << ".\n"
+              << (config.server.tls_key.empty() ? "http://" : "https://")
+              << show(server_.endpoint()) << "/#token=" << token << std::endl;
+  }
+
+  void wait(const sigset_t& signals) {
+    const auto watchdog = watchdog_interval();
+    while (true) {
+      int signal = 0;
+      if (watchdog) {
+        const auto seconds = std::chrono::floor<std::chrono::seconds>(*watchdog);
+        const timespec time{seconds.count(), std::chrono::nanoseconds{*watchdog - seconds}.count()};
+        signal = sigtimedwait(&signals, nullptr, &time);
+        notify_manager("WATCHDOG=1");
+      } else {
+        signal = sigwaitinfo(&signals, nullptr);
+      }
+      if (signal == SIGTERM || signal == SIGINT) return;
+      if (signal == SIGHUP) reload();
+    }
+  }
+
+  void reload() {
+    try {
+      const Config config = load_config(options_.config, process_variables());
+      auto service = make_service(config);
+      log_.set(config.log);
+      server_.set_limit(config.limit);
+      const std::lock_guard lock{mutex_};
+      service_ = std::move(service);
+      log_.write(LogLevel::info, "reloaded", {});
+    } catch (const std::exception& error) {
+      log_.write(LogLevel::error, "reload_failed", {{"error", error.what()}});
+    }
+  }
+
+  const ServeOptions options_;
+  Log log_;
+  Stores stores_;
+  Metrics metrics_;
+  OperationMemory operations_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Service> service_;  // shared with the requests that are under way
+  HttpServer server_;
+  WorkerPool workers_;  // ends before the server, to which its tasks answer
+};
+
+}  // namespace
+
+int serve(const ServeOptions& options) {
+  const Config config = load_config(options.config, process_variables());
+  const sigset_t signals = take_signals();
+  raise_descriptor_limit();
+  Daemon daemon{options, config};
+  return daemon.run(signals);
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,214 @@
+#include "daemon/http_server.hpp"
+
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/strand.hpp>
+#include <stdexcept>
+
+#include "daemon/connection.hpp"
+
+namespace twinbox::app {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+
+asio::ssl::context open_tls(const ServerConfig& config) {
+  asio::ssl::context tls{asio::ssl::context::tls_server};
+  tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                  asio::ssl::context::no_tlsv1_1);
+  boost::system::error_code error;
+  tls.use_certificate_chain_file(config.tls_certificate, error);
+  if (error) {
+    throw std::runtime_error("server.tls_certificate: " + config.tls_certificate +
+                             " cannot be used: " + error.message());
+  }
+  tls.use_private_key_file(config.tls_key, asio::ssl::context::pem, error);
+  if (error) {
+    throw std::runtime_error("server.tls_key: " + config.tls_key +
+                             " cannot be used: " + error.message());
+  }
+  return tls;
+}
+
+bool is_loopback(const asio::ip::address& address) {
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
+  }
+  return address.is_loopback();
+}
+
+}  // namespace
+
+asio::ip::tcp::endpoint parse_listen(const std::string& listen) {
+  const std::size_t colon = listen.rfind(':');
+  std::string host = listen.substr(0, colon);
+  const std::string port = colon == std::string::npos ? "" : listen.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.empty()) host = "0.0.0.0";
+  asio::io_context io;
+  asio::ip::tcp::resolver resolver{io};
+  boost::system::error_code error;
+  const auto found = resolver.resolve(host, port, asio::ip::tcp::resolver::passive, error);
+  if (error || found.empty()) {
+    throw std::runtime_error("server.listen: " + listen + " is no address: " + error.message());
+  }
+  return found.begin()->endpoint();
+}
+
+HttpServer::HttpServer(const ServerConfig& config, LimitConfig limit, HttpService service,
+                       Environment environment)
+    : service_(std::move(service)),
+      environment_(std::move(environment)),
+      thread_count_(config.threads),
+      limit_(std::make_shared<const LimitConfig>(limit)),
+      acceptor_(asio::make_strand(io_)),
+      rest_(acceptor_.get_executor()) {
+  if (!config.tls_certificate.empty()) tls_.emplace(open_tls(config));
+  endpoint_ = parse_listen(config.listen);
+  try {
+    acceptor_.open(endpoint_.protocol());
+    acceptor_.set_option(asio::socket_base::reuse_address{true});
+    acceptor_.bind(endpoint_);
+    acceptor_.listen(4096);
+  } catch (const boost::system::system_error& error) {
+    throw std::runtime_error("server.listen: cannot listen on " + config.listen + ": " +
+                             error.code().message());
+  }
+  endpoint_ = acceptor_.local_endpoint();
+}
+
+HttpServer::~HttpServer() { stop(Milliseconds{0}); }
+
+void HttpServer::start() {
+  asio::post(acceptor_.get_executor(), [this] { accept(); });
+  for (int i = 0; i < thread_count_; ++i) {
+    threads_.emplace_back([this] { io_.run(); });
+  }
+}
+
+void HttpServer::stop(Milliseconds limit) {
+  if (!stopping_.exchange(true)) {
+    asio::post(acceptor_.get_executor(), [this] {
+      boost::system::error_code ignored;
+      acceptor_.close(ignored);
+      rest_.cancel();
+    });
+  }
+  std::vector<std::shared_ptr<OpenConnection>> waiting;
+  std::unique_lock lock{mutex_};
+  for (const auto& [ticket, connection] : waiting_) {
+    if (auto open = connection.lock()) waiting.push_back(std::move(open));
+  }
+  lock.unlock();
+  for (const auto& connection : waiting) connection->close_if_waiting();
+  waiting.clear();
+  lock.lock();
+  changed_.wait_for(lock, limit, [this] { return connections_ == 0; });
+  lock.unlock();
+  io_.stop();
+  threads_.clear();
+}
+
+std::size_t HttpServer::connections() const {
+  const std::lock_guard lock{mutex_};
+  return connections_;
+}
+
+void HttpServer::set_limit(const LimitConfig& limit) {
+  auto next = std::make_shared<const LimitConfig>(limit);
+  const std::lock_guard lock{mutex_};
+  limit_ = std::move(next);
+}
+
+std::shared_ptr<const LimitConfig> HttpServer::limit() const {
+  const std::lock_guard lock{mutex_};
+  return limit_;
+}
+
+std::uint64_t HttpServer::add_waiting(const std::shared_ptr<OpenConnection>& connection) {
+  const std::lock_guard lock{mutex_};
+  const std::uint64_t ticket = next_ticket_++;
+  waiting_.emplace_hint(waiting_.end(), ticket, connection);
+  return ticket;
+}
+
+void HttpServer::remove_waiting(std::uint64_t ticket) {
+  const std::lock_guard lock{mutex_};
+  waiting_.erase(ticket);
+}
+
+void HttpServer::add_connection() {
+  const std::lock_guard lock{mutex_};
+  ++connections_;
+}
+
+void HttpServer::remove_connection() {
+  {
+    const std::lock_guard lock{mutex_};
+    --connections_;
+  }
+  changed_.notify_all();
+}
+
+bool HttpServer::reserve(std::size_t bytes) {
+  const std::size_t before = buffered_.fetch_add(bytes);
+  if (before + bytes <= limit()->buffered_bytes) return true;
+  buffered_ -= bytes;
+  return false;
+}
+
+void HttpServer::accept() {
+  // Each connection gets a strand of its own.
+  acceptor_.async_accept(
+      asio::make_strand(io_), [this](boost::system::error_code error, Tcp::socket socket) {
+        if (stopping_ || error == asio::error::operation_aborted) return;
+        if (!error) {
+          take(std::move(socket));
+          return accept();
+        }
+        // Out of file descriptors, mostly: make room, and come back after a moment.
+        environment_.write(LogLevel::warning, "accept_failed", {{"error", error.message()}});
+        evict_oldest();
+        rest_.expires_after(std::chrono::milliseconds{50});
+        rest_.async_wait([this](boost::system::error_code stopped) {
+          if (!stopped) accept();
+        });
+      });
+}
+
+void HttpServer::take(Tcp::socket socket) {
+  ++stats_.accepted;
+  boost::system::error_code error;
+  const Tcp::endpoint peer = socket.remote_endpoint(error);
+  if (error) return;
+  socket.set_option(Tcp::no_delay{true}, error);
+  if (connections() >= limit()->connections && !evict_oldest()) {
+    ++stats_.refused;
+    return;  // closed unanswered: every connection is at work on a request
+  }
+  const bool loopback = is_loopback(peer.address());
+  if (tls_) {
+    std::make_shared<Connection<beast::ssl_stream<beast::tcp_stream>>>(*this, std::move(socket),
+                                                                       loopback, *tls_)
+        ->start();
+  } else {
+    std::make_shared<Connection<beast::tcp_stream>>(*this, std::move(socket), loopback)->start();
+  }
+}
+
+bool HttpServer::evict_oldest() {
+  std::shared_ptr<OpenConnection> oldest;
+  {
+    const std::lock_guard lock{mutex_};
+    while (!waiting_.empty() && !oldest) {
+      oldest = waiting_.begin()->second.lock();
+      waiting_.erase(waiting_.begin());
+    }
+  }
+  if (!oldest) return false;
+  ++stats_.evicted;
+  oldest->close_if_waiting();
+  return true;
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,133 @@
+// The HTTP server: sockets are asynchronous, a slow client costs a socket and not a thread.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daemon/config.hpp"
+#include <twinbox/environment.hpp>
+#include <twinbox/http.hpp>
+
+namespace twinbox::app {
+
+/// What the owner of the server keeps of one request while it is under way.
+struct RequestContext {
+  virtual ~RequestContext() = default;
+};
+
+/// What the server asks of its owner. The calls come from its own threads and must not block.
+struct HttpService {
+  using Context = std::shared_ptr<RequestContext>;  // shared by the connection and who answers
+  using Answer = std::function<void(HttpResponse)>;
+
+  struct Begun {
+    Context context = {};
+    std::optional<HttpResponse> refusal = {};  ///< sent without reading the body
+  };
+  /// The head of a request is there, its body not yet.
+  std::function<Begun(const HttpRequest& head)> begin;
+  /// `answer` is called exactly once, from any thread.
+  std::function<void(const Context& context, HttpRequest request, Answer answer)> handle;
+  /// Every answer that is sent, refusals of the server itself among them: they have no context.
+  std::function<void(const Context& context, const HttpRequest& head, int status, std::size_t bytes,
+                     std::chrono::microseconds took)>
+      done;
+};
+
+struct HttpServerStats {
+  std::atomic<std::uint64_t> accepted{0};  ///< connections
+  std::atomic<std::uint64_t> evicted{0};   ///< idle ones closed for new ones
+  std::atomic<std::uint64_t> refused{0};   ///< connections beyond the limit
+  std::atomic<std::uint64_t> timeouts{0};
+  std::atomic<std::uint64_t> malformed{0};
+};
+
+/// A connection as the server sees it.
+class OpenConnection {
+ public:
+  virtual ~OpenConnection() = default;
+  /// Closes it unless a request is under way by then; from any thread.
+  virtual void close_if_waiting() = 0;
+};
+
+class HttpServer {
+ public:
+  using Tcp = boost::asio::ip::tcp;
+
+  /// Listens at once. Throws std::runtime_error that names the address or the certificate file.
+  HttpServer(const ServerConfig& config, LimitConfig limit, HttpService service,
+             Environment environment);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  void start();
+  /// Accepts nothing more, finishes the requests that are under way, for `limit` at most.
+  void stop(Milliseconds limit);
+
+  [[nodiscard]] Tcp::endpoint endpoint() const { return endpoint_; }
+  [[nodiscard]] const HttpServerStats& stats() const noexcept { return stats_; }
+  [[nodiscard]] std::size_t connections() const;
+
+  /// For requests from now on.
+  void set_limit(const LimitConfig& limit);
+
+  // For its connections.
+  [[nodiscard]] std::shared_ptr<const LimitConfig> limit() const;
+  [[nodiscard]] const HttpService& service() const noexcept { return service_; }
+  [[nodiscard]] HttpServerStats& stats() noexcept { return stats_; }
+  [[nodiscard]] bool stopping() const noexcept { return stopping_; }
+  /// Waiting connections may be closed for new ones, the oldest first.
+  std::uint64_t add_waiting(const std::shared_ptr<OpenConnection>& connection);
+  void remove_waiting(std::uint64_t ticket);
+  void add_connection();
+  void remove_connection();
+  /// Room for the body of a request; false: there is none now.
+  bool reserve(std::size_t bytes);
+  void give_back(std::size_t bytes) noexcept { buffered_ -= bytes; }
+
+ private:
+  void accept();
+  void take(Tcp::socket socket);
+  bool evict_oldest();
+
+  HttpService service_;
+  Environment environment_;
+  std::optional<boost::asio::ssl::context> tls_;
+  int thread_count_;
+  HttpServerStats stats_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::size_t> buffered_{0};
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<const LimitConfig> limit_;
+  std::size_t connections_ = 0;
+  std::uint64_t next_ticket_ = 1;
+  std::map<std::uint64_t, std::weak_ptr<OpenConnection>> waiting_;
+
+  // Below what connections use: those that are left end with it.
+  boost::asio::io_context io_;
+  Tcp::acceptor acceptor_;
+  boost::asio::steady_timer rest_;  ///< after an accept that failed
+  Tcp::endpoint endpoint_;
+  std::vector<std::jthread> threads_;
+};
+
+/// `host:port` or `[v6]:port`; a name is resolved. Throws std::runtime_error.
+boost::asio::ip::tcp::endpoint parse_listen(const std::string& listen);
+
+}  // namespace twinbox::app

@@ -1,0 +1,173 @@
+#include "daemon/json.hpp"
+
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+#include <openssl/evp.h>
+
+#include <twinbox/event.hpp>
+
+namespace twinbox::app {
+namespace {
+
+namespace json = boost::json;
+
+json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
+
+template <class Text>
+json::value text_or_null(const std::optional<Text>& text) {
+  if (!text) return nullptr;
+  if constexpr (requires { text->str(); }) {
+    return view(text->str());
+  } else {
+    return view(*text);
+  }
+}
+
+json::value or_null(const std::optional<Instant>& instant) {
+  if (!instant) return nullptr;
+  return to_json(*instant);
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xc2 && lead < 0xe0 ? 2
+                               : lead >= 0xe0 && lead < 0xf0 ? 3
+                               : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                             : 0;
+    if (length == 0 || i + length > text.size()) return false;
+    for (std::size_t j = 1; j < length; ++j) {
+      if ((static_cast<unsigned char>(text[i + j]) & 0xc0) != 0x80) return false;
+    }
+    const auto second = static_cast<unsigned char>(length > 1 ? text[i + 1] : 0);
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
+        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) {
+      return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+std::string base64(std::string_view bytes) {
+  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
+  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                                     reinterpret_cast<const unsigned char*>(bytes.data()),
+                                     static_cast<int>(bytes.size()));
+  out.resize(static_cast<std::size_t>(length));
+  return out;
+}
+
+json::object message_json(const MessageView& message) {
+  return {{"number", message.number},
+          {"id", view(message.id.str())},
+          {"source", view(message.source.str())},
+          {"topic", text_or_null(message.topic)},
+          {"correlation_id", text_or_null(message.correlation_id)},
+          {"partition_key", text_or_null(message.partition_key)},
+          {"content_type", text_or_null(message.content_type)},
+          {"created_at", to_json(message.created_at)},
+          {"last_seen_at", to_json(message.last_seen_at)},
+          {"due_at", or_null(message.due_at)},
+          {"expires_at", or_null(message.expires_at)},
+          {"seen_count", message.seen_count},
+          {"content_version", message.content_version},
+          {"size", message.size}};
+}
+
+json::object duty_json(const DutyView& duty) {
+  return {{"number", duty.key.number},
+          {"handler", view(duty.key.handler.str())},
+          {"state", view(to_string(duty.state))},
+          {"attempts", duty.attempts},
+          {"expiries", duty.expiries},
+          {"requeues", duty.requeues},
+          {"visible_at", or_null(duty.visible_at)},
+          {"lease_until", or_null(duty.lease_until)},
+          {"finished_at", or_null(duty.finished_at)},
+          {"reason", view(duty.reason)},
+          {"last_error", view(duty.last_error)}};
+}
+
+constexpr std::array<std::pair<std::string_view, StateFilter>, 11> states{
+    {{"ready", StateFilter::ready},
+     {"scheduled", StateFilter::scheduled},
+     {"leased", StateFilter::leased},
+     {"waiting", StateFilter::waiting},
+     {"done", StateFilter::done},
+     {"dead", StateFilter::dead},
+     {"discarded", StateFilter::discarded},
+     {"marked", StateFilter::marked},
+     {"seen", StateFilter::seen},
+     {"open", StateFilter::open},
+     {"any", StateFilter::any}}};
+
+}  // namespace
+
+json::value to_json(Instant instant) { return view(Timestamp{instant}.str()); }
+
+json::object to_json(const StateCounts& counts) {
+  json::object out{{"ready", counts.ready},
+                   {"scheduled", counts.scheduled},
+                   {"leased", counts.leased},
+                   {"waiting", counts.waiting},
+                   {"dead", counts.dead}};
+  out["oldest_pending_seconds"] = nullptr;
+  if (counts.oldest_pending) {
+    out["oldest_pending_seconds"] = static_cast<double>(counts.oldest_pending->count()) / 1e6;
+  }
+  return out;
+}
+
+json::object to_json(const Entry& entry) {
+  json::object out = message_json(entry.message);
+  out["duty"] = duty_json(entry.duty);
+  return out;
+}
+
+json::object to_json(const MessageDetail& detail) {
+  json::object out = message_json(detail.message);
+  const bool text = is_utf8(detail.payload);
+  out["payload"] = text ? json::string{view(detail.payload)} : json::string{base64(detail.payload)};
+  out["payload_encoding"] = text ? "utf-8" : "base64";
+  out["headers"] = text_or_null(detail.headers);
+  json::array duties;
+  for (const DutyView& duty : detail.duties) duties.push_back(duty_json(duty));
+  out["duties"] = std::move(duties);
+  json::array timeline;
+  for (const FailedAttempt& failure : detail.timeline) {
+    timeline.push_back(json::object{{"failed_at", to_json(failure.failed_at)},
+                                    {"handler", view(failure.handler.str())},
+                                    {"attempt", failure.attempt},
+                                    {"error", view(failure.error)}});
+  }
+  out["timeline"] = std::move(timeline);
+  return out;
+}
+
+json::object to_json(const DeadGroup& group) {
+  return {{"topic", view(group.topic)},          {"handler", view(group.handler.str())},
+          {"error", view(group.error)},          {"count", group.count},
+          {"first_at", to_json(group.first_at)}, {"last_at", to_json(group.last_at)}};
+}
+
+HttpResponse answer(const json::value& value, int status) {
+  return json_answer(status, json::serialize(value));
+}
+
+std::optional<Instant> parse_instant(std::string_view text) {
+  const auto parsed = Timestamp::parse(text);
+  if (!parsed) return {};
+  return parsed->instant();
+}
+
+std::optional<StateFilter> parse_state(std::string_view text) {
+  for (const auto& [name, state] : states) {
+    if (name == text) return state;
+  }
+  return {};
+}
+
+}  // namespace twinbox::app

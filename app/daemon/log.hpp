@@ -1,0 +1,39 @@
+// The daemon's log: events with fields, as text for people or as JSON for programs.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "daemon/config.hpp"
+#include <twinbox/environment.hpp>
+
+namespace twinbox::app {
+
+/// One line, without its end. Values are quoted where they hold more than one plain word.
+std::string log_line(const LogEvent& event, bool json, Instant now);
+
+/// Writes to standard error. Thread-safe.
+class Log {
+ public:
+  explicit Log(const LogConfig& config);
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  void set(const LogConfig& config);
+  void write(const LogEvent& event);
+  void write(LogLevel level, std::string_view name, std::initializer_list<LogField> fields);
+  [[nodiscard]] bool access() const noexcept { return access_; }
+  /// For the library: everything goes here, and the level is looked up at each event.
+  [[nodiscard]] Environment environment();
+
+ private:
+  struct Sink;
+  std::unique_ptr<Sink> sink_;
+  std::atomic<bool> json_;
+  std::atomic<bool> access_;
+  std::atomic<LogLevel> level_;
+};
+
+}  // namespace twinbox::app

@@ -1,0 +1,251 @@
+#include "daemon/metrics.hpp"
+
+#include <array>
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+#include <tuple>
+
+#include "daemon/http_server.hpp"
+#include <twinbox/admin.hpp>
+
+namespace twinbox::app {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Families = std::vector<MetricFamily>;
+using Labels = std::vector<ClientMetric::Label>;
+
+MetricFamily family(std::string name, std::string help, MetricType type) {
+  return {std::move(name), std::move(help), type, {}};
+}
+
+void add(MetricFamily& family, Labels labels, double value) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  (family.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+  family.metric.push_back(std::move(metric));
+}
+
+MetricFamily single(std::string name, std::string help, MetricType type, double value) {
+  MetricFamily one = family(std::move(name), std::move(help), type);
+  add(one, {}, value);
+  return one;
+}
+
+/// Powers of two microseconds, as the dispatcher counts them, up to nine hours.
+void add(MetricFamily& family, Labels labels, const Spread& spread) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  metric.histogram.sample_count = spread.count;
+  metric.histogram.sample_sum = static_cast<double>(spread.sum) / 1e6;
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < 36; ++i) {
+    below += spread.buckets[i];
+    if (i < 6) continue;  // finer than anybody looks
+    metric.histogram.bucket.push_back({below, static_cast<double>(std::uint64_t{1} << i) / 1e6});
+  }
+  metric.histogram.bucket.push_back({spread.count, std::numeric_limits<double>::infinity()});
+  family.metric.push_back(std::move(metric));
+}
+
+struct CounterOf {
+  const char* name;
+  const char* help;
+  std::uint64_t StoreStats::*value;
+};
+
+constexpr std::array counters{
+    CounterOf{"twinbox_claimed_total", "Messages claimed", &StoreStats::claimed},
+    CounterOf{"twinbox_handled_total", "Handler calls that have ended", &StoreStats::handled},
+    CounterOf{"twinbox_failed_total", "Attempts that will be repeated", &StoreStats::failed},
+    CounterOf{"twinbox_dead_total", "Dead letters", &StoreStats::dead},
+    CounterOf{"twinbox_settled_total", "Messages whose end was written down", &StoreStats::settled},
+    CounterOf{"twinbox_lease_lost_total", "Settles that came too late", &StoreStats::lease_lost},
+    CounterOf{"twinbox_timeouts_total", "Handlers that ran past their time", &StoreStats::timeouts},
+    CounterOf{"twinbox_loop_errors_total", "Errors of the store while dispatching",
+              &StoreStats::loop_errors},
+    CounterOf{"twinbox_reaped_total", "Leases that ran out and were cleared", &StoreStats::reaped},
+    CounterOf{"twinbox_expired_total", "Duties past their expiry", &StoreStats::expired},
+    CounterOf{"twinbox_pruned_total", "Messages deleted after their retention",
+              &StoreStats::pruned},
+};
+
+struct SpreadOf {
+  const char* name;
+  const char* help;
+  Spread StoreStats::*value;
+};
+
+constexpr std::array spreads{
+    SpreadOf{"twinbox_handler_seconds", "Time in handlers", &StoreStats::handler_time},
+    SpreadOf{"twinbox_start_age_seconds", "From due to the call of the handler",
+             &StoreStats::start_age},
+    SpreadOf{"twinbox_claim_seconds", "Time per claim", &StoreStats::claim_time},
+    SpreadOf{"twinbox_settle_seconds", "Time per transaction of settles", &StoreStats::settle_time},
+};
+
+void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSnapshot& inbox) {
+  const std::array boxes{std::pair{"outbox", &outbox}, std::pair{"inbox", &inbox}};
+  for (const CounterOf& counter : counters) {
+    MetricFamily one = family(counter.name, counter.help, MetricType::Counter);
+    for (const auto& [box, snapshot] : boxes) {
+      for (const StoreStats& store : snapshot->stores) {
+        add(one, {{"box", box}, {"store", store.store}}, static_cast<double>(store.*counter.value));
+      }
+    }
+    families.push_back(std::move(one));
+  }
+  MetricFamily running = family("twinbox_in_flight", "Handlers that run now", MetricType::Gauge);
+  for (const auto& [box, snapshot] : boxes) {
+    for (const StoreStats& store : snapshot->stores) {
+      add(running, {{"box", box}, {"store", store.store}}, static_cast<double>(store.in_flight));
+    }
+  }
+  families.push_back(std::move(running));
+  for (const SpreadOf& spread : spreads) {
+    MetricFamily one = family(spread.name, spread.help, MetricType::Histogram);
+    for (const auto& [box, snapshot] : boxes) {
+      for (const StoreStats& store : snapshot->stores) {
+        add(one, {{"box", box}, {"store", store.store}}, store.*spread.value);
+      }
+    }
+    families.push_back(std::move(one));
+  }
+  MetricFamily topics =
+      family("twinbox_topic_outcomes_total", "What became of calls, by topic", MetricType::Counter);
+  for (const auto& [box, snapshot] : boxes) {
+    for (const TopicStats& topic : snapshot->topics) {
+      for (const auto& [outcome, value] :
+           {std::pair{"handled", topic.handled}, std::pair{"failed", topic.failed},
+            std::pair{"dead", topic.dead}}) {
+        add(topics, {{"box", box}, {"topic", topic.topic}, {"outcome", outcome}},
+            static_cast<double>(value));
+      }
+    }
+  }
+  families.push_back(std::move(topics));
+}
+
+void add_http(Families& families, const Metrics::Moment& moment) {
+  const HttpServerStats& stats = moment.server.stats();
+  const auto count = [&](const char* name, const char* help, std::uint64_t value) {
+    families.push_back(single(name, help, MetricType::Counter, static_cast<double>(value)));
+  };
+  families.push_back(single("twinbox_http_connections", "Open connections", MetricType::Gauge,
+                            static_cast<double>(moment.server.connections())));
+  families.push_back(single("twinbox_http_waiting", "Requests that wait for a worker",
+                            MetricType::Gauge, static_cast<double>(moment.waiting)));
+  count("twinbox_http_accepted_total", "Connections accepted", stats.accepted);
+  count("twinbox_http_evicted_total", "Idle connections closed for new ones", stats.evicted);
+  count("twinbox_http_refused_total", "Connections beyond the limit", stats.refused);
+  count("twinbox_http_timeouts_total", "Requests that took too long", stats.timeouts);
+  count("twinbox_http_malformed_total", "Requests that are none", stats.malformed);
+  count("twinbox_spans_sent_total", "Spans that the collector took", moment.spans_sent);
+  count("twinbox_spans_dropped_total", "Spans dropped: the collector was away or too slow",
+        moment.spans_dropped);
+}
+
+}  // namespace
+
+struct Metrics::Series {
+  Series(prometheus::Family<prometheus::Counter>& request_family,
+         prometheus::Family<prometheus::Histogram>& seconds_family)
+      : requests(request_family), seconds(seconds_family) {}
+
+  prometheus::Family<prometheus::Counter>& requests;
+  prometheus::Family<prometheus::Histogram>& seconds;
+  std::mutex mutex = {};
+  std::map<std::tuple<std::string, std::string, int>, prometheus::Counter*> counters = {};
+  std::map<std::string, prometheus::Histogram*, std::less<>> histograms = {};
+};
+
+Metrics::Metrics(const Stores& stores)
+    : stores_(stores), registry_(std::make_unique<prometheus::Registry>()) {
+  auto& requests = prometheus::BuildCounter()
+                       .Name("twinbox_http_requests_total")
+                       .Help("Requests by endpoint and answer")
+                       .Register(*registry_);
+  auto& seconds = prometheus::BuildHistogram()
+                      .Name("twinbox_http_request_seconds")
+                      .Help("From the first byte of a request to its answer")
+                      .Register(*registry_);
+  series_ = std::make_unique<Series>(requests, seconds);
+}
+
+Metrics::~Metrics() = default;
+
+void Metrics::count_request(std::string_view method, std::string_view endpoint, int status,
+                            std::chrono::microseconds took) {
+  static const prometheus::Histogram::BucketBoundaries bounds{
+      0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
+  prometheus::Counter* counter = nullptr;
+  prometheus::Histogram* histogram = nullptr;
+  {
+    const std::lock_guard lock{series_->mutex};
+    counter = series_->counters[{std::string{method}, std::string{endpoint}, status}];
+    if (counter == nullptr) {
+      counter = &series_->requests.Add({{"method", std::string{method}},
+                                        {"endpoint", std::string{endpoint}},
+                                        {"status", std::to_string(status)}});
+      series_->counters[{std::string{method}, std::string{endpoint}, status}] = counter;
+    }
+    histogram = series_->histograms[std::string{endpoint}];
+    if (histogram == nullptr) {
+      histogram = &series_->seconds.Add({{"endpoint", std::string{endpoint}}}, bounds);
+      series_->histograms[std::string{endpoint}] = histogram;
+    }
+  }
+  counter->Increment();
+  histogram->Observe(static_cast<double>(took.count()) / 1e6);
+}
+
+Families Metrics::duties() {
+  const std::lock_guard lock{duties_mutex_};
+  const auto now = std::chrono::steady_clock::now();
+  if (duties_ && now - duties_at_ < std::chrono::seconds{10}) return *duties_;
+  MetricFamily states = family("twinbox_duties", "Duties by state", MetricType::Gauge);
+  MetricFamily oldest =
+      family("twinbox_oldest_pending_seconds", "How long the oldest duty that is due has waited",
+             MetricType::Gauge);
+  MetricFamily up = family("twinbox_store_up", "1: the box could be asked", MetricType::Gauge);
+  for (const Stores::Entry& entry : stores_.all()) {
+    for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
+      if (!serves(entry.boxes, kind)) continue;
+      const Labels labels{{"box", std::string{to_string(kind)}}, {"store", entry.store->name()}};
+      try {
+        const Counts counts = Admin{box_of(*entry.store, kind)}.counts();
+        for (const auto& [state, value] :
+             {std::pair{"ready", counts.all.ready}, std::pair{"scheduled", counts.all.scheduled},
+              std::pair{"leased", counts.all.leased}, std::pair{"waiting", counts.all.waiting},
+              std::pair{"dead", counts.all.dead}}) {
+          Labels with_state = labels;
+          with_state.push_back({"state", state});
+          add(states, std::move(with_state), static_cast<double>(value));
+        }
+        const Duration age = counts.oldest_pending.value_or(Duration{0});
+        add(oldest, labels, static_cast<double>(age.count()) / 1e6);
+        add(up, labels, 1);
+      } catch (const std::exception&) {
+        add(up, labels, 0);
+      }
+    }
+  }
+  duties_ =
+      std::make_unique<Families>(Families{std::move(states), std::move(oldest), std::move(up)});
+  duties_at_ = now;
+  return *duties_;
+}
+
+std::string Metrics::text(const Moment& moment) {
+  Families families = registry_->Collect();
+  add_http(families, moment);
+  add_dispatch(families, outbox_.snapshot(), inbox_.snapshot());
+  for (MetricFamily& one : duties()) families.push_back(std::move(one));
+  return prometheus::TextSerializer{}.Serialize(families);
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,72 @@
+// Which request is answered by whom.
+#pragma once
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "daemon/target.hpp"
+#include <twinbox/http.hpp>
+
+namespace twinbox::app {
+
+/// What a request must bring along.
+enum class Need {
+  nothing,
+  signature,  ///< the endpoint itself verifies who sent it
+  send,
+  read,
+  operate,
+  admin,
+};
+
+/// One request on its way to its endpoint.
+struct Call {
+  const HttpRequest& request;
+  const Target& target;
+  std::string actor;  ///< whose token it brought; empty: none
+};
+
+/// Thrown by an endpoint: answered as a problem document.
+class Refused : public std::runtime_error {
+ public:
+  Refused(int status, const std::string& detail) : std::runtime_error(detail), status_(status) {}
+  [[nodiscard]] int status() const noexcept { return status_; }
+
+ private:
+  int status_;
+};
+
+struct Endpoint {
+  std::string method;
+  std::string path;  ///< `/v1/outbox/{topic}`; `{…}` stands for one segment
+  Need need;
+  std::function<HttpResponse(const Call&)> call;  ///< `{…}` are where they stand in the target
+  bool quick = false;  ///< asks no store: answered even when all workers are busy
+};
+
+struct Match {
+  const Endpoint* endpoint;
+  Target target;
+};
+
+/// Not changed once it serves: read from many threads at once.
+class Router {
+ public:
+  Router& add(Endpoint endpoint);
+  /// The endpoint, or the answer that says there is none.
+  [[nodiscard]] std::variant<Match, HttpResponse> find(std::string_view method,
+                                                       std::string_view target) const;
+
+ private:
+  struct Entry {
+    Endpoint endpoint;
+    std::vector<std::string> segments;  ///< empty: stands for any
+  };
+  std::vector<Entry> entries_;
+};
+
+}  // namespace twinbox::app

@@ -1,0 +1,46 @@
+// The stores that the daemon serves, by name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/config.hpp"
+#include <twinbox/database_set.hpp>
+#include <twinbox/schema.hpp>
+
+namespace twinbox::app {
+
+bool serves(Boxes boxes, BoxKind kind) noexcept;
+
+/// Throws as the box's constructor does.
+WorkQueue& box_of(Store& store, BoxKind kind);
+
+/// Thread-safe. Stores stay for the life of the daemon.
+class Stores {
+ public:
+  /// Connects to nothing yet.
+  Stores(const Config& config, const Environment& environment);
+
+  struct Entry {
+    std::shared_ptr<Store> store;  ///< shared with its set
+    Boxes boxes;
+  };
+  [[nodiscard]] const std::vector<Entry>& all() const noexcept { return entries_; }
+  /// An empty name means the first that has such a box. Null: there is none.
+  [[nodiscard]] Store* find(std::string_view name, BoxKind kind) const;
+
+  /// One of the sets whose stores have all the same boxes; for dispatchers.
+  struct Set {
+    std::unique_ptr<DatabaseSet> stores;
+    Boxes boxes;
+  };
+  [[nodiscard]] const std::vector<Set>& sets() const noexcept { return sets_; }
+
+ private:
+  std::vector<Set> sets_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace twinbox::app

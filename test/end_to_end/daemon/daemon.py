@@ -1,0 +1,139 @@
+"""Starts the real program, talks to it, and stops it."""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import queue
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+
+PROGRAM = os.environ.get("TWINBOX_PROGRAM", "build/bin/twinbox")
+LIMIT = 60  # seconds; only a failure waits so long
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = response.headers
+        self.body = response.read()
+
+    def json(self):
+        return json.loads(self.body)
+
+
+class Daemon:
+    """`twinbox serve` on a free port, in a folder of its own."""
+
+    def __init__(self, config="", environment=None, folder=None, args=()):
+        self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="twinbox_daemon_"))
+        self.args = list(args)
+        self.environment = {"TWINBOX_SERVER_LISTEN": "127.0.0.1:0", **(environment or {})}
+        self.configure(config)
+        self.lines = []
+        self.token = None
+
+    def configure(self, config):
+        (self.folder / "twinbox.toml").write_text(config)
+
+    def start(self):
+        environment = {key: value for key, value in os.environ.items()
+                       if not key.startswith("TWINBOX_")}
+        environment.update(self.environment)
+        self.log = open(self.folder / "log", "ab")
+        self.process = subprocess.Popen(
+            [os.path.abspath(PROGRAM), "serve", "--config", "twinbox.toml", *self.args],
+            cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.events = queue.Queue()
+        self.readers = [threading.Thread(target=self._read, args=(stream,), daemon=True)
+                        for stream in (self.process.stderr, self.process.stdout)]
+        for reader in self.readers:
+            reader.start()
+        found = self.wait_for(r"listening .*address=(\S+)")
+        self.host, port = found[1].rsplit(":", 1)
+        self.port = int(port)
+        return self
+
+    def _read(self, stream):
+        for line in stream:
+            self.lines.append(line.rstrip("\n"))
+            self.log.write(line.encode())
+            token = re.search(r"#token=(\S+)", line)
+            if token:
+                self.token = token[1]
+            self.events.put(line.rstrip("\n"))
+        self.events.put(None)
+
+    def wait_for(self, pattern):
+        """The next line of the log that matches; fails when the program ends first."""
+        seen = []
+        while True:
+            line = self.events.get(timeout=LIMIT)
+            if line is None:
+                if self.process.poll() is None and any(r.is_alive() for r in self.readers):
+                    continue
+                raise AssertionError(f"no line like {pattern}; there were:\n" + "\n".join(seen))
+            seen.append(line)
+            found = re.search(pattern, line)
+            if found:
+                return found
+
+    def connect(self):
+        return http.client.HTTPConnection(self.host, self.port, timeout=LIMIT)
+
+    def ask(self, method, target, body=None, headers=None, connection=None):
+        """One request; on a connection of its own unless one is given."""
+        own = connection or self.connect()
+        own.request(method, target, body, headers or {})
+        answer = Answer(own.getresponse())
+        if connection is None:
+            own.close()
+        return answer
+
+    def operate(self, method, target, body=None, headers=None):
+        """With the token of the first start."""
+        return self.ask(method, target, body,
+                        {"Authorization": f"Bearer {self.token}", **(headers or {})})
+
+    def raw(self, data):
+        """What comes back for these bytes, until the other side closes."""
+        with socket.create_connection((self.host, self.port), timeout=LIMIT) as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            parts = []
+            with contextlib.suppress(ConnectionResetError):
+                while part := connection.recv(65536):
+                    parts.append(part)
+            return b"".join(parts)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(LIMIT)
+
+    def stop(self):
+        """SIGTERM; the exit code."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        code = self.process.wait(LIMIT)
+        for reader in self.readers:
+            reader.join(LIMIT)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self.log.close()
+        return code
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.kill()
+        self.stop()

@@ -1,0 +1,36 @@
+"""Start, a message in, stop."""
+import sqlite3
+import unittest
+
+from daemon import Daemon
+
+
+class Start(unittest.TestCase):
+    def test_a_message_goes_in_and_is_there_after_the_stop(self):
+        with Daemon() as daemon:
+            self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
+            answer = daemon.ask("POST", "/v1/outbox/order.placed", b'{"order":1}',
+                                {"Content-Type": "application/json"})
+            self.assertEqual(answer.status, 202, answer.body)
+            self.assertEqual(daemon.stop(), 0)
+            database = sqlite3.connect(daemon.folder / "twinbox.db")
+            rows = database.execute("select id, topic, payload from outbox_message").fetchall()
+            self.assertEqual(rows, [(answer.json()["id"], "order.placed", b'{"order":1}')])
+
+    def test_the_first_token_is_printed_once_and_only_its_hash_is_kept(self):
+        daemon = Daemon()
+        with daemon:
+            daemon.wait_for("#token=")
+            self.assertEqual(daemon.stop(), 0)
+        stored = (daemon.folder / "twinbox.tokens").read_text()
+        self.assertTrue(stored.startswith("first admin "))
+        self.assertNotIn(daemon.token, stored)
+        self.assertEqual((daemon.folder / "twinbox.tokens").stat().st_mode & 0o077, 0)
+        again = Daemon(folder=daemon.folder)
+        with again:
+            self.assertEqual(again.stop(), 0)
+        self.assertIsNone(again.token)
+
+
+if __name__ == "__main__":
+    unittest.main()

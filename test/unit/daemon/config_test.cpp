@@ -1,0 +1,182 @@
+#include "daemon/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include "daemon/config_reader.hpp"
+
+namespace twinbox::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+Config parse(std::string_view text, const Variables& variables = {}) {
+  return parse_config(text, "twinbox.toml", variables);
+}
+
+std::vector<std::string> problems(std::string_view text, const Variables& variables = {}) {
+  std::vector<std::string> found;
+  try {
+    parse(text, variables);
+  } catch (const ConfigError& error) {
+    for (const ConfigProblem& problem : error.problems()) found.push_back(problem.str());
+  }
+  return found;
+}
+
+using Problems = std::vector<std::string>;
+
+TEST(Config, without_a_file_there_is_one_store_in_the_current_folder) {
+  const Config config = load_config({}, {});
+  ASSERT_EQ(config.stores.size(), 1u);
+  EXPECT_EQ(config.stores[0].name, "main");
+  EXPECT_EQ(config.stores[0].url, "sqlite:twinbox.db");
+  EXPECT_EQ(config.server.listen, "127.0.0.1:7117");
+}
+
+TEST(Config, reads_every_kind_of_section) {
+  const Config config = parse(R"(
+    [server]
+    listen = "127.0.0.1:80"
+    [limit]
+    idle_time = "90s"
+    [log]
+    format = "json"
+    level = "warning"
+    [store.orders]
+    url = "sqlite:orders.db"
+    boxes = "outbox"
+    outbox_retention = "7d"
+    [retry.slow]
+    first_delay = "1m"
+    max_delay = "1h"
+    jitter = "equal"
+    [sink.audit]
+    type = "command"
+    command = ["/bin/cat", "-"]
+    [[route]]
+    name = "second"
+    topic = "order.*"
+    sink = "audit"
+    retry = "slow"
+    [[route]]
+    topic = "#"
+    sink = "audit"
+    [dispatch]
+    lease = "1m"
+    no_route = "dead"
+  )");
+  EXPECT_EQ(config.server.listen, "127.0.0.1:80");
+  EXPECT_EQ(config.limit.idle_time, 90s);
+  EXPECT_TRUE(config.log.json);
+  EXPECT_EQ(config.log.level, LogLevel::warning);
+  EXPECT_EQ(config.stores[0].boxes, Boxes::outbox);
+  EXPECT_EQ(config.stores[0].definition().outbox.retention, 24h * 7);
+  EXPECT_EQ(config.retries.at("slow").first_delay, 1min);
+  EXPECT_EQ(config.find_sink("audit")->command, (std::vector<std::string>{"/bin/cat", "-"}));
+  ASSERT_EQ(config.routes.size(), 2u);
+  EXPECT_EQ(config.routes[0].name, "second");
+  EXPECT_EQ(config.dispatch.lease, 1min);
+  EXPECT_EQ(config.dispatch.no_handler, NoHandler::dead);
+}
+
+TEST(Config, the_environment_comes_before_the_file) {
+  const Config config =
+      parse("[server]\nlisten = \"127.0.0.1:80\"\n[store.a-b]\nurl = \"sqlite:x.db\"\n",
+            {{"TWINBOX_SERVER_LISTEN", "[::1]:81"},
+             {"TWINBOX_SERVER_HOSTS", "one.example, two.example"},
+             {"TWINBOX_LOG_ACCESS", "false"},
+             {"TWINBOX_STORE_A_B_URL", "sqlite:y.db"},
+             {"TWINBOX_DISPATCH_WORKERS", "9"}});
+  EXPECT_EQ(config.server.listen, "[::1]:81");
+  EXPECT_EQ(config.server.hosts, (std::vector<std::string>{"one.example", "two.example"}));
+  EXPECT_FALSE(config.log.access);
+  EXPECT_EQ(config.stores[0].url, "sqlite:y.db");
+  EXPECT_EQ(config.dispatch.workers, 9);
+}
+
+TEST(Config, names_file_line_key_and_what_was_expected_for_all_mistakes_at_once) {
+  EXPECT_EQ(
+      problems("[server]\nlisten = 7117\nthreds = 2\n\n[limit]\nidle_time = \"1 hour\"\n"
+               "[log]\nlevel = \"warn\"\n[sever]\n"),
+      (Problems{
+          "twinbox.toml:2: server.listen: expected a text, in quotation marks",
+          "twinbox.toml:3: server.threds: there is no such key; did you mean \"threads\"?",
+          "twinbox.toml:6: limit.idle_time: expected a time like \"500ms\", \"30s\", \"5m\", "
+          "\"1h\" or \"7d\", from 10ms to 1d, found \"1 hour\"",
+          "twinbox.toml:8: log.level: expected one of \"debug\", \"info\", \"warning\", \"error\", "
+          "found \"warn\"; did you mean \"warning\"?",
+          "twinbox.toml:9: sever: there is no such section; did you mean \"server\"?",
+      }));
+}
+
+TEST(Config, what_is_no_toml_names_its_line) {
+  const Problems found = problems("[server]\nlisten = \n");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].starts_with("twinbox.toml:2: TOML: ")) << found[0];
+}
+
+TEST(Config, numbers_out_of_bounds_name_the_bounds) {
+  EXPECT_EQ(problems("[dispatch]\nworkers = 0\n"),
+            (Problems{"twinbox.toml:2: dispatch.workers: expected a whole number from 1 to 1024, "
+                      "found 0"}));
+}
+
+TEST(Config, a_mistake_in_the_environment_names_the_variable) {
+  EXPECT_EQ(problems("", {{"TWINBOX_SERVER_THREADS", "many"}, {"TWINBOX_SERVER_LISTN", "x"}}),
+            (Problems{"environment TWINBOX_SERVER_THREADS: server.threads: expected a whole "
+                      "number from 1 to 64",
+                      "environment: TWINBOX_SERVER_LISTN: stands for no key of this "
+                      "configuration; did you mean TWINBOX_SERVER_LISTEN?"}));
+}
+
+TEST(Config, routes_and_events_must_lead_somewhere) {
+  EXPECT_EQ(problems("[sink.audit]\ntype = \"log\"\n[[route]]\nname = \"r\"\nsink = \"audti\"\n"
+                     "retry = \"none\"\n[[event]]\nmode = \"inline\"\nname = \"e\"\n"),
+            (Problems{"twinbox.toml:6: route.r.retry: there is no [retry.none]",
+                      "twinbox.toml:5: route.r.sink: there is no [sink.audti]; did you mean "
+                      "\"audit\"?",
+                      "twinbox.toml:7: event.e.sink: is missing: mode inline calls a sink within "
+                      "the request"}));
+}
+
+TEST(Config, secrets_come_from_the_environment_or_a_file_only) {
+  const std::string text = "[webhook.stripe]\nscheme = \"stripe\"\nsecrets = [\"env:STRIPE\"]\n";
+  EXPECT_EQ(parse(text, {{"STRIPE", "whsec_1"}}).webhooks[0].secrets,
+            std::vector<std::string>{"whsec_1"});
+  EXPECT_EQ(problems(text), (Problems{"twinbox.toml:3: webhook.stripe.secrets: the environment "
+                                      "variable STRIPE is not set",
+                                      "twinbox.toml:3: webhook.stripe.secrets: is missing: "
+                                      "[\"env:NAME\"], several while they are rotated"}));
+  const Problems plain =
+      problems("[webhook.stripe]\nscheme = \"stripe\"\nsecrets = [\"whsec_1\"]\n");
+  ASSERT_FALSE(plain.empty());
+  EXPECT_EQ(plain[0],
+            "twinbox.toml:3: webhook.stripe.secrets: a secret stands in the environment "
+            "or in a file: \"env:NAME\" or \"file:path\"");
+  for (const std::string& problem : plain) EXPECT_EQ(problem.find("whsec_1"), std::string::npos);
+}
+
+TEST(Config, a_password_in_an_address_is_refused) {
+  const Problems found =
+      problems("[store.main]\nurl = \"postgresql://me:secret@db.example/app\"\n");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_TRUE(found[0].starts_with("twinbox.toml:2: store.main.url: holds a password"));
+  EXPECT_EQ(parse("[store.main]\nurl = \"env:PLACE\"\n",
+                  {{"PLACE", "postgresql://me:secret@db.example/app"}})
+                .stores[0]
+                .url,
+            "postgresql://me:secret@db.example/app");
+}
+
+TEST(Config, durations_have_a_unit) {
+  EXPECT_EQ(parse_duration("250ms"), 250ms);
+  EXPECT_EQ(parse_duration("5m"), 5min);
+  EXPECT_EQ(parse_duration("2h"), 2h);
+  EXPECT_EQ(parse_duration("1d"), 24h);
+  for (const char* text : {"", "5", "s", "-1s", "1.5s", "5 s", "99999999999999999999s"}) {
+    EXPECT_FALSE(parse_duration(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace twinbox::app
