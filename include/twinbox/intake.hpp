@@ -1,0 +1,107 @@
+// Requests become messages: the parts that every intake is made of, and the two plain intakes. No
+// sockets: mount them in whatever server you have, or build endpoints of your own from the parts.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/channel.hpp"
+#include "twinbox/environment.hpp"
+#include "twinbox/http.hpp"
+#include "twinbox/inbox.hpp"
+#include "twinbox/outbox.hpp"
+
+namespace twinbox {
+
+/// Takes arrivals, an answer each; durable once it returns.
+using AcceptCall = std::function<std::vector<Accepted>(std::span<const Arrival>)>;
+
+/// All or none of them. `inbox` must outlive the call. One duty per handler, or one by topic.
+AcceptCall accept_into(Inbox& inbox, std::vector<HandlerName> handlers = {});
+/// One after the other. `channels` must outlive the call and be checked before the first request.
+AcceptCall accept_into(Channels& channels, std::string channel);
+
+struct IntakeOptions {
+  std::size_t max_body = 16U << 20U;  ///< larger ones are refused with 413
+  std::size_t max_events = 1000;      ///< in one batch
+  /// Request headers that are kept with the message, as its header `http`.
+  std::vector<std::string> keep_headers = {};
+  /// What senders are told to wait while the store cannot take anything.
+  std::chrono::seconds retry_after{5};
+  Environment environment = {};  ///< clock and log
+};
+
+/// The request cannot be taken as it is. The text goes to the sender: what is wrong, the way out.
+class RequestError : public std::runtime_error {
+ public:
+  RequestError(int status, const std::string& detail)
+      : std::runtime_error(detail), status_(status) {}
+  [[nodiscard]] int status() const noexcept { return status_; }
+
+ private:
+  int status_;
+};
+
+/// Answers with what `work` returns, or with a problem document for what it throws: RequestError
+/// with its status, a wrong argument with 400, a store that cannot take it now with 503 and
+/// Retry-After, data that the store refuses with 422, everything else with 500. The reasons of the
+/// last three go to the log as `intake_error` with `act`, not to the sender.
+HttpResponse answer_or_problem(const IntakeOptions& options, std::string_view act,
+                               const std::function<HttpResponse()>& work);
+
+/// Throws RequestError: 405 for another method, 413 for a body above the limit.
+void require_post(const HttpRequest& request, const IntakeOptions& options);
+
+/// The pieces of the request's path behind `prefix`, percent-decoded. Throws RequestError: 404
+/// unless there are exactly `count`, 400 for an escape that is none.
+std::vector<std::string> path_pieces(const HttpRequest& request, std::string_view prefix,
+                                     std::size_t count);
+
+/// What comes with the message: `Content-Type`, `Twinbox-Due` and `Twinbox-Expires` (RFC 3339),
+/// `Twinbox-Correlation-Id`, `Twinbox-Partition-Key`, the trace context, the kept headers, and
+/// `http` as the name of the transport. Throws RequestError naming the header.
+MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options);
+
+/// 202 for what is new, 200 for a duplicate. The body says `state`, `source`, `id` and `conflict`.
+HttpResponse accepted_answer(const Arrival& arrival, const Accepted& accepted);
+
+/// Accepts one arrival and answers.
+HttpResponse accept_and_answer(const AcceptCall& accept, const Arrival& arrival);
+
+/// `POST <prefix>/{source}/{topic}`: the body is the payload, `Idempotency-Key` or `ce-id` its id.
+/// Thread-safe, as all intakes are.
+class InboxIntake {
+ public:
+  explicit InboxIntake(AcceptCall accept, IntakeOptions options = {},
+                       std::string prefix = "/v1/inbox");
+  [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
+
+ private:
+  AcceptCall accept_;
+  IntakeOptions options_;
+  std::string prefix_;
+};
+
+/// `POST <prefix>/{topic}`: the body is the payload, or a CloudEvent, which is then stored as an
+/// envelope. With an `Idempotency-Key` or `ce-id` a repeated request is harmless. The answer, 202,
+/// names the id.
+class OutboxIntake {
+ public:
+  /// `outbox` must outlive it.
+  explicit OutboxIntake(Outbox& outbox, IntakeOptions options = {},
+                        std::string prefix = "/v1/outbox");
+  [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
+
+ private:
+  Outbox& outbox_;
+  IntakeOptions options_;
+  std::string prefix_;
+};
+
+}  // namespace twinbox

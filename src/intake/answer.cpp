@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <utility>
+
+#include "core/json.hpp"
+#include "twinbox/error.hpp"
+#include "twinbox/intake.hpp"
+
+namespace twinbox {
+namespace {
+
+std::string_view title_of(int status) noexcept {
+  switch (status) {
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 413: return "Content Too Large";
+    case 415: return "Unsupported Media Type";
+    case 422: return "Unprocessable Content";
+    case 503: return "Service Unavailable";
+    default: return "Internal Server Error";
+  }
+}
+
+HttpResponse titled(int status, std::string_view detail) {
+  return problem(status, title_of(status), detail);
+}
+
+HttpResponse not_now(const IntakeOptions& options, std::string_view detail) {
+  HttpResponse answer = titled(503, detail);
+  answer.headers.add("Retry-After", std::to_string(options.retry_after.count()));
+  return answer;
+}
+
+void log_error(const IntakeOptions& options, std::string_view act, std::string_view kind,
+               std::string_view error) {
+  options.environment.write(LogLevel::error, "intake_error",
+                            {{"act", act}, {"kind", kind}, {"error", error}});
+}
+
+HttpResponse answer_to(const IntakeOptions& options, std::string_view act,
+                       const DatabaseError& error) {
+  using Kind = DatabaseError::Kind;
+  log_error(options, act, to_string(error.kind()), error.what());
+  switch (error.kind()) {
+    case Kind::invalid_request:
+      return titled(422,
+                    "the store refuses what this message holds; sending it again changes "
+                    "nothing");
+    case Kind::other: return titled(500, "the store failed; send it again later");
+    default: break;
+  }
+  // Whether a commit in doubt has happened or not: the same id again is harmless.
+  return not_now(options, "the store cannot take it now; send it again later, with the same id");
+}
+
+}  // namespace
+
+HttpResponse answer_or_problem(const IntakeOptions& options, std::string_view act,
+                               const std::function<HttpResponse()>& work) {
+  try {
+    return work();
+  } catch (const RequestError& error) {
+    HttpResponse answer = titled(error.status(), error.what());
+    if (error.status() == 405) answer.headers.add("Allow", "POST");
+    return answer;
+  } catch (const std::invalid_argument& error) {
+    return titled(400, error.what());
+  } catch (const std::out_of_range& error) {
+    return titled(400, error.what());
+  } catch (const DatabaseError& error) {
+    return answer_to(options, act, error);
+  } catch (const SchemaError& error) {
+    log_error(options, act, "schema", error.what());
+    return not_now(options, "the store is not ready; send it again later");
+  } catch (const std::exception& error) {
+    log_error(options, act, "other", error.what());
+  } catch (...) {
+    log_error(options, act, "other", "something that is no std::exception was thrown");
+  }
+  return titled(500, "it could not be taken; send it again later");
+}
+
+void require_post(const HttpRequest& request, const IntakeOptions& options) {
+  if (request.method != "POST") throw RequestError(405, "only POST is taken here");
+  if (request.body.size() > options.max_body) {
+    throw RequestError(413, "the body has " + std::to_string(request.body.size()) + " bytes, and " +
+                                std::to_string(options.max_body) + " are allowed");
+  }
+}
+
+HttpResponse accepted_answer(const Arrival& arrival, const Accepted& accepted) {
+  std::string body = R"({"state":)";
+  append_json_string(body, to_string(accepted.state));
+  body += R"(,"source":)";
+  append_json_string(body, arrival.source.view());
+  body += R"(,"id":)";
+  append_json_string(body, arrival.id.view());
+  body += accepted.conflict ? R"(,"conflict":true})" : R"(,"conflict":false})";
+  return json_answer(accepted.duplicate() ? 200 : 202, std::move(body));
+}
+
+HttpResponse accept_and_answer(const AcceptCall& accept, const Arrival& arrival) {
+  const std::vector<Accepted> accepted = accept({&arrival, 1});
+  if (accepted.size() != 1) {
+    throw std::logic_error("the accept call must give one answer for each arrival");
+  }
+  return accepted_answer(arrival, accepted[0]);
+}
+
+AcceptCall accept_into(Inbox& inbox, std::vector<HandlerName> handlers) {
+  return [&inbox, handlers = std::move(handlers)](std::span<const Arrival> arrivals) {
+    // A single one shares its commit with those that come at the same time.
+    if (arrivals.size() == 1 && handlers.empty()) {
+      return std::vector<Accepted>{inbox.accept(arrivals[0])};
+    }
+    return inbox.accept(arrivals, handlers);
+  };
+}
+
+AcceptCall accept_into(Channels& channels, std::string channel) {
+  return [&channels, channel = std::move(channel)](std::span<const Arrival> arrivals) {
+    std::vector<Accepted> answers;
+    for (const Arrival& arrival : arrivals) answers.push_back(channels.accept(channel, arrival));
+    return answers;
+  };
+}
+
+}  // namespace twinbox

@@ -1,0 +1,146 @@
+#include "intake/request.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/json.hpp"
+#include "twinbox/event.hpp"
+#include "twinbox/trace.hpp"
+
+namespace twinbox {
+namespace {
+
+std::optional<unsigned> digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a' + 10);
+  if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A' + 10);
+  return {};
+}
+
+std::string decode_piece(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '%') {
+      out += text[at];
+      continue;
+    }
+    const auto high = at + 2 < text.size() ? digit(text[at + 1]) : std::nullopt;
+    const auto low = high ? digit(text[at + 2]) : std::nullopt;
+    if (!low) throw RequestError(400, "the path has a % without two hexadecimal digits behind it");
+    out += static_cast<char>(*high << 4U | *low);
+    at += 2;
+  }
+  return out;
+}
+
+std::optional<Instant> instant_in(const HttpRequest& request, std::string_view name) {
+  const auto text = request.headers.find(name);
+  if (!text) return {};
+  const auto time = Timestamp::parse(*text);
+  if (!time) {
+    throw RequestError(400, "header " + std::string{name} +
+                                ": expected an RFC 3339 time such as 2030-01-31T17:00:00Z");
+  }
+  return time->instant();
+}
+
+void add_member(std::string& json, std::string_view name, std::string_view value) {
+  if (json.size() > 1) json += ',';
+  append_json_string(json, name);
+  json += ':';
+  append_json_string(json, value);
+}
+
+std::string lower(std::string_view text) {
+  std::string out{text};
+  std::ranges::transform(out, out.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return out;
+}
+
+/// What happens here and now, or else what the sender said.
+std::optional<TraceContext> trace_of(const HttpRequest& request) {
+  if (auto trace = current_trace()) return trace;
+  const auto parent = request.headers.find("traceparent");
+  if (!parent) return {};
+  return TraceContext::parse(*parent, request.headers.find("tracestate").value_or(""));
+}
+
+}  // namespace
+
+std::vector<std::string> path_pieces(const HttpRequest& request, std::string_view prefix,
+                                     std::size_t count) {
+  std::string_view path = request.target;
+  path = path.substr(0, path.find('?'));
+  const auto not_found = [&]() -> RequestError { return {404, "there is nothing at this path"}; };
+  if (!path.starts_with(prefix)) throw not_found();
+  path.remove_prefix(prefix.size());
+  if (count == 0 && path.empty()) return {};
+  if (!path.starts_with('/')) throw not_found();
+  path.remove_prefix(1);
+  std::vector<std::string> pieces;
+  while (true) {
+    const std::size_t end = path.find('/');
+    pieces.push_back(decode_piece(path.substr(0, end)));
+    if (end == std::string_view::npos) break;
+    path.remove_prefix(end + 1);
+    if (pieces.size() == count) throw not_found();
+  }
+  if (pieces.size() != count) throw not_found();
+  return pieces;
+}
+
+std::string properties_of(const HttpRequest& request, const IntakeOptions& options,
+                          const Properties& properties) {
+  std::string json = "{";
+  add_member(json, "transport", "http");
+  for (const auto& [name, value] : properties.own) add_member(json, name, value);
+  if (properties.with_trace) {
+    if (const auto trace = trace_of(request)) {
+      add_member(json, "traceparent", trace->traceparent());
+      if (!trace->state.empty()) add_member(json, "tracestate", trace->state);
+    }
+  }
+  std::string kept = "{";
+  for (const std::string& name : options.keep_headers) {
+    if (const auto value = request.headers.find(name)) add_member(kept, lower(name), *value);
+  }
+  if (kept.size() > 1) json += R"(,"http":)" + kept + "}";
+  return json + "}";
+}
+
+MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options,
+                        const Properties& properties) {
+  MessageExtras extras;
+  if (const auto id = request.headers.find("Twinbox-Correlation-Id")) {
+    extras.correlation_id = CorrelationId::or_none(std::string{*id});
+  }
+  if (const auto key = request.headers.find("Twinbox-Partition-Key")) {
+    extras.partition_key = PartitionKey{std::string{*key}};
+  }
+  extras.due_at = instant_in(request, "Twinbox-Due");
+  extras.expires_at = instant_in(request, "Twinbox-Expires");
+  if (const auto type = request.headers.find("Content-Type")) {
+    extras.content_type = std::string{*type};
+  }
+  extras.headers = properties_of(request, options, properties);
+  return extras;
+}
+
+MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options) {
+  return extras_of(request, options, Properties{});
+}
+
+std::optional<std::string> id_of(const HttpRequest& request) {
+  auto id = request.headers.find("Idempotency-Key");
+  if (!id) id = request.headers.find("ce-id");
+  if (!id) return {};
+  return std::string{*id};
+}
+
+Instant now_of(const IntakeOptions& options) {
+  if (const auto now = options.environment.now()) return *now;
+  return std::chrono::time_point_cast<Instant::duration>(std::chrono::system_clock::now());
+}
+
+}  // namespace twinbox

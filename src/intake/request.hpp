@@ -1,0 +1,33 @@
+// What the intakes read from a request.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "twinbox/intake.hpp"
+
+namespace twinbox {
+
+/// What rides along with a message in its headers.
+struct Properties {
+  std::vector<std::pair<std::string_view, std::string_view>> own = {};
+  bool with_trace = true;
+};
+
+/// A JSON object: the transport's name, `properties`, the trace context, the kept headers.
+std::string properties_of(const HttpRequest& request, const IntakeOptions& options,
+                          const Properties& properties);
+MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options,
+                        const Properties& properties);
+
+/// `Idempotency-Key` or `ce-id`.
+std::optional<std::string> id_of(const HttpRequest& request);
+
+/// By the environment's clock, or by this machine's.
+Instant now_of(const IntakeOptions& options);
+
+}  // namespace twinbox
