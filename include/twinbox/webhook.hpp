@@ -1,0 +1,84 @@
+// Webhooks in: verified by their endpoint's scheme, then accepted.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/intake.hpp"
+#include "twinbox/signature.hpp"
+
+namespace twinbox {
+
+/// Where an id, a topic or a source is taken from.
+struct ValueFrom {
+  enum class Kind { header, pointer, fixed, signature };
+
+  Kind kind;
+  std::string text = {};
+
+  static ValueFrom header(std::string name) { return {Kind::header, std::move(name)}; }
+  /// A JSON pointer (RFC 6901) into the body, such as `/data/id`; text or a whole number.
+  static ValueFrom pointer(std::string pointer) { return {Kind::pointer, std::move(pointer)}; }
+  static ValueFrom fixed(std::string text) { return {Kind::fixed, std::move(text)}; }
+  /// The digest of the signature, for senders without an id: the same bytes are the same message.
+  static ValueFrom signature() { return {Kind::signature}; }
+  /// `header:<name>`, a JSON pointer, `fixed:<text>` or `signature`. Throws std::invalid_argument.
+  static ValueFrom parse(std::string_view text);
+};
+
+/// What is left out follows from the scheme:
+///
+/// | scheme            | id                    | topic             |
+/// |-------------------|-----------------------|-------------------|
+/// | stripe            | `/id`                 | `/type`           |
+/// | github            | `X-GitHub-Delivery`   | `X-GitHub-Event`  |
+/// | standard_webhooks | `webhook-id`          | `/type`           |
+/// | slack             | `/event_id`           | `/event/type`     |
+/// | shopify           | `X-Shopify-Webhook-Id`| `X-Shopify-Topic` |
+/// | hmac              | the signature's digest| the name          |
+/// | bearer, none      | `Idempotency-Key`     | the name          |
+///
+/// The source is the endpoint's name.
+struct WebhookEndpoint {
+  std::string name;  ///< the last piece of its path; letters, digits, `-`, `_` and `.`
+  SignatureScheme scheme;
+  std::vector<std::string> secrets;
+  AcceptCall accept;
+  std::optional<ValueFrom> id = {};
+  std::optional<ValueFrom> topic = {};
+  std::optional<ValueFrom> source = {};
+  std::string topic_prefix = {};  ///< such as `github.`
+  std::chrono::seconds tolerance = default_tolerance;
+  /// Notices when the same id comes with another body. Off for senders that repeat themselves in
+  /// other words.
+  bool hash_body = true;
+};
+
+/// `POST <prefix>/{endpoint}`. Not genuine: 401, and the reason in the log only
+/// (`webhook_refused`). Genuine, but without its id or topic: 400, and nothing is written.
+class WebhookIntake {
+ public:
+  /// Throws std::invalid_argument naming the endpoint and what it lacks.
+  explicit WebhookIntake(std::vector<WebhookEndpoint> endpoints, IntakeOptions options = {},
+                         std::string prefix = "/webhooks");
+  ~WebhookIntake();
+  WebhookIntake(WebhookIntake&&) noexcept;
+  WebhookIntake& operator=(WebhookIntake&&) noexcept;
+
+  [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
+
+ private:
+  struct Desk;
+  [[nodiscard]] HttpResponse take(const Desk& desk, const HttpRequest& request) const;
+
+  std::map<std::string, Desk, std::less<>> desks_;
+  IntakeOptions options_;
+  std::string prefix_;
+};
+
+}  // namespace twinbox

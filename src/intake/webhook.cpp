@@ -1,0 +1,240 @@
+#include "twinbox/webhook.hpp"
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "core/json.hpp"
+#include "core/sha256.hpp"
+#include "crypto/encoding.hpp"
+#include "intake/request.hpp"
+
+namespace twinbox {
+namespace {
+
+namespace json = boost::json;
+
+/// The defaults of each scheme, as the header's table has them.
+std::pair<ValueFrom, ValueFrom> id_and_topic_of(const SignatureScheme& scheme,
+                                                const std::string& name) {
+  if (std::holds_alternative<StripeSignature>(scheme)) {
+    return {ValueFrom::pointer("/id"), ValueFrom::pointer("/type")};
+  }
+  if (std::holds_alternative<GitHubSignature>(scheme)) {
+    return {ValueFrom::header("X-GitHub-Delivery"), ValueFrom::header("X-GitHub-Event")};
+  }
+  if (const auto* standard = std::get_if<StandardWebhooks>(&scheme)) {
+    return {ValueFrom::header(standard->header_prefix + "id"), ValueFrom::pointer("/type")};
+  }
+  if (std::holds_alternative<SlackSignature>(scheme)) {
+    return {ValueFrom::pointer("/event_id"), ValueFrom::pointer("/event/type")};
+  }
+  if (std::holds_alternative<ShopifySignature>(scheme)) {
+    return {ValueFrom::header("X-Shopify-Webhook-Id"), ValueFrom::header("X-Shopify-Topic")};
+  }
+  if (std::holds_alternative<HmacSignature>(scheme)) {
+    return {ValueFrom::signature(), ValueFrom::fixed(name)};
+  }
+  return {ValueFrom::header("Idempotency-Key"), ValueFrom::fixed(name)};
+}
+
+std::string digest(std::string_view signature) {
+  const Sha256 bytes = sha256(signature);
+  return hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+/// A genuine request, its body parsed at most once.
+class Reader {
+ public:
+  Reader(const HttpRequest& request, const Verification& verification)
+      : request_(request), verification_(verification) {}
+
+  /// `what`: for the answer when there is no such thing.
+  std::string read(const ValueFrom& from, std::string_view what) {
+    switch (from.kind) {
+      case ValueFrom::Kind::fixed: return from.text;
+      case ValueFrom::Kind::signature: return digest(verification_.signature);
+      case ValueFrom::Kind::header: {
+        const auto value = request_.headers.find(from.text);
+        if (!value) refuse(what, "there is no header " + from.text);
+        return std::string{*value};
+      }
+      case ValueFrom::Kind::pointer: break;
+    }
+    const json::value* found = at(from.text);
+    if (body().is_null()) refuse(what, "the body is no JSON, and it is expected at " + from.text);
+    if (found == nullptr) refuse(what, "the body has nothing at " + from.text);
+    if (const auto* text = found->if_string()) return {text->data(), text->size()};
+    if (found->is_int64() || found->is_uint64()) return json::serialize(*found);
+    refuse(what, "what the body has at " + from.text + " is neither text nor a whole number");
+  }
+
+  /// Text at a place in the body; empty: there is none.
+  std::string_view text_at(std::string_view pointer) {
+    const json::value* found = at(pointer);
+    if (found == nullptr || !found->is_string()) return {};
+    return {found->get_string().data(), found->get_string().size()};
+  }
+
+ private:
+  [[noreturn]] static void refuse(std::string_view what, const std::string& why) {
+    throw RequestError(400, "no " + std::string{what} + ": " + why);
+  }
+
+  const json::value* at(std::string_view pointer) {
+    json::error_code error;
+    return body().find_pointer({pointer.data(), pointer.size()}, error);
+  }
+
+  /// Null for what is no JSON.
+  const json::value& body() {
+    if (!parsed_) {
+      json::parse_options options;
+      options.max_depth = max_json_depth;
+      json::error_code error;
+      parsed_ = json::parse({request_.body.data(), request_.body.size()}, error, {}, options);
+      if (error) parsed_ = json::value{};
+    }
+    return *parsed_;
+  }
+
+  const HttpRequest& request_;
+  const Verification& verification_;
+  std::optional<json::value> parsed_;
+};
+
+bool is_name(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  });
+}
+
+void check(const ValueFrom& from, const std::string& which, bool signs) {
+  if (from.kind == ValueFrom::Kind::signature) {
+    if (!signs)
+      throw std::invalid_argument(which + ": its scheme has no signature to take it from");
+    return;
+  }
+  if (from.text.empty() && from.kind != ValueFrom::Kind::pointer) {
+    throw std::invalid_argument(which + " is empty");
+  }
+  if (from.kind != ValueFrom::Kind::pointer) return;
+  json::error_code error;
+  json::value{}.find_pointer(from.text, error);
+  const bool no_pointer =
+      error == json::error::missing_slash || error == json::error::invalid_escape;
+  if (no_pointer || from.text.empty()) {
+    throw std::invalid_argument(which + ": '" + from.text +
+                                "' is no JSON pointer such as /data/id");
+  }
+}
+
+}  // namespace
+
+ValueFrom ValueFrom::parse(std::string_view text) {
+  if (text == "signature") return signature();
+  if (text.starts_with('/')) return pointer(std::string{text});
+  for (const auto& [word, kind] :
+       {std::pair{std::string_view{"header:"}, Kind::header}, {"fixed:", Kind::fixed}}) {
+    if (text.starts_with(word) && text.size() > word.size()) {
+      return {kind, std::string{text.substr(word.size())}};
+    }
+  }
+  throw std::invalid_argument("'" + std::string{text} +
+                              "' says not where to look: write header:<name>, a JSON pointer such "
+                              "as /data/id, fixed:<text> or signature");
+}
+
+/// An endpoint, ready for requests.
+struct WebhookIntake::Desk {
+  explicit Desk(WebhookEndpoint&& of)
+      : name(std::move(of.name)),
+        verifier(std::move(of.scheme), std::move(of.secrets), of.tolerance),
+        accept(std::move(of.accept)),
+        id(of.id ? *of.id : id_and_topic_of(verifier.scheme(), name).first),
+        topic(of.topic ? *of.topic : id_and_topic_of(verifier.scheme(), name).second),
+        source(of.source ? *of.source : ValueFrom::fixed(name)),
+        topic_prefix(std::move(of.topic_prefix)),
+        hash_body(of.hash_body) {
+    const auto& scheme = verifier.scheme();
+    const bool signs =
+        !std::holds_alternative<BearerToken>(scheme) && !std::holds_alternative<Unsigned>(scheme);
+    check(id, "its id", signs);
+    check(topic, "its topic", signs);
+    check(source, "its source", signs);
+    if (!accept) throw std::invalid_argument("it has no target: say where it is accepted");
+  }
+
+  std::string name;
+  SignatureVerifier verifier;
+  AcceptCall accept;
+  ValueFrom id, topic, source;
+  std::string topic_prefix;
+  bool hash_body;
+};
+
+WebhookIntake::WebhookIntake(std::vector<WebhookEndpoint> endpoints, IntakeOptions options,
+                             std::string prefix)
+    : options_(std::move(options)), prefix_(std::move(prefix)) {
+  for (WebhookEndpoint& endpoint : endpoints) {
+    const std::string name = endpoint.name;
+    const std::string which = "webhook endpoint '" + name + "': ";
+    if (!is_name(name)) {
+      throw std::invalid_argument(which + "its name may have letters, digits, -, _ and . only");
+    }
+    try {
+      if (!desks_.try_emplace(name, Desk{std::move(endpoint)}).second) {
+        throw std::invalid_argument("there is another one of that name");
+      }
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(which + error.what());
+    }
+  }
+}
+
+WebhookIntake::~WebhookIntake() = default;
+WebhookIntake::WebhookIntake(WebhookIntake&&) noexcept = default;
+WebhookIntake& WebhookIntake::operator=(WebhookIntake&&) noexcept = default;
+
+HttpResponse WebhookIntake::handle(const HttpRequest& request) const {
+  return answer_or_problem(options_, "accept", [&] {
+    const auto pieces = path_pieces(request, prefix_, 1);
+    const auto desk = desks_.find(pieces[0]);
+    if (desk == desks_.end()) throw RequestError(404, "there is no webhook endpoint of this name");
+    require_post(request, options_);
+    return take(desk->second, request);
+  });
+}
+
+HttpResponse WebhookIntake::take(const Desk& desk, const HttpRequest& request) const {
+  const Verification verification = desk.verifier.verify(request, now_of(options_));
+  if (!verification.genuine()) {
+    options_.environment.write(LogLevel::warning, "webhook_refused",
+                               {{"endpoint", desk.name},
+                                {"scheme", to_string(desk.verifier.scheme())},
+                                {"fault", to_string(*verification.fault)},
+                                {"detail", verification.detail}});
+    throw RequestError(401, "it could not be verified who sent this");
+  }
+  Reader reader{request, verification};
+  if (std::holds_alternative<SlackSignature>(desk.verifier.scheme()) &&
+      reader.text_at("/type") == "url_verification") {
+    // Slack asks once whether somebody is there who knows the secret.
+    return {200, {{"Content-Type", "text/plain"}}, std::string{reader.text_at("/challenge")}};
+  }
+  Arrival arrival{.source = Source{reader.read(desk.source, "source")},
+                  .id = MessageId{reader.read(desk.id, "id")},
+                  .topic = Topic{desk.topic_prefix + reader.read(desk.topic, "topic")},
+                  .payload = request.body};
+  // Only what the signature vouches for is taken from the request: no due time, no partition key.
+  arrival.extras.headers = properties_of(request, options_, {.own = {{"endpoint", desk.name}}});
+  if (const auto type = request.headers.find("Content-Type")) {
+    arrival.extras.content_type = std::string{*type};
+  }
+  if (desk.hash_body) arrival.extras.hash = ContentHash::of(arrival.payload);
+  return accept_and_answer(desk.accept, arrival);
+}
+
+}  // namespace twinbox
