@@ -113,10 +113,13 @@ class Channels {
   /// What the dispatcher of this inbox handles: the handlers of all channels that use it, no other.
   /// Throws UsageError when no channel does.
   [[nodiscard]] Handlers handlers_of(const Inbox& inbox) const;
+  /// Null: the channel has none. Throws std::invalid_argument for a channel that does not exist.
+  [[nodiscard]] Inbox* inbox_of(std::string_view channel) const;
   /// Each inbox once: each needs a dispatcher of its own.
   [[nodiscard]] std::vector<Inbox*> inboxes() const;
 
  private:
+  [[nodiscard]] const Channel& named(std::string_view name) const;
   [[nodiscard]] const Channel& open(std::string_view name, const Arrival& arrival) const;
   void require_checked() const;
   void find_clashes(std::vector<std::string>& problems) const;

@@ -245,13 +245,17 @@ void Channels::require_checked() const {
   if (!checked_) throw UsageError("channels: call check() once before they are used");
 }
 
-const Channel& Channels::open(std::string_view name, const Arrival& arrival) const {
-  require_checked();
+const Channel& Channels::named(std::string_view name) const {
   const auto found = channels_.find(name);
   if (found == channels_.end()) {
     throw std::invalid_argument("channel " + quoted(name) + ": there is none of that name");
   }
-  const Channel& channel = found->second;
+  return found->second;
+}
+
+const Channel& Channels::open(std::string_view name, const Arrival& arrival) const {
+  require_checked();
+  const Channel& channel = named(name);
   if (channel.source_ && *channel.source_ != arrival.source) {
     throw std::invalid_argument("channel " + quoted(name) + ": takes messages from " +
                                 quoted(channel.source_->view()) + ", not from " +
@@ -357,6 +361,8 @@ Handlers Channels::handlers_of(const Inbox& inbox) const {
   }
   return handlers;
 }
+
+Inbox* Channels::inbox_of(std::string_view channel) const { return named(channel).inbox_; }
 
 std::vector<Inbox*> Channels::inboxes() const {
   std::vector<Inbox*> all;
