@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/json.hpp"
+#include "dispatch/call.hpp"
+#include "dispatch/settle.hpp"
+#include "twinbox/admin.hpp"
+#include "twinbox/event_intake.hpp"
+
+namespace twinbox {
+namespace {
+
+/// Handles messages in the request that brings them. Thread-safe.
+class InlineHandler {
+ public:
+  InlineHandler(Inbox& inbox, Handlers handlers, InlineOptions options)
+      : inbox_(inbox),
+        handlers_(std::move(handlers)),
+        options_(std::move(options)),
+        owner_(OwnerToken::make(inbox.box().environment())) {
+    dispatch_.lease = options_.lease;
+  }
+
+  HttpResponse take(const Arrival& arrival) const;
+
+ private:
+  HttpResponse handle(const Message& message, std::chrono::steady_clock::time_point claimed) const;
+  HttpResponse answer(const Message& message, const Verdict& verdict) const;
+  HttpResponse not_claimed(const Arrival& arrival, const Accepted& accepted) const;
+  [[nodiscard]] HttpResponse later(int status, std::string_view title, std::string_view detail,
+                                   Duration wait) const;
+  [[nodiscard]] Instant now() const {
+    if (const auto given = inbox_.box().environment().now()) return *given;
+    return std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now());
+  }
+
+  Inbox& inbox_;
+  Handlers handlers_;
+  InlineOptions options_;
+  DispatcherOptions dispatch_;
+  OwnerToken owner_;
+};
+
+HttpResponse done(const MessageKey& key) {
+  std::string body = R"({"state":"done","source":)";
+  append_json_string(body, key.source.view());
+  body += R"(,"id":)";
+  append_json_string(body, key.id.view());
+  return json_answer(200, body + "}");
+}
+
+HttpResponse InlineHandler::later(int status, std::string_view title, std::string_view detail,
+                                  Duration wait) const {
+  HttpResponse answer = problem(status, title, detail);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(wait).count();
+  answer.headers.add("Retry-After", std::to_string(std::max<std::int64_t>(seconds, 1)));
+  return answer;
+}
+
+HttpResponse InlineHandler::take(const Arrival& arrival) const {
+  const auto before = std::chrono::steady_clock::now();
+  const auto taken = inbox_.accept_and_claim(arrival, owner_, options_.lease);
+  if (taken.messages.empty()) return not_claimed(arrival, taken.accepted);
+  // More than one only where handlers with keys took the message before.
+  HttpResponse worst = done(arrival.key());
+  for (const Message& message : taken.messages) {
+    HttpResponse one = handle(message, before);
+    if (one.status > worst.status) worst = std::move(one);
+  }
+  return worst;
+}
+
+HttpResponse InlineHandler::handle(const Message& message,
+                                   std::chrono::steady_clock::time_point claimed) const {
+  CallWatch watch;
+  watch.claimed_at = claimed;
+  std::optional<Outcome> outcome;
+  bool lost = false;
+  DispatchObserver observer = options_.observer;
+  observer.handled = [&](DispatchObserver::Store store, const Message& of, const Outcome& said,
+                         Duration took) {
+    outcome = said;
+    if (options_.observer.handled) options_.observer.handled(store, of, said, took);
+  };
+  observer.lease_lost = [&](DispatchObserver::Store store, std::size_t count) {
+    lost = true;
+    if (options_.observer.lease_lost) options_.observer.lease_lost(store, count);
+  };
+  const Caller caller{inbox_, handlers_, dispatch_, observer, owner_};
+  const std::optional<Verdict> verdict = caller.call({&message, 1}, watch)[0];
+  if (verdict) {
+    // Lent for the call.
+    const std::vector<Settlement> settlements{
+        {std::shared_ptr<const Message>{std::shared_ptr<void>{}, &message}, *verdict}};
+    lost = settle(inbox_, owner_, settlements) > 0;
+    if (!lost) {
+      report(inbox_, options_.observer, settlements);
+      return answer(message, *verdict);
+    }
+  }
+  if (lost) {
+    return later(503, "Service Unavailable", "somebody else handles it by now; ask again later",
+                 options_.retry_after);
+  }
+  if (outcome && outcome->kind() == Outcome::Kind::done) return done(message.key());
+  return problem(500, "Internal Server Error",
+                 "the handler failed, and is called at most once; the inbox has the reason");
+}
+
+HttpResponse InlineHandler::answer(const Message& message, const Verdict& verdict) const {
+  switch (verdict.act) {
+    case Verdict::Act::ack:
+    case Verdict::Act::discard: return done(message.key());
+    case Verdict::Act::abandon:
+      return later(500, "Internal Server Error",
+                   "the handler failed, attempt " + std::to_string(message.attempts + 1) +
+                       "; the inbox has the reason, and it will be tried again",
+                   verdict.delay.value_or(options_.retry_after));
+    case Verdict::Act::fail:
+      // A sender that repeats it is told that it is a duplicate.
+      if (verdict.reason == "max_attempts") {
+        return problem(500, "Internal Server Error",
+                       "the handler failed for the last time; it is kept as a dead letter");
+      }
+      return problem(422, "Unprocessable Content",
+                     "it can never be handled; it is kept as a dead letter");
+    case Verdict::Act::postpone:
+      return later(503, "Service Unavailable", "not now", verdict.until - now());
+    case Verdict::Act::release: break;
+  }
+  return later(503, "Service Unavailable", "the store went away meanwhile; send it again",
+               options_.retry_after);
+}
+
+HttpResponse InlineHandler::not_claimed(const Arrival& arrival, const Accepted& accepted) const {
+  Duration wait = options_.retry_after;
+  if (accepted.state == Acceptance::accepted || accepted.state == Acceptance::duplicate_open) {
+    bool open = false;
+    if (const auto detail = Admin{inbox_}.get(arrival.key())) {
+      for (const DutyView& duty : detail->duties) {
+        open |= duty.state == DutyState::ready || duty.state == DutyState::scheduled ||
+                duty.state == DutyState::leased || duty.state == DutyState::waiting;
+        if (duty.state == DutyState::scheduled) wait = *duty.visible_at - now();
+      }
+    }
+    if (open) {
+      return later(503, "Service Unavailable",
+                   "it is known, and waits for its turn, its retry, or somebody who handles it now",
+                   wait);
+    }
+  }
+  return accepted_answer(arrival, accepted);
+}
+
+}  // namespace
+
+AnswerCall inline_mode(Inbox& inbox, Handlers handlers, InlineOptions options) {
+  // Shared by the copies of the call.
+  auto handler =
+      std::make_shared<const InlineHandler>(inbox, std::move(handlers), std::move(options));
+  return [handler](const Arrival& arrival) { return handler->take(arrival); };
+}
+
+}  // namespace twinbox

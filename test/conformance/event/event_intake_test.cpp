@@ -1,0 +1,410 @@
+// Events over HTTP, without a socket.
+#include "support/inbox_test.hpp"
+#include <twinbox/event_intake.hpp>
+#include <twinbox/testing.hpp>
+
+namespace twinbox::test {
+namespace {
+
+HttpRequest an_event(std::string target, std::string id = "e1") {
+  return {.target = std::move(target),
+          .headers = {{"ce-specversion", "1.0"},
+                      {"ce-id", std::move(id)},
+                      {"ce-source", "/shop"},
+                      {"ce-type", "com.shop.order"},
+                      {"Content-Type", "application/json"}},
+          .body = "{\"mark\":\"" + payload() + "\"}"};
+}
+
+std::string envelope(const std::string& id, const std::string& more = "") {
+  return R"({"specversion":"1.0","id":")" + id + R"(","source":"/shop","type":"com.shop.order")" +
+         more + R"(,"data":{"mark":")" + payload() + R"("}})";
+}
+
+const MessageKey e1{Source{"/shop"}, MessageId{"e1"}};
+
+class EventIntakes : public InboxTest {
+ protected:
+  IntakeOptions intake_options() { return {.environment = environment()}; }
+
+  HttpResponse accept(const HttpRequest& request) {
+    return EventIntake{accept_into(inbox()), intake_options()}.handle(request);
+  }
+
+  /// Handles in the request, as `handler_` says.
+  HttpResponse handle_inline(const HttpRequest& request) {
+    EventHandlers handlers;
+    handlers.on(EventName{"order", 2}, [this](const CloudEvent& event) {
+      ++calls_;
+      return handler_(event);
+    });
+    const NamedEventIntake intake{handlers.names(), inline_mode(inbox(), handlers.handlers()),
+                                  intake_options()};
+    return intake.handle(request);
+  }
+
+  int calls_ = 0;
+  std::function<Outcome(const CloudEvent&)> handler_ = [](const CloudEvent&) {
+    return Outcome::done();
+  };
+};
+
+// ---- POST /v1/events
+
+TEST_P(EventIntakes, EVB_30_binary_structured_and_batch_are_taken) {
+  EXPECT_EQ(accept(an_event("/v1/events")).body,
+            R"({"state":"accepted","source":"/shop","id":"e1","conflict":false})");
+  HttpRequest structured{.target = "/v1/events",
+                         .headers = {{"Content-Type", "application/cloudevents+json"}},
+                         .body = envelope("e2")};
+  EXPECT_EQ(accept(structured).status, 202);
+  HttpRequest batch{.target = "/v1/events",
+                    .headers = {{"Content-Type", "application/cloudevents-batch+json"}},
+                    .body = "[" + envelope("e2") + "," + envelope("e3") + "]"};
+  const HttpResponse answer = accept(batch);
+  EXPECT_EQ(answer.status, 202);
+  EXPECT_EQ(answer.body,
+            R"({"results":[{"state":"duplicate_open","source":"/shop","id":"e2","conflict":false},)"
+            R"({"state":"accepted","source":"/shop","id":"e3","conflict":false}]})");
+  EXPECT_EQ(accept(batch).status, 200);
+  const auto messages = inbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 3u);
+  for (const Message& message : messages) {
+    EXPECT_EQ(message.topic, Topic{"com.shop.order"});
+    EXPECT_EQ(event_of(message).data, "{\"mark\":\"" + payload() + "\"}");
+    EXPECT_EQ(property_of(message, "transport"), "http");
+  }
+}
+
+TEST_P(EventIntakes, EVB_30_the_same_event_in_another_mode_is_a_duplicate_without_conflict) {
+  accept(an_event("/v1/events"));
+  HttpRequest structured{
+      .target = "/v1/events",
+      .headers = {{"Content-Type", "application/cloudevents+json; charset=utf-8"}},
+      .body = envelope("e1", R"(,"datacontenttype":"application/json")")};
+  EXPECT_EQ(accept(structured).body,
+            R"({"state":"duplicate_open","source":"/shop","id":"e1","conflict":false})");
+}
+
+TEST_P(EventIntakes, EVB_30_a_batch_with_one_bad_event_writes_nothing) {
+  inbox();
+  HttpRequest batch{.target = "/v1/events",
+                    .headers = {{"Content-Type", "application/cloudevents-batch+json"}},
+                    .body = "[" + envelope("e1") + R"(,{"specversion":"1.0","id":"e2"}])"};
+  EXPECT_EQ(accept(batch).status, 400);
+  EXPECT_EQ(count_messages(), "0");
+  batch.body = "[]";
+  EXPECT_EQ(accept(batch).body, R"({"results":[]})");
+}
+
+TEST_P(EventIntakes, EVB_14_malformed_input_answers_400_names_the_attribute_and_writes_nothing) {
+  inbox();
+  const auto refused = [&](HttpRequest request, const std::string& detail) {
+    for (const std::string target : {"/v1/events", "/events/order/v2"}) {
+      request.target = target;
+      const HttpResponse answer = target == "/v1/events" ? accept(request) : handle_inline(request);
+      EXPECT_EQ(answer.status, 400) << answer.body;
+      EXPECT_EQ(answer.headers.find("Content-Type"), "application/problem+json");
+      EXPECT_NE(answer.body.find(detail), std::string::npos) << answer.body;
+      EXPECT_EQ(answer.body.find(payload_mark), std::string::npos);
+    }
+  };
+  HttpRequest request = an_event("");
+  request.headers.set("ce-specversion", "0.3");
+  refused(request, "specversion");
+  request = an_event("");
+  request.headers.set("ce-id", "");
+  refused(request, "id");
+  request = an_event("");
+  request.headers.set("ce-time", "yesterday");
+  refused(request, "time");
+  refused({.headers = {{"Content-Type", "application/cloudevents+json"}}, .body = "{"}, "JSON");
+  refused({.headers = {{"Content-Type", "application/json"}}, .body = "{}"}, "specversion");
+  EXPECT_EQ(count_messages(), "0");
+  EXPECT_EQ(calls_, 0);
+}
+
+TEST_P(EventIntakes, EVB_24_the_event_s_trace_wins_over_the_request_s) {
+  const std::string own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const std::string carrier = "00-11111111111111111111111111111111-2222222222222222-01";
+  HttpRequest request = an_event("/v1/events");
+  request.headers.add("traceparent", carrier);
+  accept(request);
+  request = an_event("/v1/events", "e2");
+  request.headers.add("traceparent", carrier);
+  request.headers.add("ce-traceparent", own);
+  accept(request);
+  const auto messages = inbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(property_of(messages[0], "traceparent"), carrier);
+  EXPECT_EQ(property_of(messages[1], "traceparent"), own);
+}
+
+// ---- POST /events/{name}/v{version}
+
+TEST_P(EventIntakes, EVB_11_the_registered_handler_is_called_in_the_request) {
+  std::string seen;
+  handler_ = [&](const CloudEvent& event) {
+    seen = event.type + " " + event.id;
+    return Outcome::done();
+  };
+  const HttpResponse answer = handle_inline(an_event("/events/order/v2"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, R"({"state":"done","source":"/shop","id":"e1"})");
+  EXPECT_EQ(seen, "com.shop.order e1");
+  EXPECT_EQ(inbox().state(e1), MessageState::done);
+  EXPECT_EQ(detail(e1).message.topic, Topic{"order.v2"});
+}
+
+TEST_P(EventIntakes, EVB_11_a_transactional_handler_commits_with_its_message) {
+  inbox();
+  write("create table {schema}booked (id text)");
+  EventHandlers handlers;
+  bool fail = true;
+  handlers.on(EventName{"order"}, [&](Session& session, const CloudEvent&) {
+    session.execute(in_schema("insert into {schema}booked values ('x')"));
+    if (fail) throw std::runtime_error("after the write");
+  });
+  const NamedEventIntake intake{handlers.names(), inline_mode(inbox(), handlers.handlers()),
+                                intake_options()};
+  EXPECT_EQ(intake.handle(an_event("/events/order/v1")).status, 500);
+  EXPECT_EQ(read("select count(*) from {schema}booked"), "0");
+  fail = false;
+  clock().advance(1min);
+  EXPECT_EQ(intake.handle(an_event("/events/order/v1")).status, 200);
+  EXPECT_EQ(read("select count(*) from {schema}booked"), "1");
+  EXPECT_EQ(inbox().state(e1), MessageState::done);
+}
+
+TEST_P(EventIntakes, EVB_12_a_duplicate_answers_success_without_calling_the_handler) {
+  handle_inline(an_event("/events/order/v2"));
+  const HttpResponse again = handle_inline(an_event("/events/order/v2"));
+  EXPECT_EQ(again.status, 200);
+  EXPECT_EQ(again.body,
+            R"({"state":"duplicate_done","source":"/shop","id":"e1","conflict":false})");
+  EXPECT_EQ(calls_, 1);
+}
+
+TEST_P(EventIntakes, EVB_13_a_failing_handler_is_recorded_and_answers_500) {
+  handler_ = [](const CloudEvent&) -> Outcome { throw std::runtime_error("no stock"); };
+  const HttpResponse answer = handle_inline(an_event("/events/order/v2"));
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_EQ(answer.headers.find("Retry-After"), "2");
+  EXPECT_EQ(answer.body.find("no stock"), std::string::npos);
+  const DutyView kept = duty(e1);
+  EXPECT_EQ(kept.state, DutyState::scheduled);
+  EXPECT_EQ(kept.attempts, 1);
+  EXPECT_EQ(kept.last_error, "no stock");
+  EXPECT_EQ(kept.visible_at, clock().now() + 2s);
+  EXPECT_EQ(inbox().state(e1), MessageState::open);
+}
+
+TEST_P(EventIntakes, EVB_13_the_sender_s_retry_calls_again_once_it_is_time) {
+  handler_ = [](const CloudEvent&) { return Outcome::retry("no stock"); };
+  handle_inline(an_event("/events/order/v2"));
+  handler_ = [](const CloudEvent&) { return Outcome::done(); };
+  const HttpResponse early = handle_inline(an_event("/events/order/v2"));
+  EXPECT_EQ(early.status, 503);
+  EXPECT_EQ(early.headers.find("Retry-After"), "2");
+  EXPECT_EQ(calls_, 1);
+  clock().advance(2s);
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 200);
+  EXPECT_EQ(calls_, 2);
+}
+
+TEST_P(EventIntakes, EVB_13_a_dispatcher_may_retry_beside_the_sender) {
+  handler_ = [](const CloudEvent&) { return Outcome::retry("no stock"); };
+  handle_inline(an_event("/events/order/v2"));
+  clock().advance(2s);
+  EventHandlers handlers;
+  handlers.on(EventName{"order", 2}, [](const CloudEvent&) {});
+  Dispatcher{inbox(), handlers.handlers()}.drain();
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 200);
+  EXPECT_EQ(calls_, 1);
+}
+
+TEST_P(EventIntakes, EVB_13_what_is_dead_is_kept_and_its_duplicates_answer_success) {
+  handler_ = [](const CloudEvent&) { return Outcome::dead("unknown article"); };
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 422);
+  EXPECT_EQ(inbox().state(e1), MessageState::dead);
+  const HttpResponse again = handle_inline(an_event("/events/order/v2"));
+  EXPECT_EQ(again.status, 200);
+  EXPECT_NE(again.body.find("duplicate_dead"), std::string::npos);
+  EXPECT_EQ(calls_, 1);
+}
+
+TEST_P(EventIntakes, EVB_13_the_last_attempt_answers_500_too) {
+  handler_ = [](const CloudEvent&) { return Outcome::retry("no stock"); };
+  for (int attempt = 1; attempt <= 10; ++attempt) {
+    EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 500) << attempt;
+    clock().advance(1h);
+  }
+  EXPECT_EQ(inbox().state(e1), MessageState::dead);
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 200);
+  EXPECT_EQ(calls_, 10);
+}
+
+TEST_P(EventIntakes, an_event_that_somebody_else_handles_is_not_handled_twice) {
+  handler_ = [&](const CloudEvent&) {
+    EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 503);
+    return Outcome::done();
+  };
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 200);
+  EXPECT_EQ(calls_, 1);
+}
+
+TEST_P(EventIntakes, an_at_most_once_handler_that_failed_is_not_called_again) {
+  EventHandlers handlers;
+  handlers.on(EventName{"order"},
+              [&](const CloudEvent&) -> void {
+                ++calls_;
+                throw std::runtime_error("boom");
+              },
+              {.at_most_once = true});
+  const NamedEventIntake intake{handlers.names(), inline_mode(inbox(), handlers.handlers()),
+                                intake_options()};
+  EXPECT_EQ(intake.handle(an_event("/events/order/v1")).status, 500);
+  EXPECT_EQ(intake.handle(an_event("/events/order/v1")).status, 200);
+  EXPECT_EQ(calls_, 1);
+}
+
+TEST_P(EventIntakes, EVB_14_an_unknown_name_or_version_answers_404_with_a_clear_body) {
+  inbox();
+  const auto detail = [&](const std::string& target) {
+    const HttpResponse answer = handle_inline(an_event(target));
+    EXPECT_EQ(answer.status, 404);
+    EXPECT_EQ(answer.headers.find("Content-Type"), "application/problem+json");
+    return answer.body;
+  };
+  EXPECT_NE(detail("/events/parcel/v2").find("there is no event 'parcel'"), std::string::npos);
+  for (const char* version : {"v1", "v02", "v2x", "2", "v", "v99999999999999999999", "v-2"}) {
+    EXPECT_NE(
+        detail(std::string{"/events/order/"} + version)
+            .find(std::string{"the event 'order' has no version '"} + version + "'; there are: v2"),
+        std::string::npos)
+        << version;
+  }
+  EXPECT_EQ(count_messages(), "0");
+}
+
+TEST_P(EventIntakes, EVB_11_accept_mode_is_durable_then_202) {
+  const NamedEventIntake intake{
+      {EventName{"order", 2}}, accept_mode(accept_into(inbox())), intake_options()};
+  EXPECT_EQ(intake.handle(an_event("/events/order/v2")).status, 202);
+  EXPECT_EQ(intake.handle(an_event("/events/order/v2")).status, 200);
+  EXPECT_EQ(intake.handle(an_event("/events/order/v3")).status, 404);
+  const auto messages = inbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].topic, Topic{"order.v2"});
+}
+
+// ---- the sidecar
+
+/// As Dapr 1.12 sends it.
+HttpRequest from_dapr(std::string id = "5929aaac-a5e2-4ca1-859c-edfe73f11565") {
+  return {.target = "/sidecar/orders",
+          .headers = {{"Content-Type", "application/cloudevents+json"}},
+          .body = R"({"topic":"orders","pubsubname":"order_pub_sub","traceid":)"
+                  R"("00-113ad9c4e42b27583ae98ba698d54255-e3743e35ff56f219-01","tracestate":"",)"
+                  R"("data":{"orderId":1},"id":")" +
+                  id +
+                  R"(","specversion":"1.0","datacontenttype":"application/json; charset=utf-8",)"
+                  R"("source":"checkout","type":"com.dapr.event.sent","time":)"
+                  R"("2020-09-23T06:23:21Z","traceparent":)"
+                  R"("00-113ad9c4e42b27583ae98ba698d54255-e3743e35ff56f219-01"})"};
+}
+
+class Sidecar : public EventIntakes {
+ protected:
+  HttpResponse deliver(const HttpRequest& request) {
+    Handlers handlers;
+    handlers.add(Topic{"orders"}, event_handler([this](const CloudEvent& event) {
+                   ++calls_;
+                   return handler_(event);
+                 }));
+    const SidecarIntake intake{{{.pubsub = "order_pub_sub",
+                                 .topic = "orders",
+                                 .route = "/sidecar/orders",
+                                 .take = inline_mode(inbox(), std::move(handlers))},
+                                {.pubsub = "order_pub_sub",
+                                 .topic = "refunds",
+                                 .route = "/sidecar/refunds",
+                                 .take = accept_mode(accept_into(inbox())),
+                                 .stored = Topic{"refund"}}},
+                               intake_options()};
+    return intake.handle(request);
+  }
+};
+
+TEST_P(Sidecar, EVB_29_the_subscriptions_are_listed_at_a_well_known_path) {
+  const HttpResponse answer = deliver({.method = "GET", .target = "/dapr/subscribe"});
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body,
+            R"([{"pubsubname":"order_pub_sub","topic":"orders","route":"/sidecar/orders"},)"
+            R"({"pubsubname":"order_pub_sub","topic":"refunds","route":"/sidecar/refunds"}])");
+  EXPECT_EQ(deliver({.target = "/dapr/subscribe"}).status, 405);
+  EXPECT_EQ(deliver({.target = "/sidecar/other"}).status, 404);
+}
+
+TEST_P(Sidecar, EVB_29_answers_success_also_for_duplicates) {
+  EXPECT_EQ(deliver(from_dapr()).body, R"({"status":"SUCCESS"})");
+  EXPECT_EQ(deliver(from_dapr()).body, R"({"status":"SUCCESS"})");
+  EXPECT_EQ(calls_, 1);
+}
+
+TEST_P(Sidecar, EVB_29_answers_success_for_what_is_accepted) {
+  HttpRequest request = from_dapr();
+  request.target = "/sidecar/refunds";
+  EXPECT_EQ(deliver(request).body, R"({"status":"SUCCESS"})");
+  const auto messages = inbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].topic, Topic{"refund"});
+  EXPECT_EQ(messages[0].source, Source{"checkout"});
+}
+
+TEST_P(Sidecar, EVB_29_answers_retry_when_the_handler_fails) {
+  handler_ = [](const CloudEvent&) { return Outcome::retry("no stock"); };
+  const HttpResponse answer = deliver(from_dapr());
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, R"({"status":"RETRY"})");
+  EXPECT_EQ(deliver(from_dapr()).body, R"({"status":"RETRY"})") << "before its time";
+}
+
+TEST_P(Sidecar, EVB_29_answers_drop_for_what_can_never_succeed) {
+  handler_ = [](const CloudEvent&) { return Outcome::dead("unknown article"); };
+  EXPECT_EQ(deliver(from_dapr()).body, R"({"status":"DROP"})");
+  HttpRequest damaged = from_dapr();
+  damaged.body.resize(20);
+  EXPECT_EQ(deliver(damaged).body, R"({"status":"DROP"})");
+  EXPECT_EQ(log().events("sidecar_drop").size(), 2u);
+}
+
+TEST_P(Sidecar, EVB_29_answers_retry_when_the_store_cannot_take_it) {
+  FaultPlan plan;
+  Database database = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Inbox faulty{database, options()};
+  const SidecarIntake intake{{{.pubsub = "p",
+                               .topic = "orders",
+                               .route = "/sidecar/orders",
+                               .take = accept_mode(accept_into(faulty))}},
+                             intake_options()};
+  plan.fail_commit(DatabaseError::Kind::connection_lost);
+  EXPECT_EQ(intake.handle(from_dapr()).body, R"({"status":"RETRY"})");
+  EXPECT_EQ(intake.handle(from_dapr()).body, R"({"status":"SUCCESS"})");
+}
+
+TEST_P(Sidecar, routes_that_cannot_work_are_refused) {
+  const auto with_route = [&](std::string route) {
+    return Subscription{.pubsub = "p", .topic = "t", .route = std::move(route), .take = {}};
+  };
+  EXPECT_THROW(SidecarIntake({with_route("orders")}), std::invalid_argument);
+  EXPECT_THROW(SidecarIntake({with_route("/a?b")}), std::invalid_argument);
+  EXPECT_THROW(SidecarIntake({with_route("/dapr/subscribe")}), std::invalid_argument);
+  EXPECT_THROW(SidecarIntake({with_route("/a"), with_route("/a")}), std::invalid_argument);
+}
+
+TWINBOX_ON_EVERY_BACKEND(EventIntakes);
+TWINBOX_ON_EVERY_BACKEND(Sidecar);
+
+}  // namespace
+}  // namespace twinbox::test
