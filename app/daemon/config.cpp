@@ -32,6 +32,7 @@ class Builder {
     read_log(section("log"), config_.log);
     read_access(section("access"), config_.access);
     read_dispatch(section("dispatch"), config_.dispatch);
+    read_intake(section("intake"), config_.intake);
     TableReader tracing = section("tracing");
     tracing.text("endpoint", config_.tracing.endpoint);
     tracing.text("service", config_.tracing.service);

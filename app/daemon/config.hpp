@@ -118,9 +118,11 @@ struct WebhookConfig {
   std::string scheme;
   std::vector<std::string> secrets = {};
   std::string store = {};   ///< empty: the first that serves an inbox
-  std::string id = {};      ///< `header:…`, `json:/pointer` or a fixed text; empty: the scheme's
+  /// `header:…`, a JSON pointer, `fixed:…` or `signature`; empty: as the scheme has it.
+  std::string id = {};
   std::string topic = {};   ///< the same
   std::string source = {};  ///< the same; empty: the endpoint's name
+  std::string topic_prefix = {};
   Milliseconds tolerance = std::chrono::minutes{5};
   std::string header = {};  ///< hmac: where the signature is
   std::string prefix = {};  ///< hmac: what stands before it
@@ -136,6 +138,12 @@ struct EventConfig {
   bool inline_mode = false;  ///< the sink is called within the request
   std::string sink = {};     ///< inline
   std::string store = {};
+};
+
+struct IntakeConfig {
+  std::vector<std::string> keep_headers = {};          ///< of requests, kept with the message
+  std::size_t max_events = 1000;                       ///< in one batch
+  Milliseconds retry_after = std::chrono::seconds{5};  ///< told while the store takes nothing
 };
 
 struct TracingConfig {
@@ -157,6 +165,7 @@ struct Config {
   std::vector<RouteConfig> routes = {};  ///< in file order: the first that matches wins
   std::vector<WebhookConfig> webhooks = {};
   std::vector<EventConfig> events = {};
+  IntakeConfig intake = {};
   TracingConfig tracing = {};
   HealthThresholds health = {};
 

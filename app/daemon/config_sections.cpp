@@ -206,6 +206,7 @@ void read_webhook(TableReader table, WebhookConfig& webhook) {
   table.text("store", webhook.store);
   table.text("id", webhook.id);
   table.text("topic", webhook.topic);
+  table.text("topic_prefix", webhook.topic_prefix);
   table.text("source", webhook.source);
   table.duration("tolerance", webhook.tolerance, 1s, 24h);
   table.text("header", webhook.header);
@@ -224,6 +225,13 @@ void read_webhook(TableReader table, WebhookConfig& webhook) {
   if (webhook.scheme == "hmac" && webhook.header.empty()) {
     table.refuse("header", "is missing: the header that carries the signature");
   }
+}
+
+void read_intake(TableReader table, IntakeConfig& intake) {
+  table.texts("keep_headers", intake.keep_headers);
+  table.integer("max_events", intake.max_events, 1, 100'000);
+  table.duration("retry_after", intake.retry_after, 1s, 1h);
+  table.finish();
 }
 
 void read_event(TableReader& table, EventConfig& event) {

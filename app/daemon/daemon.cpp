@@ -85,8 +85,10 @@ class Daemon {
 
  private:
   std::shared_ptr<const Service> make_service(const Config& config) {
-    const Surroundings surroundings{
-        .stores = stores_, .operations = operations_, .metrics = [this] { return metrics_text(); }};
+    const Surroundings surroundings{.stores = stores_,
+                                    .operations = operations_,
+                                    .environment = log_.environment(),
+                                    .metrics = [this] { return metrics_text(); }};
     return std::make_shared<const Service>(config, surroundings, read_tokens(token_file(config)));
   }
 

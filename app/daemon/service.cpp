@@ -1,22 +1,8 @@
 #include "daemon/service.hpp"
 
-#include "daemon/json.hpp"
+#include "daemon/intakes.hpp"
 
 namespace twinbox::app {
-namespace {
-
-HttpResponse enqueue(const Stores& stores, const Call& call) {
-  Store* store = stores.find(call.target.find("store").value_or(""), BoxKind::outbox);
-  if (store == nullptr) throw Refused(404, "there is no store of that name with an outbox");
-  NewMessage message{.topic = Topic{call.target.segments[2]}, .payload = call.request.body};
-  if (const auto type = call.request.headers.find("Content-Type")) {
-    message.extras.content_type = std::string{*type};
-  }
-  const MessageId id = store->outbox().enqueue(message);
-  return answer(boost::json::object{{"id", id.str()}}, 202);
-}
-
-}  // namespace
 
 Service::Service(Config config, const Surroundings& surroundings, std::vector<Token> tokens)
     : config_(std::move(config)), access_(config_, std::move(tokens)) {
@@ -27,9 +13,7 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
                                      {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
                                      metrics()};
                }});
-  router_.add(
-      {"POST", "/v1/outbox/{topic}", Need::send,
-       [&stores = surroundings.stores](const Call& call) { return enqueue(stores, call); }});
+  add_intakes(router_, config_, surroundings.stores, surroundings.environment);
   add_operations(router_, surroundings.stores, surroundings.operations, config_.health);
 }
 

@@ -18,6 +18,7 @@ namespace twinbox::app {
 struct Surroundings {
   const Stores& stores;
   OperationMemory& operations;
+  Environment environment;
   std::function<std::string()> metrics;  ///< the text for Prometheus
 };
 

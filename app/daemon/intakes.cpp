@@ -1,0 +1,102 @@
+#include "daemon/intakes.hpp"
+
+#include <memory>
+
+#include <twinbox/intake.hpp>
+#include <twinbox/webhook.hpp>
+
+namespace twinbox::app {
+namespace {
+
+IntakeOptions intake_options(const Config& config, const Environment& environment) {
+  return {.max_body = config.limit.body_bytes,
+          .max_events = config.intake.max_events,
+          .keep_headers = config.intake.keep_headers,
+          .retry_after = std::chrono::ceil<std::chrono::seconds>(config.intake.retry_after),
+          .environment = environment};
+}
+
+Store& store_of(const Stores& stores, std::string_view name, BoxKind kind) {
+  Store* store = stores.find(name, kind);
+  if (store == nullptr) {
+    throw Refused(404, "there is no store of that name with an " + std::string{to_string(kind)} +
+                           "; /v1/stores lists them");
+  }
+  return *store;
+}
+
+/// The inbox is opened at the first request. One arrival alone shares its commit with others.
+AcceptCall accept_into(const Stores& stores, std::string name) {
+  return [&stores, name = std::move(name)](std::span<const Arrival> arrivals) {
+    Inbox& inbox = store_of(stores, name, BoxKind::inbox).inbox();
+    if (arrivals.size() == 1) return std::vector{inbox.accept(arrivals[0])};
+    return inbox.accept(arrivals);
+  };
+}
+
+SignatureScheme scheme_of(const WebhookConfig& webhook) {
+  if (webhook.scheme != "hmac") return signature_scheme(webhook.scheme);
+  return HmacSignature{
+      .header = webhook.header,
+      .hash = webhook.algorithm == "sha1"     ? MacHash::sha1
+              : webhook.algorithm == "sha512" ? MacHash::sha512
+                                              : MacHash::sha256,
+      .encoding = webhook.encoding == "base64" ? SignatureEncoding::base64 : SignatureEncoding::hex,
+      .prefix = webhook.prefix,
+      .timestamp_header = webhook.timestamp_header,
+      .signed_content = webhook.signed_content};
+}
+
+std::optional<ValueFrom> value_from(const std::string& text) {
+  if (text.empty()) return {};
+  return ValueFrom::parse(text);
+}
+
+WebhookEndpoint endpoint_of(const WebhookConfig& webhook, const Stores& stores) {
+  try {
+    return {.name = webhook.name,
+            .scheme = scheme_of(webhook),
+            .secrets = webhook.secrets,
+            .accept = accept_into(stores, webhook.store),
+            .id = value_from(webhook.id),
+            .topic = value_from(webhook.topic),
+            .source = value_from(webhook.source),
+            .topic_prefix = webhook.topic_prefix,
+            .tolerance = std::chrono::ceil<std::chrono::seconds>(webhook.tolerance)};
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("webhook." + webhook.name + ": " + error.what());
+  }
+}
+
+void add_webhooks(Router& router, const Config& config, const Stores& stores,
+                  const IntakeOptions& options) {
+  std::vector<WebhookEndpoint> endpoints;
+  for (const WebhookConfig& webhook : config.webhooks) {
+    endpoints.push_back(endpoint_of(webhook, stores));
+  }
+  auto intake = std::make_shared<WebhookIntake>(std::move(endpoints), options);
+  router.add({"POST", "/webhooks/{endpoint}", Need::signature,
+              [intake](const Call& call) { return intake->handle(call.request); }});
+}
+
+std::string store_name(const Call& call) {
+  return std::string{call.target.find("store").value_or("")};
+}
+
+}  // namespace
+
+void add_intakes(Router& router, const Config& config, const Stores& stores,
+                 const Environment& environment) {
+  const IntakeOptions options = intake_options(config, environment);
+  router.add({"POST", "/v1/outbox/{topic}", Need::send, [&stores, options](const Call& call) {
+                Outbox& outbox = store_of(stores, store_name(call), BoxKind::outbox).outbox();
+                return OutboxIntake{outbox, options}.handle(call.request);
+              }});
+  router.add(
+      {"POST", "/v1/inbox/{source}/{topic}", Need::send, [&stores, options](const Call& call) {
+         return InboxIntake{accept_into(stores, store_name(call)), options}.handle(call.request);
+       }});
+  add_webhooks(router, config, stores, options);
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,98 @@
+"""Messages in, over HTTP."""
+import hashlib
+import hmac
+import json
+import sqlite3
+import time
+import unittest
+
+from daemon import Daemon
+
+CONFIG = """
+[webhook.shop]
+scheme = "stripe"
+secrets = ["env:OLD_SECRET", "env:NEW_SECRET"]
+
+[webhook.own]
+scheme = "hmac"
+secrets = ["env:NEW_SECRET"]
+header = "X-Signature"
+id = "/number"
+topic = "header:X-Topic"
+
+[intake]
+keep_headers = ["User-Agent"]
+"""
+
+
+def signed(secret, body):
+    now = str(int(time.time()))
+    mac = hmac.new(secret.encode(), now.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return {"Stripe-Signature": f"t={now},v1={mac}"}
+
+
+class Intake(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon(CONFIG, {"OLD_SECRET": "whsec_old", "NEW_SECRET": "whsec_new"}).start()
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.daemon.stop() == 0
+
+    def rows(self, box, id):
+        database = sqlite3.connect(self.daemon.folder / "twinbox.db")
+        try:
+            return database.execute(
+                f"select topic, payload, headers from {box}_message where id = ?", (id,)).fetchall()
+        finally:
+            database.close()
+
+    def test_what_is_enqueued_keeps_what_came_with_it(self):
+        answer = self.daemon.ask("POST", "/v1/outbox/order.placed", b"\x00\xff", {
+            "Idempotency-Key": "order-1", "Content-Type": "application/octet-stream",
+            "User-Agent": "till", "Twinbox-Correlation-Id": "story",
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+        self.assertEqual((answer.status, answer.json()["id"]), (202, "order-1"))
+        topic, payload, headers = self.rows("outbox", "order-1")[0]
+        self.assertEqual((topic, payload), ("order.placed", b"\x00\xff"))
+        self.assertIn("till", headers)
+        self.assertIn("0af7651916cd43dd8448eb211c80319c", headers)
+        shown = self.daemon.ask("GET", "/v1/messages/order-1").json()
+        self.assertEqual((shown["payload"], shown["payload_encoding"]), ("AP8=", "base64"))
+        self.assertEqual(shown["correlation_id"], "story")
+
+    def test_what_is_accepted_twice_is_there_once(self):
+        for status, state in [(202, "accepted"), (200, "duplicate_open")]:
+            answer = self.daemon.ask("POST", "/v1/inbox/shop/order.placed", b"one",
+                                     {"Idempotency-Key": "in-1"})
+            self.assertEqual((answer.status, answer.json()["state"]), (status, state))
+        self.assertEqual(len(self.rows("inbox", "in-1")), 1)
+        self.assertEqual(self.daemon.ask("POST", "/v1/inbox/shop/x", b"one").status, 400)
+
+    def test_a_webhook_needs_its_signature_and_either_secret_will_do(self):
+        for number, secret in enumerate(["whsec_old", "whsec_new"]):
+            body = json.dumps({"id": f"evt_{number}", "type": "charge.paid"}).encode()
+            answer = self.daemon.ask("POST", "/webhooks/shop", body, signed(secret, body))
+            self.assertEqual(answer.status, 202, answer.body)
+            again = self.daemon.ask("POST", "/webhooks/shop", body, signed(secret, body))
+            self.assertEqual(again.status, 200, again.body)
+            self.assertEqual(self.rows("inbox", f"evt_{number}")[0][0], "charge.paid")
+        body = b'{"id":"evt_9","type":"charge.paid"}'
+        self.assertEqual(self.daemon.ask("POST", "/webhooks/shop", body).status, 401)
+        forged = signed("whsec_other", body)
+        self.assertEqual(self.daemon.ask("POST", "/webhooks/shop", body, forged).status, 401)
+        self.assertEqual(self.rows("inbox", "evt_9"), [])
+        self.assertEqual(self.daemon.ask("POST", "/webhooks/none", body).status, 404)
+
+    def test_a_webhook_of_nobody_in_particular(self):
+        body = b'{"number":17}'
+        mac = hmac.new(b"whsec_new", body, hashlib.sha256).hexdigest()
+        answer = self.daemon.ask("POST", "/webhooks/own", body,
+                                 {"X-Signature": mac, "X-Topic": "paper.jam"})
+        self.assertEqual(answer.status, 202, answer.body)
+        self.assertEqual(self.rows("inbox", "17")[0][0], "paper.jam")
+
+
+if __name__ == "__main__":
+    unittest.main()

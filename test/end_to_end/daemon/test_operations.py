@@ -1,0 +1,119 @@
+"""Looking into the boxes, and acting on what lies there."""
+import json
+import re
+import unittest
+
+from daemon import Daemon
+
+
+class Operations(unittest.TestCase):
+    def setUp(self):
+        self.daemon = Daemon().start()
+        self.addCleanup(self.daemon.__exit__)
+        self.daemon.wait_for("#token=")
+
+    def enqueue(self, count, topic="order.placed"):
+        connection = self.daemon.connect()
+        for number in range(count):
+            answer = self.daemon.ask("POST", f"/v1/outbox/{topic}", b"x",
+                                     {"Idempotency-Key": f"{topic}-{number}"}, connection)
+            self.assertEqual(answer.status, 202)
+        connection.close()
+
+    def act(self, verb, **body):
+        answer = self.daemon.operate("POST", f"/v1/messages/{verb}", json.dumps(body))
+        self.assertEqual(answer.status, 200, answer.body)
+        return answer.json()
+
+    def test_pages_show_everything_once_newest_first(self):
+        self.enqueue(7)
+        seen, after = [], ""
+        while True:
+            page = self.daemon.ask("GET", f"/v1/messages?limit=3{after}").json()
+            seen += [message["id"] for message in page["messages"]]
+            if page["next"] is None:
+                break
+            after = f"&after={page['next']}"
+        self.assertEqual(seen, [f"order.placed-{number}" for number in reversed(range(7))])
+
+    def test_the_same_filter_views_and_acts(self):
+        self.enqueue(3)
+        self.enqueue(2, "order.paid")
+        listed = self.daemon.ask("GET", "/v1/messages?topic=order.paid&state=ready").json()
+        self.assertEqual(len(listed["messages"]), 2)
+        wanted = {"filter": {"topic": "order.paid", "state": "ready"}, "reason": "test"}
+        self.assertEqual(self.act("discard", dry_run=True, **wanted),
+                         {"changed": 2, "dry_run": True})
+        self.assertEqual(self.act("discard", **wanted), {"changed": 2, "dry_run": False})
+        self.assertEqual(self.act("discard", **wanted)["changed"], 0)
+        counts = self.daemon.ask("GET", "/v1/stores").json()["stores"][0]["boxes"][0]["counts"]
+        self.assertEqual(counts["ready"], 3)
+
+    def test_an_operation_id_acts_once(self):
+        self.enqueue(2)
+        number = self.daemon.ask("GET", "/v1/messages").json()["messages"][0]["number"]
+        wanted = {"duties": [{"number": number, "handler": ""}], "reason": "test",
+                  "operation_id": "op-1"}
+        self.assertEqual(self.act("discard", **wanted)["changed"], 1)
+        self.assertEqual(self.act("discard", **wanted)["changed"], 1)
+        other = self.daemon.operate("POST", "/v1/messages/discard", json.dumps(
+            {"filter": {"state": "ready"}, "reason": "test", "operation_id": "op-1"}))
+        self.assertEqual(other.status, 422)
+        shown = self.daemon.ask("GET", "/v1/messages?state=discarded").json()["messages"]
+        self.assertEqual(len(shown), 1)
+
+    def test_what_is_not_there(self):
+        self.assertEqual(self.daemon.ask("GET", "/v1/messages/nobody").status, 404)
+        self.assertEqual(self.daemon.ask("GET", "/v1/messages?box=mailbox").status, 400)
+        self.assertEqual(self.daemon.ask("GET", "/v1/messages?store=x").status, 404)
+        self.assertEqual(self.daemon.ask("GET", "/v1/messages?limit=0").status, 400)
+        self.assertEqual(self.daemon.ask("GET", "/v1/messages?colour=red").status, 400)
+
+    def test_metrics_are_text_for_prometheus(self):
+        self.enqueue(3)
+        answer = self.daemon.ask("GET", "/metrics")
+        self.assertIn("version=0.0.4", answer.headers["Content-Type"])
+        series, types = {}, {}
+        for line in answer.body.decode().splitlines():
+            if line.startswith("# TYPE "):
+                _, _, name, kind = line.split()
+                self.assertNotIn(name, types)
+                types[name] = kind
+            elif line and not line.startswith("#"):
+                found = re.fullmatch(r'([a-z_]+)(\{.*\})? (\S+)', line)
+                self.assertTrue(found, line)
+                series[found[1] + (found[2] or "")] = float(found[3])
+        accepted = [value for name, value in series.items()
+                    if name.startswith("twinbox_http_requests_total") and 'status="202"' in name]
+        self.assertEqual(accepted, [3])
+        ready = [value for name, value in series.items()
+                 if name.startswith("twinbox_duties") and 'state="ready"' in name
+                 and 'box="outbox"' in name]
+        self.assertEqual(ready, [3])
+        self.assertEqual(types["twinbox_http_request_seconds"], "histogram")
+
+
+class Health(unittest.TestCase):
+    def test_EVB_19_readiness_follows_the_backlog(self):
+        with Daemon("[health]\npending = 2\n") as daemon:
+            self.assertEqual(daemon.ask("GET", "/health/ready").json()["status"], "healthy")
+            for _ in range(3):
+                daemon.ask("POST", "/v1/outbox/a", b"x")
+            answer = daemon.ask("GET", "/health/ready")
+            self.assertEqual((answer.status, answer.json()["status"]), (200, "degraded"))
+
+    def test_EVB_19_a_store_that_cannot_be_asked_is_not_ready_but_the_daemon_lives(self):
+        config = '[store.far]\nurl = "postgresql://127.0.0.1:1/nothing?connect_timeout=1"\n' \
+                 'wait_limit = "1s"\n'
+        with Daemon(config) as daemon:
+            self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
+            answer = daemon.ask("GET", "/health/ready")
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            answer = daemon.ask("POST", "/v1/outbox/a", b"x")
+            self.assertEqual(answer.status, 503)
+            self.assertIn("Retry-After", answer.headers)
+            self.assertEqual(daemon.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

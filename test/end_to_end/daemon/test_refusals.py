@@ -1,0 +1,124 @@
+"""What is refused, and how."""
+import hashlib
+import unittest
+
+from daemon import Daemon
+
+
+class Refusals(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon('[server]\nhosts = ["box.example"]\n').start()
+        cls.daemon.wait_for("#token=")
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.daemon.stop() == 0
+
+    def refused(self, status, method, target, body=None, headers=None, words=""):
+        answer = self.daemon.ask(method, target, body, headers)
+        self.assertEqual(answer.status, status, answer.body)
+        self.assertEqual(answer.headers["Content-Type"], "application/problem+json")
+        self.assertEqual(answer.json()["status"], status)
+        self.assertIn(words, answer.json()["detail"])
+        return answer
+
+    def stored(self):
+        answer = self.daemon.ask("GET", "/v1/messages?limit=1000")
+        return len(answer.json()["messages"])
+
+    def test_what_there_is_not(self):
+        self.refused(404, "GET", "/nothing", words="/openapi.json")
+        self.refused(404, "POST", "/v1/outbox/", b"x")
+        self.refused(404, "POST", "/v1/outbox/a/b", b"x")
+        self.refused(404, "POST", "/v1/outbox/a?store=nowhere", b"x")
+        self.refused(400, "GET", "/v1/%zz")
+        answer = self.refused(405, "GET", "/v1/outbox/a")
+        self.assertEqual(answer.headers["Allow"], "POST")
+
+    def test_a_topic_that_cannot_be(self):
+        before = self.stored()
+        self.refused(400, "POST", "/v1/outbox/" + "a" * 256, b"x", words="255")
+        self.refused(400, "POST", "/v1/outbox/%20", b"x")
+        self.refused(400, "POST", "/v1/outbox/%00", b"x")
+        self.assertEqual(self.stored(), before)
+
+    def test_a_foreign_host(self):
+        for host in ["evil.example", "localhost.evil.example", "evil.example:7117", ""]:
+            self.refused(421, "GET", "/health/live", headers={"Host": host})
+        for host in ["localhost", "localhost:9", "127.0.0.1", "[::1]:7117", "BOX.example:443"]:
+            answer = self.daemon.ask("GET", "/health/live", headers={"Host": host})
+            self.assertEqual(answer.status, 200, host)
+
+    def test_a_request_without_a_host_or_with_two(self):
+        self.assertIn(b"400 Bad Request", self.daemon.raw(b"GET /health/live HTTP/1.1\r\n\r\n"))
+        self.assertIn(b"400 Bad Request", self.daemon.raw(
+            b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"))
+
+    def test_a_page_of_another_origin(self):
+        for origin in ["http://evil.example", "null", "http://localhost:3000", "http://127.0.0.1"]:
+            self.refused(403, "POST", "/v1/outbox/a", b"x", {"Origin": origin})
+        self.refused(403, "GET", "/v1/stores", headers={"Sec-Fetch-Site": "cross-site"})
+        own = f"http://127.0.0.1:{self.daemon.port}"
+        for origin in [own, "https://box.example"]:
+            answer = self.daemon.ask("POST", "/v1/outbox/a", b"x", {"Origin": origin})
+            self.assertEqual(answer.status, 202, origin)
+
+    def test_an_operator_needs_a_token_even_here(self):
+        answer = self.refused(401, "POST", "/v1/messages/requeue", b"{}")
+        self.assertEqual(answer.headers["WWW-Authenticate"], "Bearer")
+        for value in ["Bearer wrong", "Basic abc", "Bearer ", "Bearer"]:
+            self.refused(401, "POST", "/v1/messages/requeue", b"{}", {"Authorization": value})
+        self.refused(401, "GET", "/v1/stores", headers={"Authorization": "Bearer wrong"})
+
+    def test_a_request_that_a_proxy_brings_is_not_from_here(self):
+        for name in ["X-Forwarded-For", "Forwarded"]:
+            self.refused(401, "POST", "/v1/outbox/a", b"x", {name: "for=192.0.2.1"})
+
+    def test_what_an_act_cannot_mean(self):
+        def refused(body, words):
+            answer = self.daemon.operate("POST", "/v1/messages/discard", body)
+            self.assertEqual(answer.status, 400, answer.body)
+            self.assertIn(words, answer.json()["detail"])
+
+        refused("{", "JSON")
+        refused("[]", "JSON object")
+        refused('{"reason":"r"}', "duties, filter, group")
+        refused('{"reason":"r","filter":{},"duties":[]}', "duties, filter, group")
+        refused('{"reason":"r","filter":{"stat":"dead"}}', "stat")
+        refused('{"reason":"r","filter":{"state":"gone"}}', "state")
+        refused('{"filter":{"state":"dead"}}', "reason")
+        refused('{"reason":"r","filter":{"state":"dead"},"limit":0}', "limit")
+        refused('{"reason":"r","filter":{"state":"dead"},"wat":1}', "wat")
+        refused('{"reason":"r","filter":{}}', "state")
+
+
+class Roles(unittest.TestCase):
+    def test_a_token_can_do_what_its_role_says_and_no_more(self):
+        daemon = Daemon("[access]\nloopback_without_token = false\n")
+        roles = ["send", "read", "operate", "admin"]
+        (daemon.folder / "twinbox.tokens").write_text("# name role sha256\n" + "".join(
+            f"{role} {role} {hashlib.sha256(b'token of ' + role.encode()).hexdigest()}\n"
+            for role in roles))
+        requests = {
+            "send": ("POST", "/v1/outbox/a", b"x", 202),
+            "read": ("GET", "/v1/stores", None, 200),
+            "operate": ("POST", "/v1/messages/requeue", b'{"filter":{"state":"dead"}}', 200),
+        }
+        allowed = {"send": {"send"}, "read": {"read"}, "operate": {"read", "operate"},
+                   "admin": {"send", "read", "operate"}}
+        with daemon:
+            for need, (method, target, body, status) in requests.items():
+                self.assertEqual(daemon.ask(method, target, body).status, 401)
+                for role in roles:
+                    answer = daemon.ask(method, target, body,
+                                        {"Authorization": f"Bearer token of {role}"})
+                    expected = status if need in allowed[role] else 403
+                    self.assertEqual(answer.status, expected, (need, role, answer.body))
+            self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
+            self.assertEqual(daemon.ask("GET", "/health/ready").status, 200)
+            self.assertEqual(daemon.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

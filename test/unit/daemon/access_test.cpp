@@ -1,0 +1,119 @@
+#include "daemon/access.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace twinbox::app {
+namespace {
+
+/// SHA-256 of "secret".
+constexpr const char* secret_hash =
+    "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+Access an_access(std::string config = {}) {
+  return {parse_config(config, "twinbox.toml", {}), {{"ci", Role::read, secret_hash}}};
+}
+
+HttpRequest a_request(bool loopback, std::initializer_list<HttpHeaders::Field> headers = {}) {
+  HttpRequest request{.method = "GET", .loopback = loopback};
+  request.headers.add("Host", "localhost");
+  for (const HttpHeaders::Field& field : headers) request.headers.add(field.name, field.value);
+  return request;
+}
+
+int status(const Access& access, const HttpRequest& request, Need need) {
+  const auto refusal = access.refuse(request, need);
+  return refusal ? refusal->status : 200;
+}
+
+TEST(Access, intake_and_reading_need_no_token_on_this_machine) {
+  const Access access = an_access();
+  EXPECT_EQ(status(access, a_request(true), Need::send), 200);
+  EXPECT_EQ(status(access, a_request(true), Need::read), 200);
+  EXPECT_EQ(status(access, a_request(true), Need::operate), 401);
+  EXPECT_EQ(status(access, a_request(false), Need::send), 401);
+  EXPECT_EQ(status(access, a_request(false), Need::read), 401);
+}
+
+TEST(Access, probes_and_webhooks_need_none_anywhere) {
+  const Access access = an_access();
+  EXPECT_EQ(status(access, a_request(false), Need::nothing), 200);
+  EXPECT_EQ(status(access, a_request(false), Need::signature), 200);
+}
+
+TEST(Access, a_token_gives_its_role) {
+  const Access access = an_access();
+  const HttpRequest request = a_request(false, {{"authorization", "bearer secret"}});
+  EXPECT_EQ(status(access, request, Need::read), 200);
+  EXPECT_EQ(status(access, request, Need::send), 403);
+  EXPECT_EQ(status(access, request, Need::operate), 403);
+  EXPECT_EQ(access.actor(request), "ci");
+  EXPECT_EQ(access.actor(a_request(false)), "");
+}
+
+TEST(Access, the_exception_for_this_machine_can_be_switched_off) {
+  const Access access = an_access("[access]\nloopback_without_token = false\n");
+  EXPECT_EQ(status(access, a_request(true), Need::send), 401);
+}
+
+TEST(Access, an_address_is_no_name_that_others_can_make_point_here) {
+  const Access access = an_access("[server]\nhosts = [\"box.example\"]\n");
+  for (const char* host : {"localhost", "192.0.2.7:80", "[2001:db8::1]", "box.example"}) {
+    HttpRequest request{.method = "GET"};
+    request.headers.add("Host", host);
+    EXPECT_EQ(status(access, request, Need::nothing), 200) << host;
+  }
+  for (const char* host : {"example.org", "1.2.3", "box.example.org", "", "[", ":80"}) {
+    HttpRequest request{.method = "GET"};
+    request.headers.add("Host", host);
+    EXPECT_EQ(status(access, request, Need::nothing), 421) << host;
+  }
+}
+
+class TokenFile : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("twinbox_tokens_" + std::to_string(getpid()));
+  const std::filesystem::path file_ = folder_ / "tokens";
+};
+
+TEST_F(TokenFile, a_token_that_was_made_is_recognised_and_not_kept) {
+  const std::string token = make_token(file_, "first", Role::admin);
+  const Access access{load_config({}, {}), read_tokens(file_)};
+  EXPECT_EQ(access.actor(a_request(false, {{"Authorization", "Bearer " + token}})), "first");
+  std::ifstream stream{file_};
+  const std::string text{std::istreambuf_iterator<char>{stream}, {}};
+  EXPECT_EQ(text.find(token), std::string::npos);
+  EXPECT_NE(make_token(file_, "second", Role::read), token);
+  EXPECT_EQ(read_tokens(file_).size(), 2u);
+}
+
+TEST_F(TokenFile, a_file_that_is_not_there_holds_none) { EXPECT_TRUE(read_tokens(file_).empty()); }
+
+TEST_F(TokenFile, a_line_that_is_none_is_named) {
+  std::ofstream{file_} << "# comment\n\nci read " << secret_hash << "\nbad boss " << secret_hash
+                       << "\n";
+  try {
+    read_tokens(file_);
+    FAIL() << "was read";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string{error.what()}.find("tokens:4: "), std::string::npos) << error.what();
+  }
+}
+
+TEST(TokenFilePlace, is_beside_the_first_file_of_sqlite) {
+  EXPECT_EQ(token_file(load_config({}, {})), "twinbox.tokens");
+  EXPECT_EQ(token_file(parse_config("[store.a]\nurl = \"sqlite:/var/lib/x/a.db\"\n", "t", {})),
+            "/var/lib/x/twinbox.tokens");
+  EXPECT_EQ(token_file(parse_config("[access]\ntoken_file = \"/etc/tokens\"\n", "t", {})),
+            "/etc/tokens");
+}
+
+}  // namespace
+}  // namespace twinbox::app
