@@ -1,8 +1,10 @@
-// Callers that come at the same time share a commit: whoever comes first writes for all that have
-// queued up.
+// Callers that come at the same time share a commit: one of them writes for all that have queued
+// up.
 #pragma once
 
-#include <atomic>
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -10,11 +12,11 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "database/pool.hpp"
+#include "queue/signal.hpp"
 #include "twinbox/error.hpp"
 
 namespace twinbox {
@@ -36,11 +38,18 @@ class GroupCommit {
     std::unique_lock lock(mutex_);
     const std::shared_ptr<Batch> batch = join(me, bytes);
     const bool first = batch->callers.front() == &me;
-    bool leads = !std::exchange(writing_, true);
+    const bool begins = !std::exchange(writing_, true);
+    // The last one of those who were waited for is awake already: he writes at once, and the one
+    // who waited for him is spared.
+    const bool gathers = queue_.front()->gathering;
+    const bool relieves = gathers && complete() && queue_.size() == 1;
+    if (relieves) batch->gathering = false;
+    const bool tell = gathers && complete();
     lock.unlock();
-    if (!leads && first) leads = batch->wait_for_turn();
-    if (!first) batch->wait();
-    if (leads) lead();
+    if (tell) gathered_.notify_all();
+    if (first && !begins) batch->turn.wait();
+    if (first || relieves) lead(batch, relieves);
+    batch->written.wait();
     if (me.error) std::rethrow_exception(me.error);
     return std::move(*me.answer);
   }
@@ -60,37 +69,24 @@ class GroupCommit {
     std::exception_ptr error = {};
   };
 
-  /// Shared by its callers, who leave it at different times. The first of them leads it, unless
-  /// another leader has written it before his turn came.
+  /// Shared by its callers, who leave it at different times. The first of them writes it when its
+  /// turn has come, or whoever relieves him.
   struct Batch {
-    enum class Turn { waiting, leads, written };
-
     std::vector<Caller*> callers = {};
     std::size_t bytes = 0;
-    std::atomic<Turn> turn = Turn::waiting;
-    std::atomic<int> written = 0;  // an int is waited for by the system itself
-
-    void wait() const noexcept { written.wait(0); }
-    bool wait_for_turn() const noexcept {
-      turn.wait(Turn::waiting);
-      return turn.load() == Turn::leads;
-    }
-    void hand_over() noexcept {
-      turn = Turn::leads;
-      turn.notify_one();
-    }
-    /// The callers and what they wait for are out of bounds from here on.
-    void finish() noexcept {
-      written = 1;
-      written.notify_all();
-      turn = Turn::written;
-      turn.notify_one();
-    }
+    bool gathering = false;  ///< the first one waits for those he expects
+    Signal turn = {};
+    Signal written = {};  ///< from then on the callers are out of bounds
   };
 
-  /// How many batches a leader writes before he hands the lead on: waking the next one takes time
-  /// in which nothing is written.
-  static constexpr int most_batches = 4;
+  using Clock = std::chrono::steady_clock;
+
+  /// The callers of a batch often come again at once, and whoever began without them would make
+  /// them wait for a second commit: they get a part of the time that the last one took.
+  static constexpr int gather_part = 8;
+  static constexpr Clock::duration gather_most = std::chrono::milliseconds{1};
+  /// To sleep for less takes longer.
+  static constexpr Clock::duration gather_least = std::chrono::microseconds{10};
   /// How many items may meet contention, each alone, before the first one is written.
   static constexpr int most_stuck = 2;
 
@@ -105,38 +101,44 @@ class GroupCommit {
     return batch;
   }
 
-  void lead() {
-    for (int written = 0;; ++written) {
-      const std::shared_ptr<Batch> batch = next(written);
-      if (batch == nullptr) return;
-      const std::size_t size = batch->callers.size();
-      write_batch(batch->callers);
-      batch->finish();
-      gather(size);
-    }
+  /// All who can be expected have come, or the first batch takes nobody else.
+  [[nodiscard]] bool complete() const { return waiting_ >= expected_ || queue_.size() > 1; }
+
+  /// Writes the first batch of the queue, unless the caller is relieved of it.
+  void lead(const std::shared_ptr<Batch>& batch, bool gathered) {
+    if (!gathered && !gather(*batch)) return;
+    close(*batch);
+    const auto begin = Clock::now();
+    write_batch(batch->callers);
+    pass_on(batch->callers.size(), Clock::now() - begin);
+    batch->written.set();
   }
 
-  /// The batch to write now; null: nothing is left to this leader.
-  std::shared_ptr<Batch> next(int written) {
+  /// False: another caller writes the batch.
+  bool gather(Batch& batch) {
+    std::unique_lock lock(mutex_);
+    const auto time = std::min(took_ / gather_part, gather_most);
+    if (complete() || time < gather_least) return true;
+    batch.gathering = true;
+    gathered_.wait_for(lock, time, [&] { return !batch.gathering || complete(); });
+    return std::exchange(batch.gathering, false);
+  }
+
+  void close(const Batch& batch) {
     const std::scoped_lock lock(mutex_);
+    queue_.pop_front();
+    waiting_ -= batch.callers.size();
+  }
+
+  /// The next leader wakes up before the callers who have been written.
+  void pass_on(std::size_t written, Clock::duration took) {
+    const std::scoped_lock lock(mutex_);
+    took_ = took;
+    expected_ = written + waiting_;
     if (queue_.empty()) {
       writing_ = false;
-      return nullptr;
-    }
-    if (written >= most_batches) {
-      queue_.front()->hand_over();
-      return nullptr;
-    }
-    std::shared_ptr<Batch> batch = std::move(queue_.front());
-    queue_.pop_front();
-    waiting_ -= batch->callers.size();
-    return batch;
-  }
-
-  /// The callers of a batch often come again at once: a moment for them makes the next batch full.
-  void gather(std::size_t expected) const {
-    for (int i = 0; expected > 1 && i < 4 && waiting_.load() < expected; ++i) {
-      std::this_thread::yield();
+    } else {
+      queue_.front()->turn.set();
     }
   }
 
@@ -206,9 +208,12 @@ class GroupCommit {
   std::size_t most_items_;
   std::size_t most_bytes_;
   std::mutex mutex_;
+  std::condition_variable gathered_;
   std::deque<std::shared_ptr<Batch>> queue_;
-  std::atomic<std::size_t> waiting_ = 0;  ///< callers in the queue
-  bool writing_ = false;
+  std::size_t waiting_ = 0;    ///< callers in the queue
+  std::size_t expected_ = 0;   ///< callers who were there when the last batch had been written
+  Clock::duration took_ = {};  ///< to write it
+  bool writing_ = false;       ///< somebody leads
 };
 
 }  // namespace twinbox

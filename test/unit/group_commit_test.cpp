@@ -1,8 +1,9 @@
-// What callers that share a commit are answered when the writing of it fails.
+// Who writes for callers that share a commit, and what they are answered when that fails.
 #include "queue/group_commit.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -54,6 +55,94 @@ class GroupCommitTest : public ::testing::Test {
 
   std::atomic<int> come_ = 0;
 };
+
+/// Keeps the ledger of a store that takes its time, so that whoever leads waits for the others.
+class Ledger {
+ public:
+  GroupCommit<int, int>::Write write() {
+    return [this](std::span<const int> items, Answers answers) {
+      EXPECT_FALSE(busy_.exchange(true)) << "two batches were written at once";
+      const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds{200};
+      while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+      for (const int item : items) ++times_[static_cast<std::size_t>(item)];
+      largest_ = std::max(largest_, items.size());
+      for (std::size_t i = 0; i < items.size(); ++i) answers[i] = items[i] + 1;
+      busy_ = false;
+    };
+  }
+
+  std::vector<int> times_ = std::vector<int>(10'000);
+  std::size_t largest_ = 0;
+
+ private:
+  std::atomic<bool> busy_ = false;
+};
+
+/// Each caller comes again as soon as he is answered.
+void submit_in_rounds(GroupCommit<int, int>& commit, int threads, int rounds) {
+  race(threads, [&](int caller) {
+    for (int i = 0; i < rounds; ++i) {
+      const int item = caller * rounds + i;
+      EXPECT_EQ(commit.submit(item, 1), item + 1);
+    }
+  });
+}
+
+TEST(GroupCommitRounds, writes_each_item_once_and_one_batch_at_a_time) {
+  for (const int threads : {2, 5, 16}) {
+    Ledger ledger;
+    GroupCommit<int, int> commit{ledger.write(), 512, 512};
+    submit_in_rounds(commit, threads, 100);
+    EXPECT_EQ(std::count(ledger.times_.begin(), ledger.times_.end(), 1), threads * 100);
+    EXPECT_EQ(*std::max_element(ledger.times_.begin(), ledger.times_.end()), 1);
+  }
+}
+
+TEST(GroupCommitRounds, waits_for_nobody_when_a_batch_is_full) {
+  Ledger ledger;
+  GroupCommit<int, int> commit{ledger.write(), 3, 512};
+  submit_in_rounds(commit, 16, 50);
+  EXPECT_EQ(std::count(ledger.times_.begin(), ledger.times_.end(), 1), 16 * 50);
+  EXPECT_LE(ledger.largest_, 3u);
+}
+
+TEST(GroupCommitRounds, goes_on_without_callers_who_do_not_come_again) {
+  Ledger ledger;
+  GroupCommit<int, int> commit{ledger.write(), 512, 512};
+  submit_in_rounds(commit, 16, 1);
+  for (int item = 16; item < 20; ++item) EXPECT_EQ(commit.submit(item, 1), item + 1);
+  EXPECT_EQ(std::count(ledger.times_.begin(), ledger.times_.end(), 1), 20);
+}
+
+TEST(GroupCommitRounds, fails_the_bad_item_of_each_round_and_no_other) {
+  std::atomic<int> failed = 0;
+  GroupCommit<int, int> commit{
+      [](std::span<const int> items, Answers answers) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds{100};
+        while (std::chrono::steady_clock::now() < end) {
+        }
+        for (const int item : items) {
+          if (item % 7 == 0) {
+            throw DatabaseError(DatabaseError::Kind::invalid_request, "bad");
+          }
+        }
+        for (std::size_t i = 0; i < items.size(); ++i) answers[i] = items[i];
+      },
+      512, 512};
+  race(8, [&](int caller) {
+    for (int i = 0; i < 50; ++i) {
+      const int item = caller * 50 + i;
+      try {
+        EXPECT_EQ(commit.submit(item, 1), item);
+        EXPECT_NE(item % 7, 0);
+      } catch (const DatabaseError&) {
+        EXPECT_EQ(item % 7, 0);
+        ++failed;
+      }
+    }
+  });
+  EXPECT_EQ(failed, (8 * 50 + 6) / 7);
+}
 
 [[noreturn]] void meet_a_lock() {
   throw DatabaseError(DatabaseError::Kind::contention, "locked", "55P03");
