@@ -60,7 +60,7 @@ select @position,
          when {open} then 1
          when {dead} then 3
          else 2
-       end,
+       end as answer,
        coalesce(m.seen_count > 1 and m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0),
        m.number as number
 from {message} m where m.id = @id and m.source = @source;
@@ -70,8 +70,8 @@ set topic = @topic, payload = @payload, content_type = @content_type, headers = 
     correlation_id = @correlation_id, hash = @hash, hash_algorithm = @hash_algorithm, due_at = @due_at,
     expires_at = @expires_at, content_version = content_version + 1,
     partition_key = case when content_version = 0 then @partition_key else partition_key end
-where number = @number and seen_count > 1
-  and ({open} or {dead} or not {finished} or (content_version = 0 and exists (select 1 from {missing})));
+where number = @number and @answer <> 2
+  and (@answer > 0 or (seen_count > 1 and (content_version = 0 or {open} or {dead} or not {finished})));
 -- each
 update {work}
 set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})
@@ -84,7 +84,7 @@ select m.number, h.value ->> 'key', max(coalesce(@due_at, {now}), {now}), @expir
        exists (
          select 1 from {work} w
          where w.partition_key = m.partition_key and w.handler = h.value ->> 'key')
-from {message} m cross join {missing} and m.number = @number;
+from {message} m cross join {missing} and m.number = @number and @answer = 0;
 
 -- define: touch
 insert into {message} (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)
