@@ -25,6 +25,13 @@ constexpr Duration longest_rest_out_of_reach = 4s;
 constexpr int full_look_share = 10;
 constexpr Duration longest_without_full_look = 5s;
 
+/// What a database says of one row, not of itself.
+bool may_lie_in_one(const std::exception& error) {
+  const auto* trouble = dynamic_cast<const DatabaseError*>(&error);
+  return trouble == nullptr || trouble->kind() == DatabaseError::Kind::invalid_request ||
+         trouble->kind() == DatabaseError::Kind::other;
+}
+
 Duration since(Clock::time_point begin) {
   return std::chrono::duration_cast<Duration>(Clock::now() - begin);
 }
@@ -110,27 +117,20 @@ std::vector<Message> Desk::claim(Session* session, std::int64_t limit) {
   return messages;
 }
 
-std::vector<Message> Desk::settle_and_claim(const std::vector<Settlement>& settlements,
+std::vector<Message> Desk::settle_and_claim(std::vector<Settlement>& settlements,
                                             std::int64_t limit) {
   if (limit == 0) {
     write_down(settlements);
     return {};
   }
-  WorkQueue& queue = this->queue();
+  static_cast<void>(queue());
   const Clock::time_point begin = Clock::now();
   std::vector<Message> messages;
-  if (settlements.empty()) {
+  std::string refusal;
+  if (settlements.empty() || !settle_with_claim(settlements, limit, messages, refusal))
     messages = claim(nullptr, limit);
-  } else {
-    std::size_t lost = 0;
-    queue.box().own(Access::write, Scope::transaction, [&](Session& session) {
-      lost = settle(queue, session, parts_.owner, settlements);
-      messages = claim(&session, limit);
-    });
-    report(queue, parts_.observer, settlements);
-    report_lost(lost);
-    if (parts_.observer.settled) parts_.observer.settled(store(), settlements.size(), since(begin));
-  }
+  // What is left was refused by a database that works.
+  give_up(settlements, refusal);
   const bool full = static_cast<std::int64_t>(messages.size()) == limit;
   if (messages.empty() && floor_) {
     floor_.reset();
@@ -148,13 +148,81 @@ std::vector<Message> Desk::settle_and_claim(const std::vector<Settlement>& settl
   return messages;
 }
 
-void Desk::write_down(const std::vector<Settlement>& settlements) {
+/// False: there was no claim, since one of the settlements was refused.
+bool Desk::settle_with_claim(std::vector<Settlement>& settlements, std::int64_t limit,
+                             std::vector<Message>& messages, std::string& refusal) {
+  const Clock::time_point begin = Clock::now();
+  std::size_t lost = 0;
+  try {
+    queue_->box().own(Access::write, Scope::transaction, [&](Session& session) {
+      lost = settle(*queue_, session, parts_.owner, settlements);
+      messages = claim(&session, limit);
+    });
+  } catch (const std::exception& error) {
+    if (!may_lie_in_one(error)) throw;
+    refusal = settle_each(settlements);
+    return false;
+  }
+  written_down(settlements, lost, begin);
+  settlements.clear();
+  return true;
+}
+
+void Desk::write_down(std::vector<Settlement>& settlements) {
   if (settlements.empty()) return;
   const Clock::time_point begin = Clock::now();
-  const std::size_t lost = settle(queue(), parts_.owner, settlements);
+  const std::size_t count = settlements.size();
+  std::size_t lost = 0;
+  try {
+    lost = settle(queue(), parts_.owner, settlements);
+  } catch (const std::exception& error) {
+    if (!may_lie_in_one(error)) throw;
+    const std::string refusal = settle_each(settlements);
+    // Perhaps it is the database that takes nothing.
+    if (settlements.size() == count) throw;
+    give_up(settlements, refusal);
+    return;
+  }
+  written_down(settlements, lost, begin);
+  settlements.clear();
+}
+
+/// Those that are refused are left; why is the answer.
+std::string Desk::settle_each(std::vector<Settlement>& settlements) {
+  std::string refusal;
+  for (std::size_t i = 0; i < settlements.size();) {
+    const Clock::time_point begin = Clock::now();
+    const std::vector<Settlement> one{settlements[i]};
+    try {
+      const std::size_t lost = settle(*queue_, parts_.owner, one);
+      settlements.erase(settlements.begin() + static_cast<std::ptrdiff_t>(i));
+      written_down(one, lost, begin);
+    } catch (const std::exception& error) {
+      if (!may_lie_in_one(error)) throw;
+      refusal = error.what();
+      ++i;
+    }
+  }
+  return refusal;
+}
+
+void Desk::written_down(const std::vector<Settlement>& settlements, std::size_t lost,
+                        Clock::time_point begin) const {
   report(*queue_, parts_.observer, settlements);
   report_lost(lost);
   if (parts_.observer.settled) parts_.observer.settled(store(), settlements.size(), since(begin));
+}
+
+void Desk::give_up(std::vector<Settlement>& settlements, std::string_view why) const {
+  for (const Settlement& one : settlements) {
+    parts_.environment.write(LogLevel::error, "settle_error",
+                             {{"store", std::string_view{store()}},
+                              {"topic", one.message->topic.view()},
+                              {"id", one.message->id.view()},
+                              {"error", why}});
+    if (parts_.observer.loop_error) parts_.observer.loop_error(store(), why);
+  }
+  settlements.clear();
 }
 
 std::vector<SharedTask> Desk::renew(const std::vector<SharedTask>& tasks) {

@@ -66,10 +66,13 @@ class Desk : public std::enable_shared_from_this<Desk> {
   /// One claim, for a step by hand. Thread-safe.
   std::vector<Message> claim_once(std::int64_t limit);
   /// Writes down what became of messages, and claims up to `limit` new ones (0: none), in one
-  /// transaction where both are to be done. When it throws, nothing was written down.
-  std::vector<Message> settle_and_claim(const std::vector<Settlement>& settlements,
-                                        std::int64_t limit);
-  void write_down(const std::vector<Settlement>& settlements);
+  /// transaction where both are to be done. A settlement that the database refuses while it takes
+  /// others is reported and given up. When it throws, `settlements` are those that are still to be
+  /// written down; otherwise none.
+  std::vector<Message> settle_and_claim(std::vector<Settlement>& settlements, std::int64_t limit);
+  void write_down(std::vector<Settlement>& settlements);
+  /// The leases of what could not be written down have ended: it is left to whoever claims it next.
+  void give_up(std::vector<Settlement>& settlements, std::string_view why) const;
   /// Moves the end of these leases. Returns those that are lost.
   std::vector<SharedTask> renew(const std::vector<SharedTask>& tasks);
 
@@ -95,10 +98,16 @@ class Desk : public std::enable_shared_from_this<Desk> {
   bool starving = false;  ///< it would claim, but there is no room
   bool troubled = false;  ///< its last visit failed
   bool paused = false;
-  bool leaving = false;  ///< it finishes what it holds, and nothing new begins
+  bool leaving = false;                   ///< it finishes what it holds, and nothing new begins
+  Clock::time_point stuck_since = never;  ///< nothing could be written down since
 
  private:
   std::vector<Message> claim(Session* session, std::int64_t limit);
+  bool settle_with_claim(std::vector<Settlement>& settlements, std::int64_t limit,
+                         std::vector<Message>& messages, std::string& refusal);
+  std::string settle_each(std::vector<Settlement>& settlements);
+  void written_down(const std::vector<Settlement>& settlements, std::size_t lost,
+                    Clock::time_point begin) const;
   void plan_next_look(std::size_t count, bool full, Clock::time_point begin);
   [[nodiscard]] std::optional<Duration> until_next_due(Duration window);
   void report_lost(std::size_t count) const;

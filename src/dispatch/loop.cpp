@@ -105,8 +105,9 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     desk.next_renewal = begin + lease_third(options_);
   }
   std::vector<Settlement> finished = std::exchange(desk.finished, {});
-  const std::int64_t limit =
-      takes_more(desk) && begin >= desk.next_look() ? reserve(desk, begin) : std::int64_t{0};
+  // A claim also shows whether a database that takes no settlement takes anything.
+  const bool looks = begin >= desk.next_look() || desk.stuck_since != never;
+  const std::int64_t limit = takes_more(desk) && looks ? reserve(desk, begin) : std::int64_t{0};
 
   // After the stop nothing new is begun, and nothing of what is left must be interrupted.
   const std::stop_token stop = draining_ ? std::stop_token{} : claims_.get_token();
@@ -118,16 +119,13 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   bool active = true;
   bool renewal_owed = !renewed.empty();
   try {
-    {
-      const Interruptible until_stop{stop};
-      if (stop.stop_possible())
-        desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
-      active = desk.keep_place();
-      messages = desk.settle_and_claim(finished, active ? limit : 0);
-    }
-    finished.clear();
+    // First: what follows may be refused for ever.
     lost = desk.renew(renewed);
     renewal_owed = false;
+    const Interruptible until_stop{stop};
+    if (stop.stop_possible()) desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
+    active = desk.keep_place();
+    messages = desk.settle_and_claim(finished, active ? limit : 0);
     desk.works();
   } catch (const std::exception& error) {
     if (!was_stopped(error, stop)) rest = desk.rest_after(error);
@@ -150,9 +148,11 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   // Leases are not let go just because a call has failed.
   if (renewal_owed) desk.next_renewal = begin;
   if (rest) {
+    give_up_stuck(desk, begin, now);
     const Clock::time_point at = now + *rest;
     schedule(desk, desk.held.empty() ? at : std::min(at, std::max(now + 250ms, desk.next_renewal)));
   } else {
+    desk.stuck_since = never;
     schedule_next(desk, now);
   }
   feed_starving();
@@ -264,6 +264,14 @@ void Dispatcher::Loop::leave_place(Desk& desk, Lock& lock) {
     task->watch->stop.request_stop();
   }
   lock.lock();
+}
+
+/// A store that was removed may never come back: it is kept no longer than its leases last.
+void Dispatcher::Loop::give_up_stuck(Desk& desk, Clock::time_point begin, Clock::time_point now) {
+  if (desk.finished.empty()) return;
+  desk.stuck_since = std::min(desk.stuck_since, begin);
+  if (desk.leaving && now - desk.stuck_since >= options_.lease)
+    desk.give_up(desk.finished, "its lease has ended, and the store was removed");
 }
 
 /// What has waited for a worker through a renewal goes back, for others to take.

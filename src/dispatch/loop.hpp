@@ -51,7 +51,7 @@ class Dispatcher::Loop {
 
   // By hand, on the caller's thread.
   std::size_t step(Desk& desk);
-  void put_off_paused(Desk& desk, std::vector<Message>& messages);
+  std::vector<Settlement> put_off_paused(std::vector<Message>& messages);
 
   // The pollers. What takes a lock has it on entry and on return.
   void poll();
@@ -71,6 +71,7 @@ class Dispatcher::Loop {
   void feed_starving();
   void hand_out(Desk& desk, std::vector<Message> messages, Clock::time_point claimed);
   void give_up_late(Desk& desk, Clock::time_point now);
+  void give_up_stuck(Desk& desk, Clock::time_point begin, Clock::time_point now);
   void leave_place(Desk& desk, Lock& lock);
   template <class Which>
   void give_back(Desk& desk, Which which);
@@ -82,7 +83,7 @@ class Dispatcher::Loop {
   std::vector<Settlement> call_tasks(Desk& desk, const std::vector<SharedTask>& tasks);
   void finish(const std::vector<SharedTask>& tasks, std::vector<Settlement> settlements,
               Clock::time_point begin, Lock& lock);
-  void write_down_or_log(Desk& desk, const std::vector<Settlement>& finished);
+  void write_down_or_log(Desk& desk, std::vector<Settlement> finished);
   void let_go(const SharedTask& task);
 
   // The thread that does the chores of all desks, one after the other.

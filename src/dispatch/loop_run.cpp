@@ -110,8 +110,12 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
       if (!desk->finished.empty()) left.emplace_back(desk, std::exchange(desk->finished, {}));
     }
   }
-  for (const auto& [desk, finished] : left) write_down_or_log(*desk, finished);
+  for (auto& [desk, finished] : left) write_down_or_log(*desk, std::move(finished));
   for (const SharedDesk& desk : desks) desk->stop_listening();
+  const std::scoped_lock lock{mutex_};
+  for (const SharedDesk& desk : desks) {
+    if (desk->leaving && desk->held.empty()) take_out(*desk);
+  }
 }
 
 /// A thread of its own: a long prune must not keep its store from being claimed from.

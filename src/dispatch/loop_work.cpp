@@ -31,34 +31,49 @@ std::size_t Dispatcher::Loop::step(Desk& desk) {
   const Clock::time_point claimed = Clock::now();
   std::vector<Message> messages = desk.claim_once(options_.batch);
   const std::size_t count = messages.size();
-  put_off_paused(desk, messages);
+  std::vector<Settlement> left = put_off_paused(messages);
+  std::exception_ptr trouble;
   for (const std::vector<std::size_t>& places : batches_of(handlers_, messages)) {
     auto batch = std::make_shared<std::vector<Message>>();
     for (const std::size_t place : places) batch->push_back(std::move(messages[place]));
     CallWatch watch;
     watch.claimed_at = claimed;
-    std::vector<std::optional<Verdict>> verdicts = desk.caller().call(*batch, watch);
-    std::vector<Settlement> settlements;
-    for (std::size_t i = 0; i < verdicts.size(); ++i) {
-      if (verdicts[i]) settlements.push_back({{batch, &(*batch)[i]}, std::move(*verdicts[i])});
+    if (trouble) {
+      for (const Message& message : *batch)
+        left.push_back({{batch, &message}, {.act = Verdict::Act::release}});
+      continue;
     }
-    desk.write_down(settlements);
+    try {
+      std::vector<std::optional<Verdict>> verdicts = desk.caller().call(*batch, watch);
+      for (std::size_t i = 0; i < verdicts.size(); ++i) {
+        if (verdicts[i]) left.push_back({{batch, &(*batch)[i]}, std::move(*verdicts[i])});
+      }
+      desk.write_down(left);
+    } catch (const std::exception&) {
+      // What has been handled stays leased: it may be written down already.
+      trouble = std::current_exception();
+      left.clear();
+    }
   }
+  if (trouble) {
+    write_down_or_log(desk, std::move(left));
+    std::rethrow_exception(trouble);
+  }
+  desk.write_down(left);
   return count;
 }
 
-void Dispatcher::Loop::put_off_paused(Desk& desk, std::vector<Message>& messages) {
+/// Takes those whose topic is paused out of `messages`.
+std::vector<Settlement> Dispatcher::Loop::put_off_paused(std::vector<Message>& messages) {
   std::vector<Settlement> settlements;
-  {
-    const std::scoped_lock lock{mutex_};
-    std::erase_if(messages, [&](Message& message) {
-      if (!paused_topics_.contains(message.topic.view())) return false;
-      const Verdict verdict = put_off(message, options_.lease);
-      settlements.push_back({std::make_shared<Message>(std::move(message)), verdict});
-      return true;
-    });
-  }
-  desk.write_down(settlements);
+  const std::scoped_lock lock{mutex_};
+  std::erase_if(messages, [&](Message& message) {
+    if (!paused_topics_.contains(message.topic.view())) return false;
+    const Verdict verdict = put_off(message, options_.lease);
+    settlements.push_back({std::make_shared<Message>(std::move(message)), verdict});
+    return true;
+  });
+  return settlements;
 }
 
 std::size_t Dispatcher::Loop::drain() {
@@ -181,13 +196,13 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
     return;
   }
   // run() has ended while this handler went on: what it said is settled here.
-  const std::vector<Settlement> left = std::exchange(desk->finished, {});
+  std::vector<Settlement> left = std::exchange(desk->finished, {});
   lock.unlock();
-  write_down_or_log(*desk, left);
+  write_down_or_log(*desk, std::move(left));
   lock.lock();
 }
 
-void Dispatcher::Loop::write_down_or_log(Desk& desk, const std::vector<Settlement>& finished) {
+void Dispatcher::Loop::write_down_or_log(Desk& desk, std::vector<Settlement> finished) {
   try {
     desk.write_down(finished);
   } catch (const std::exception& error) {

@@ -1,0 +1,170 @@
+// What a dispatcher does when the end of a message cannot be written down.
+#include <condition_variable>
+#include <latch>
+#include <mutex>
+#include <thread>
+
+#include "support/outbox_test.hpp"
+#include "support/set_test.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
+#include <twinbox/testing.hpp>
+
+namespace twinbox::test {
+namespace {
+
+using Kind = DatabaseError::Kind;
+
+/// A failure that says this is refused by the database.
+constexpr const char* poison = "poison";
+
+class SettleTrouble : public OutboxTest {
+ protected:
+  void refuse_poison() {
+    outbox();
+    if (on_postgres()) {
+      write("alter table {schema}outbox_failure add check (error <> 'poison')");
+    } else {
+      write(
+          "create trigger refuse before insert on outbox_failure when new.error = 'poison' "
+          "begin select raise(abort, 'refused'); end");
+    }
+  }
+  StateCounts totals() { return Admin{outbox()}.counts(true).all; }
+};
+
+TEST_P(SettleTrouble, one_that_is_refused_holds_up_no_other) {
+  refuse_poison();
+  constexpr int others = 20;
+  std::latch refused{1};
+  std::latch handled{others};
+  Handlers handlers;
+  handlers.on(Topic{"order.bad"}, [](const Message&) { return Outcome::retry(poison); });
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
+  DispatchObserver observer;
+  std::atomic<bool> told = false;
+  observer.loop_error = [&](std::string_view, std::string_view) {
+    if (!told.exchange(true)) refused.count_down();
+  };
+  Dispatcher dispatcher{outbox(), std::move(handlers), {.poll_interval = 1h}, observer};
+  std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  outbox().enqueue(a_message("order.bad"));
+  refused.wait();
+  for (int i = 0; i < others; ++i) outbox().enqueue(a_message());
+  handled.wait();
+  thread.request_stop();
+  thread.join();
+  EXPECT_EQ(totals().done, others);
+  EXPECT_EQ(totals().leased, 1) << "the refused one is left to whoever claims it next";
+  ASSERT_EQ(log().events("settle_error").size(), 1u);
+  EXPECT_NE(log().events("settle_error")[0].field("error"), "");
+}
+
+TEST_P(SettleTrouble, one_of_a_batch_that_is_refused_takes_no_other_with_it) {
+  refuse_poison();
+  Handlers handlers;
+  handlers.on_batch(Topic{"order.placed"}, [](std::span<const Message> messages, std::stop_token) {
+    std::vector<Outcome> outcomes(messages.size(), Outcome::done());
+    outcomes[1] = Outcome::retry(poison);
+    return outcomes;
+  });
+  Dispatcher dispatcher{outbox(), std::move(handlers)};
+  for (int i = 0; i < 4; ++i) outbox().enqueue(a_message());
+  EXPECT_EQ(dispatcher.step(), 4u);
+  EXPECT_EQ(totals().done, 3);
+  EXPECT_EQ(totals().leased, 1);
+  EXPECT_EQ(log().events("settle_error").size(), 1u);
+}
+
+TEST_P(SettleTrouble, a_step_whose_settle_fails_gives_back_what_it_has_not_called) {
+  if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
+  outbox();
+  FaultPlan plan;
+  Database faulty = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Outbox box{faulty, options()};
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { ++calls; });
+  Dispatcher dispatcher{box, std::move(handlers)};
+  for (int i = 0; i < 3; ++i) outbox().enqueue(a_message());
+  plan.fail_statement(Kind::contention, 1, "ack");
+  EXPECT_THROW(dispatcher.step(), DatabaseError);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(totals().leased, 1);
+  EXPECT_EQ(totals().ready, 2);
+  EXPECT_EQ(dispatcher.drain(), 2u);
+  EXPECT_EQ(totals().done, 2);
+}
+
+TEST_P(SettleTrouble, a_renewal_that_failed_is_made_again_soon) {
+  if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
+  outbox();
+  FaultPlan plan;
+  Database faulty = open_faulty(place().address(), plan, {.retries = 0});
+  Outbox box{faulty, options()};
+  std::atomic<int> lost = 0;
+  std::latch renewed{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message& message, const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (Admin{box}.get(message.id)->duties.at(0).lease_until > message.lease_until) break;
+      std::this_thread::yield();
+    }
+    renewed.count_down();
+  });
+  DispatchObserver observer;
+  observer.lease_lost = [&](std::string_view, std::size_t) { ++lost; };
+  Dispatcher dispatcher{
+      box, std::move(handlers), {.lease = 3s, .housekeeping = std::nullopt}, observer};
+  // Once in a third of the lease would be too late after these.
+  for (int nth = 1; nth <= 3; ++nth) plan.fail_statement(Kind::contention, nth, "renew");
+  box.enqueue(a_message());
+  std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  renewed.wait();
+  EXPECT_EQ(plan.happened(), 3u);
+  EXPECT_EQ(lost, 0);
+}
+
+TWINBOX_ON_EVERY_BACKEND(SettleTrouble);
+
+class RemovedStore : public SetTest {};
+
+TEST_P(RemovedStore, that_never_works_again_is_let_go_when_its_leases_have_ended) {
+  std::vector<StoreDefinition> found = {define("north")};
+  DatabaseSet set([&] { return found; }, {.refresh_interval = 0ms}, on_real_time());
+  std::latch started{1};
+  std::latch go_on{1};
+  std::latch let_go{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    started.count_down();
+    go_on.wait();
+  });
+  DispatchObserver observer;
+  observer.loop_error = [&](std::string_view, std::string_view error) {
+    // One message, so it is told once.
+    if (error.find("its lease has ended") != std::string_view::npos) let_go.count_down();
+  };
+  Dispatcher dispatcher{set, BoxKind::outbox, std::move(handlers), {.lease = 300ms}, observer};
+  std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  const auto north = set.find("north");
+  north->outbox().enqueue(a_message());
+  started.wait();
+  const std::string schema =
+      GetParam() == Backend::postgres ? north->outbox().options().schema + "." : "";
+  north->database().in_transaction([&](Session& session) {
+    session.execute("alter table " + schema + "outbox_outcome rename to hidden");
+  });
+  found.clear();
+  set.refresh();
+  go_on.count_down();
+  let_go.wait();
+  thread.request_stop();
+  thread.join();
+  EXPECT_EQ(north.use_count(), 1) << "the dispatcher keeps nothing of it";
+}
+
+TWINBOX_ON_EVERY_BACKEND(RemovedStore);
+
+}  // namespace
+}  // namespace twinbox::test
