@@ -32,14 +32,16 @@ inline constexpr std::array<Note, 6> environment_notes = {{
 
 inline constexpr std::array<Note, 11> json_notes = {{
     {"everywhere",
-     "one JSON value on standard output; instants are RFC 3339 in UTC, durations are seconds, what "
+     "one JSON value on standard output; instants are RFC 3339 in UTC, durations are milliseconds "
+     "in names that "
+     "end in _ms, what "
      "does not apply is null; notes and errors go to standard error as text"},
     {"enqueue", R"({"id"})"},
     {"accept", R"({"state", "duplicate", "conflict"}; state is accepted, duplicate_open, )"
                R"(duplicate_done or duplicate_dead)"},
     {"status", R"({"store", "boxes": [{"box", "counts", "topics": {topic: counts}, )"
                R"("handlers": {key: counts}}]}; counts are {"ready", "scheduled", "leased", )"
-               R"("waiting", "dead", "oldest_pending"} and with --history also {"done", )"
+               R"("waiting", "dead", "oldest_pending_ms"} and with --history also {"done", )"
                R"("discarded", "marked", "seen"})"},
     {"list", R"({"boxes": [{"box", "entries": [{"message", "duty"}], "next"}]}; next goes to )"
              R"(--after; with --groups {"boxes": [{"box", "groups": [{"group", "count", "topic", )"

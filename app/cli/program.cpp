@@ -110,7 +110,7 @@ bool is_family(std::span<const Verb> verbs, const std::string& word) {
                                  const Words& known, const std::string& help) {
   const std::string guess = nearest(word, known);
   throw Refusal(exit_usage, what + " '" + printable(word) + "'; " +
-                                (guess.empty() ? "" : "did you mean '" + guess + "'? ") + "See " +
+                                (guess.empty() ? "see " : "did you mean '" + guess + "'? See ") +
                                 help);
 }
 

@@ -304,9 +304,10 @@ Duration parse_duration(std::string_view what, std::string_view text) {
   refuse(what, text, "a duration such as 250ms, 30s, 5m, 2h, 7d or 1h30m is expected");
 }
 
-Instant parse_instant(std::string_view what, std::string_view text, Instant now) {
+Instant parse_instant(std::string_view what, std::string_view text, std::optional<Instant> now) {
   if (const auto date = parse_date(text)) return *date;
-  if (const auto span = parse_span(text)) return now - *span;
+  if (!now) refuse(what, text, "a time such as 2026-11-15T20:31:07Z or a date is expected");
+  if (const auto span = parse_span(text)) return *now - *span;
   refuse(what, text,
          "a time such as 2026-11-15T20:31:07Z, a date, or a duration before now such as 2h is "
          "expected");

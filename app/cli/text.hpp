@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,9 +39,10 @@ std::string counted(std::int64_t count, std::string_view one, std::string_view m
 /// `250ms`, `30s`, `5m`, `2h`, `7d`, or several in a row (`1h30m`). Throws std::invalid_argument
 /// that names `what` and says what is expected.
 Duration parse_duration(std::string_view what, std::string_view text);
-/// A date (`2026-11-15`), date and time (`2026-11-15T20:31:07Z`, `+02:00`), or a duration before
-/// `now` (`2h`). Throws std::invalid_argument that names `what` and says what is expected.
-Instant parse_instant(std::string_view what, std::string_view text, Instant now);
+/// A date (`2026-11-15`), date and time (`2026-11-15T20:31:07Z`, `+02:00`), or, where there is
+/// a `now`, a duration before it (`2h`). Throws std::invalid_argument that names `what` and says
+/// what is expected.
+Instant parse_instant(std::string_view what, std::string_view text, std::optional<Instant> now);
 
 /// The one of `known` that `word` was probably meant to be; empty: none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);

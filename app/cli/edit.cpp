@@ -1,0 +1,143 @@
+// edit: corrects the content of a message that is not finished.
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/find.hpp"
+#include "cli/json.hpp"
+#include "cli/payload.hpp"
+#include "cli/report.hpp"
+#include "cli/text.hpp"
+#include "cli/verbs.hpp"
+
+namespace twinbox::cli {
+namespace {
+
+struct EditOptions {
+  std::string id;
+  std::optional<std::string> source, headers, content_type;
+  PayloadOptions payload;
+};
+
+/// A file of this user's alone, removed with the object.
+class PrivateFile {
+ public:
+  explicit PrivateFile(const std::string& content) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "twinbox.XXXXXX").string();
+    const int descriptor = mkstemp(pattern.data());
+    if (descriptor < 0)
+      throw Refusal(exit_failure, std::string{"no temporary file: "} + std::strerror(errno));
+    close(descriptor);
+    path_ = pattern;
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  ~PrivateFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  PrivateFile(const PrivateFile&) = delete;
+  PrivateFile& operator=(const PrivateFile&) = delete;
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string editor() {
+  for (const char* name : {"VISUAL", "EDITOR"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  throw Refusal(exit_usage,
+                "edit: nothing to change it with; set EDITOR, or give --payload, --file, --headers "
+                "or --content-type");
+}
+
+std::string edited_by_hand(const std::string& content) {
+  const std::string command = editor() + " \"$1\"";
+  const PrivateFile file(content);
+  const pid_t child = fork();
+  if (child < 0) throw Refusal(exit_failure, std::string{"fork: "} + std::strerror(errno));
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", command.c_str(), "sh", file.path().c_str(), nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    throw Refusal(exit_negative, "the editor '" + editor() + "' failed; nothing was changed");
+  return read_file(file.path());
+}
+
+int answer(const Common& common, const Screen& screen, const OpenBox& box, bool changed) {
+  if (common.json) {
+    print_json(screen, {{"box", box.name()}, {"changed", changed}});
+  } else if (changed) {
+    screen.print("edited\n");
+  }
+  return changed ? exit_ok : exit_negative;
+}
+
+int edit(const Common& common, const EditOptions& options, const Screen& screen) {
+  OpenStore store(common);
+  const auto found = find_message(store.boxes(), options.id, options.source);
+  if (!found) throw Refusal(exit_negative, unknown_message(options.id));
+  const auto& [box, detail] = *found;
+  Admin::Edit change{.headers = options.headers, .content_type = options.content_type};
+  const bool by_hand = !options.payload.given() && !options.headers && !options.content_type;
+  if (options.payload.given()) change.payload = options.payload.read();
+  if (by_hand) {
+    if (!is_text(detail.payload)) {
+      throw Refusal(exit_usage, "message " + printable(options.id) +
+                                    " is no text; give its new payload with --file");
+    }
+    change.payload = edited_by_hand(detail.payload);
+    if (*change.payload == detail.payload) {
+      screen.note("nothing was changed\n");
+      return answer(common, screen, box, false);
+    }
+  }
+  const Act act{.actor = actor_of(common), .reason = common.reason};
+  const bool changed = Admin{box.queue}.edit(detail.message.number, change, act);
+  if (!changed) {
+    screen.note("message " + printable(options.id) +
+                " cannot be edited: somebody holds it, or it is finished\n");
+  }
+  return answer(common, screen, box, changed);
+}
+
+}  // namespace
+
+Verb edit_verb(Common& common) {
+  auto options = std::make_shared<EditOptions>();
+  return {
+      .name = "edit",
+      .group = "Act",
+      .summary = "corrects the content of an open or dead message",
+      .text =
+          "Without --payload, --file, --headers or --content-type the payload is opened in "
+          "your editor. What was there before is kept in the audit.",
+      .options =
+          with({{"id", "ID", "of the message", &options->id, {}, true},
+                {"--source", "SOURCE", "where several sources use the same id", &options->source}},
+               {options->payload.options(),
+                {{"--headers", "JSON", "a JSON object", &options->headers},
+                 {"--content-type", "TYPE", "such as application/json", &options->content_type},
+                 {"--reason", "TEXT", "why, for the audit", &common.reason},
+                 {"--actor", "NAME", "who did it, for the audit (default: the user's name)",
+                  &common.actor}},
+                box_options(common),
+                store_options(common),
+                answer_options(common)}),
+      .examples = {{"twinbox edit evt_1 && twinbox requeue evt_1", "mend it, and try it again"},
+                   {"twinbox edit evt_1 --file fixed.json --reason 'wrong currency'",
+                    "from a file"}},
+      .run = [&common, options](const Screen& screen) { return edit(common, *options, screen); }};
+}
+
+}  // namespace twinbox::cli

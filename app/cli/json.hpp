@@ -1,0 +1,32 @@
+// The library's answers as JSON, for programs; and JSON of others as a person can read it.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <string>
+#include <string_view>
+
+#include "cli/screen.hpp"
+#include <twinbox/admin.hpp>
+
+namespace twinbox::cli {
+
+boost::json::value to_json(const std::optional<Instant>& instant);
+boost::json::value to_json(const std::optional<Duration>& duration);  ///< milliseconds
+boost::json::object to_json(const StateCounts& counts, bool history);
+boost::json::object to_json(const MessageView& message);
+boost::json::object to_json(const DutyView& duty);
+boost::json::object to_json(const FailedAttempt& attempt);
+boost::json::object to_json(const MessageDetail& detail);
+
+/// Prints `value` with two spaces per level and a newline at the end.
+void print_json(const Screen& screen, const boost::json::value& value);
+
+/// `text` with two spaces per level; only white space is changed. Empty when it is no JSON.
+std::string indented_json(std::string_view text);
+
+bool is_text(std::string_view bytes);  ///< UTF-8 without control characters but tab and newline
+std::string base64(std::string_view bytes);
+/// Sixteen bytes a line: offset, hexadecimal, text.
+std::string hex_dump(std::string_view bytes);
+
+}  // namespace twinbox::cli

@@ -1,0 +1,44 @@
+#include "cli/payload.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <unistd.h>
+
+#include "cli/text.hpp"
+
+namespace twinbox::cli {
+
+std::vector<Option> PayloadOptions::options() {
+  return {
+      {"--payload", "TEXT", "the payload itself", &payload},
+      {"--file", "FILE", "the payload is this file; - for standard input", &file},
+  };
+}
+
+std::string PayloadOptions::read() const {
+  if (payload && file)
+    throw Refusal(exit_usage, "--payload and --file are both given; leave one out");
+  if (payload) return *payload;
+  if (file && *file != "-") return read_file(*file);
+  if (!file && isatty(STDIN_FILENO) == 1) {
+    throw Refusal(exit_usage,
+                  "no payload; give --payload TEXT, --file FILE, or send it to standard input");
+  }
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::string content;
+  if (stream) content.assign(std::istreambuf_iterator<char>(stream), {});
+  if (!stream && !stream.eof()) {
+    throw Refusal(exit_usage,
+                  "file " + printable(path) + " cannot be read: " + std::strerror(errno));
+  }
+  return content;
+}
+
+}  // namespace twinbox::cli

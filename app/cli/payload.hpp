@@ -1,0 +1,26 @@
+// The payload that a command line brings.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/verb.hpp"
+
+namespace twinbox::cli {
+
+struct PayloadOptions {
+  std::optional<std::string> payload;
+  std::optional<std::string> file;
+
+  std::vector<Option> options();
+  [[nodiscard]] bool given() const noexcept { return payload || file; }
+  /// --payload, --file (`-`: standard input), or standard input. Throws Refusal where that is a
+  /// terminal, or the file cannot be read.
+  [[nodiscard]] std::string read() const;
+};
+
+/// Throws Refusal that names the file.
+std::string read_file(const std::string& path);
+
+}  // namespace twinbox::cli

@@ -1,0 +1,45 @@
+#include "cli/report.hpp"
+
+#include <algorithm>
+
+#include "cli/json.hpp"
+#include "cli/text.hpp"
+
+namespace twinbox::cli {
+
+void Tally::add(const std::string& box, std::int64_t count) {
+  const auto found =
+      std::find_if(boxes_.begin(), boxes_.end(), [&](const auto& one) { return one.first == box; });
+  if (found != boxes_.end())
+    found->second += count;
+  else
+    boxes_.emplace_back(box, count);
+}
+
+std::int64_t Tally::total() const {
+  std::int64_t sum = 0;
+  for (const auto& [box, count] : boxes_) sum += count;
+  return sum;
+}
+
+std::string Tally::text(const std::string& one, const std::string& many) const {
+  std::string parts;
+  for (const auto& [box, count] : boxes_) {
+    if (count > 0) parts += (parts.empty() ? "" : ", ") + box + " " + std::to_string(count);
+  }
+  return counted(total(), one, many) + (parts.empty() ? "" : " (" + parts + ")");
+}
+
+void report(const Screen& screen, const Common& common, const Tally& tally, const std::string& done,
+            const std::string& one, const std::string& many) {
+  if (!common.json) {
+    screen.print(tally.text(one, many) + " " + done + "\n");
+    return;
+  }
+  boost::json::array boxes;
+  for (const auto& [box, count] : tally.boxes()) boxes.push_back({{"box", box}, {"count", count}});
+  print_json(screen,
+             {{"dry_run", common.dry_run}, {"count", tally.total()}, {"boxes", std::move(boxes)}});
+}
+
+}  // namespace twinbox::cli

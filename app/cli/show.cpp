@@ -1,0 +1,198 @@
+// show: one message with everything that is known about it.
+#include "cli/filter.hpp"
+#include "cli/find.hpp"
+#include "cli/json.hpp"
+#include "cli/table.hpp"
+#include "cli/text.hpp"
+#include "cli/verbs.hpp"
+
+namespace twinbox::cli {
+namespace {
+
+constexpr std::size_t shown_bytes = 2048;
+
+struct ShowOptions {
+  std::string id;
+  std::optional<std::string> source;
+  bool full = false;
+  bool raw = false;
+};
+
+class Sheet {
+ public:
+  Sheet(const Screen& screen, Instant now) : screen_(screen), now_(now) {}
+
+  void line(const char* name, const std::string& text) {
+    if (!text.empty())
+      screen_.print("  " + screen_.look().paint(Style::faint, fit(name, 14)) + text + "\n");
+  }
+  void text(const char* name, std::string_view value) { line(name, printable(value)); }
+  void time(const char* name, const std::optional<Instant>& instant) {
+    if (!instant) return;
+    const Duration ago = now_ - *instant;
+    line(name, date_text(*instant) + " UTC, " +
+                   (ago >= Duration::zero() ? age_text(ago) + " ago" : "in " + age_text(-ago)));
+  }
+  void heading(const std::string& text) {
+    screen_.print("\n" + screen_.look().paint(Style::strong, text) + "\n");
+  }
+
+ private:
+  const Screen& screen_;
+  Instant now_;
+};
+
+std::string indented(const std::string& text) {
+  std::string result = "  ";
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "  ";
+  }
+  return result + "\n";
+}
+
+void print_message(Sheet& sheet, const MessageDetail& detail) {
+  const MessageView& message = detail.message;
+  sheet.text("id", message.id.view());
+  sheet.text("source", message.source.view());
+  if (message.topic) sheet.text("topic", message.topic->view());
+  sheet.time("created", message.created_at);
+  if (message.seen_count > 1) {
+    sheet.line("seen", counted(message.seen_count, "time"));
+    sheet.time("last seen", message.last_seen_at);
+  }
+  sheet.time("due", message.due_at);
+  sheet.time("expires", message.expires_at);
+  if (message.correlation_id) sheet.text("correlation", message.correlation_id->view());
+  if (message.partition_key) sheet.text("partition key", message.partition_key->view());
+  if (message.content_version > 1)
+    sheet.line("content", "version " + std::to_string(message.content_version));
+  if (detail.headers) sheet.text("headers", *detail.headers);
+}
+
+std::string when(const DutyView& duty, Instant now) {
+  const auto in = [&](const char* word, Instant instant) {
+    const Duration left = instant - now;
+    return left >= Duration::zero() ? word + std::string{" in "} + age_text(left)
+                                    : word + std::string{" "} + age_text(-left) + " ago";
+  };
+  switch (duty.state) {
+    case DutyState::ready: return duty.visible_at ? in("due", *duty.visible_at) : "";
+    case DutyState::scheduled: return duty.visible_at ? in("due", *duty.visible_at) : "";
+    case DutyState::leased: return duty.lease_until ? in("lease ends", *duty.lease_until) : "";
+    case DutyState::waiting: return "behind another of its key";
+    default: return duty.finished_at ? in("finished", *duty.finished_at) : "";
+  }
+}
+
+void print_duties(const Screen& screen, Sheet& sheet, const MessageDetail& detail, Instant now) {
+  if (detail.duties.empty()) return;
+  sheet.heading("Duties");
+  Table table({{"  HANDLER", false, 10},
+               {"STATE"},
+               {"TRIES", true},
+               {"WHEN", false, 12},
+               {"REASON", false, 10, 1}});
+  for (const DutyView& duty : detail.duties) {
+    const std::string handler =
+        duty.key.handler.view().empty() ? "(by topic)" : duty.key.handler.str();
+    table.add({"  " + handler,
+               {std::string{to_string(duty.state)}, style_of(duty.state)},
+               std::to_string(duty.attempts),
+               when(duty, now),
+               {duty.reason, Style::faint}});
+  }
+  screen.print(table.text(screen.look()));
+}
+
+void print_timeline(const Screen& screen, Sheet& sheet, const MessageDetail& detail) {
+  if (detail.timeline.empty()) return;
+  sheet.heading("Failed attempts");
+  Table table({{"  AT (UTC)"}, {"TRY", true}, {"HANDLER", false, 8, 1}, {"ERROR", false, 20}});
+  for (const FailedAttempt& attempt : detail.timeline) {
+    table.add({"  " + date_text(attempt.failed_at),
+               std::to_string(attempt.attempt),
+               attempt.handler.view().empty() ? "–" : attempt.handler.str(),
+               {attempt.error, Style::bad}});
+  }
+  screen.print(table.text(screen.look()));
+}
+
+void print_payload(const Screen& screen, Sheet& sheet, const MessageDetail& detail, bool full) {
+  if (!detail.message.has_content) {
+    sheet.heading("No payload: the message was only seen");
+    return;
+  }
+  const std::string type = detail.message.content_type.value_or("");
+  sheet.heading("Payload (" + (type.empty() ? "" : printable(type) + ", ") +
+                size_text(detail.message.size) + ")");
+  if (detail.payload.empty()) return;
+  std::string text = indented_json(detail.payload);
+  if (text.empty()) text = is_text(detail.payload) ? detail.payload : std::string{};
+  const bool binary = text.empty();
+  const std::size_t limit = full ? SIZE_MAX : binary ? shown_bytes / 4 : shown_bytes;
+  const std::size_t size = binary ? detail.payload.size() : text.size();
+  if (binary)
+    text = hex_dump(std::string_view{detail.payload}.substr(0, limit));
+  else if (size > limit) {
+    text.resize(limit);
+    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80)
+      text.pop_back();
+    if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xC0) text.pop_back();
+  }
+  while (text.ends_with('\n')) text.pop_back();
+  screen.print(indented(printable_lines(text)));
+  if (size > limit) {
+    screen.print(screen.look().paint(Style::faint, "  … cut here; --full shows all of it") + "\n");
+  }
+}
+
+int show(const Common& common, const ShowOptions& options, const Screen& screen) {
+  OpenStore store(common);
+  const auto found = find_message(store.boxes(), options.id, options.source);
+  if (!found) throw Refusal(exit_negative, unknown_message(options.id));
+  const auto& [box, detail] = *found;
+  if (options.raw) {
+    screen.print(detail.payload);
+    return exit_ok;
+  }
+  if (common.json) {
+    boost::json::object answer{{"box", box.name()}};
+    for (const auto& [key, value] : to_json(detail)) answer[key] = value;
+    print_json(screen, answer);
+    return exit_ok;
+  }
+  const Instant now = store.now();
+  Sheet sheet(screen, now);
+  screen.print(screen.look().paint(
+                   Style::strong,
+                   "Message " + std::to_string(detail.message.number) + " of the " + box.name()) +
+               "\n");
+  print_message(sheet, detail);
+  print_duties(screen, sheet, detail, now);
+  print_timeline(screen, sheet, detail);
+  print_payload(screen, sheet, detail, options.full);
+  return exit_ok;
+}
+
+}  // namespace
+
+Verb show_verb(Common& common) {
+  auto options = std::make_shared<ShowOptions>();
+  return {
+      .name = "show",
+      .group = "Look",
+      .summary = "one message: its content, its duties, what went wrong",
+      .text = "JSON is laid out, text is shown as it is, anything else as hexadecimal.",
+      .options =
+          with({{"id", "ID", "of the message", &options->id, {}, true},
+                {"--source", "SOURCE", "where several sources use the same id", &options->source},
+                {"--full", "", "the whole payload", &options->full},
+                {"--raw", "", "nothing but the payload, as it is", &options->raw}},
+               {box_options(common), store_options(common), answer_options(common)}),
+      .examples = {{"twinbox show evt_1", "everything about it"},
+                   {"twinbox show evt_1 --raw > payload.bin", "its payload alone"}},
+      .run = [&common, options](const Screen& screen) { return show(common, *options, screen); }};
+}
+
+}  // namespace twinbox::cli

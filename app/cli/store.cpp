@@ -1,0 +1,162 @@
+#include "cli/store.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/text.hpp"
+
+namespace twinbox::cli {
+namespace {
+
+constexpr std::string_view sqlite_scheme = "sqlite:";
+constexpr const char* default_address = "sqlite:twinbox.db";
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string{} : std::string{value};
+}
+
+/// The file of a SQLite store; empty: it is in memory, or on a server.
+std::string file_of(const std::string& address) {
+  if (!address.starts_with(sqlite_scheme)) return {};
+  std::string file = address.substr(sqlite_scheme.size());
+  return file == ":memory:" ? std::string{} : file;
+}
+
+std::string repeat_with_store(const Common& common) {
+  std::string text;
+  if (!common.config.empty()) text += " --config " + common.config;
+  if (!common.store.empty()) text += " --store " + common.store;
+  if (!common.database.empty()) text += " --database " + common.database;
+  if (!common.schema.empty()) text += " --schema " + common.schema;
+  return text;
+}
+
+}  // namespace
+
+void refuse_password(const std::string& address) {
+  const auto has = [&](std::string_view part) { return address.find(part) != std::string::npos; };
+  bool found = has("password=") || has("password =");
+  if (const auto begin = address.find("://"); begin != std::string::npos) {
+    const std::string_view rest = std::string_view{address}.substr(begin + 3);
+    const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
+    const auto at = authority.rfind('@');
+    if (at != std::string_view::npos) {
+      found = found || authority.substr(0, at).find(':') != std::string_view::npos;
+    }
+  }
+  if (!found) return;
+  throw Refusal(exit_usage,
+                "--database holds a password, which every user of this machine can read in the "
+                "list of processes; give it by PGPASSWORD, ~/.pgpass or TWINBOX_DATABASE");
+}
+
+std::string full_address(std::string address) {
+  if (address.find(':') == std::string::npos && address.find('=') == std::string::npos)
+    return std::string{sqlite_scheme} + address;
+  return address;
+}
+
+StoreDefinition chosen_store(const Common& common) {
+  StoreDefinition definition;
+  if (!common.database.empty()) {
+    refuse_password(common.database);
+    definition.address = full_address(common.database);
+  } else if (const std::string address = variable("TWINBOX_DATABASE"); !address.empty()) {
+    definition.address = full_address(address);
+  } else {
+    definition.address = default_address;
+  }
+  if (!common.schema.empty()) definition.outbox.schema = definition.inbox.schema = common.schema;
+  // The name in errors and headings; a password never reaches it.
+  definition.name = Database{definition.address}.name();
+  return definition;
+}
+
+OpenStore::OpenStore(const Common& common, Missing missing) : common_(common) {
+  StoreDefinition definition = chosen_store(common);
+  const std::string file = file_of(definition.address);
+  if (missing == Missing::refuse && !file.empty() && !std::filesystem::exists(file)) {
+    throw Refusal(exit_database,
+                  "there is no file " + printable(file) + "; create it with twinbox schema deploy" +
+                      repeat_with_store(common) + ", or name another store with --database");
+  }
+  store_ = std::make_unique<Store>(std::move(definition));
+}
+
+const BoxOptions& OpenStore::options(BoxKind kind) const noexcept {
+  return kind == BoxKind::outbox ? definition().outbox : definition().inbox;
+}
+
+SchemaState OpenStore::schema_state(BoxKind kind) {
+  return Schema{database(), kind, options(kind)}.check();
+}
+
+void OpenStore::require(BoxKind kind, const SchemaState& state) const {
+  const std::string place =
+      "store " + name() + ": the tables of the " + std::string{to_string(kind)};
+  const std::string deploy =
+      "twinbox schema deploy --" + std::string{to_string(kind)} + repeat_with_store(common_);
+  if (state.missing()) {
+    throw Refusal(exit_schema, place + " are missing; create them with " + deploy);
+  }
+  if (state.too_new()) {
+    throw Refusal(exit_schema, place + " have version " + std::to_string(state.version) +
+                                   ", and this program knows " +
+                                   std::to_string(state.known_version) +
+                                   " and older; use a newer program");
+  }
+  if (state.version < state.known_version) {
+    throw Refusal(exit_schema, place + " have version " + std::to_string(state.version) +
+                                   ", and this program needs " +
+                                   std::to_string(state.known_version) + "; upgrade them with " +
+                                   deploy);
+  }
+}
+
+Outbox& OpenStore::outbox() {
+  require(BoxKind::outbox, schema_state(BoxKind::outbox));
+  return store_->outbox();
+}
+
+Inbox& OpenStore::inbox() {
+  require(BoxKind::inbox, schema_state(BoxKind::inbox));
+  return store_->inbox();
+}
+
+std::vector<BoxKind> OpenStore::kinds() const {
+  if (common_.outbox == common_.inbox) return {BoxKind::outbox, BoxKind::inbox};
+  return {common_.outbox ? BoxKind::outbox : BoxKind::inbox};
+}
+
+std::vector<OpenBox> OpenStore::boxes() {
+  const bool named = common_.outbox || common_.inbox;
+  std::vector<OpenBox> found;
+  for (const BoxKind kind : kinds()) {
+    const SchemaState state = schema_state(kind);
+    if (state.missing() && !named) continue;
+    require(kind, state);
+    if (kind == BoxKind::outbox) found.push_back({kind, store_->outbox()});
+    if (kind == BoxKind::inbox) found.push_back({kind, store_->inbox()});
+  }
+  if (found.empty()) {
+    throw Refusal(exit_schema, "store " + name() +
+                                   " has neither outbox nor inbox; create them with twinbox "
+                                   "schema deploy" +
+                                   repeat_with_store(common_));
+  }
+  return found;
+}
+
+Instant OpenStore::now() {
+  // SQLite has no clock of its own: the library takes the process's.
+  Instant now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
+  if (database().dialect() == Dialect::sqlite) return now;
+  database().in_transaction([&](Session& session) {
+    session.execute("select clock_timestamp()", {}, [&](const Row& row) { now = row.instant(0); });
+  });
+  return now;
+}
+
+}  // namespace twinbox::cli
