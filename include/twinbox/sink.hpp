@@ -1,0 +1,126 @@
+// Sinks: handlers that bring a message to somebody else. docs/sinks.md has the tables.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "twinbox/channel.hpp"
+#include "twinbox/handler.hpp"
+#include "twinbox/http.hpp"
+#include "twinbox/inbox.hpp"
+
+namespace twinbox {
+
+/// Thrown by a sink whose receiver wants nothing more, ever (HTTP 410). A route (route.hpp) is
+/// disabled by it; without a route it is a retry like any exception.
+class ReceiverGone : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// No complete answer came: not connected, refused, timed out, broken off, stopped. The text says
+/// which, and never shows a body or the query of the address.
+class HttpError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct HttpClientOptions {
+  std::size_t per_host = 8;           ///< requests to one host and port at a time; others wait
+  std::size_t idle_connections = 64;  ///< kept open for the next request
+  Duration connect_timeout = std::chrono::seconds{10};
+  /// Networks that may be connected to although they are not public: `127.0.0.1`, `10.0.0.0/8`,
+  /// `fd00::/8`; `any` for all. Looked at when a socket is opened, so that no name can trick it.
+  std::vector<std::string> allow = {};
+  std::string ca_file = {};  ///< empty: the system's certificates
+  /// `http://proxy:3128`; empty: none, whatever the environment says. It decides about addresses
+  /// then.
+  std::string proxy = {};
+  std::size_t max_response = 256 * 1024;  ///< bytes of an answer's body that are read
+};
+
+/// Connections that are kept and shared. One thread does all input and output. Thread-safe.
+class HttpClient {
+ public:
+  /// Throws std::invalid_argument naming the option and what was expected.
+  explicit HttpClient(HttpClientOptions options = {});
+  /// No request may be under way.
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  /// Sends and waits for the answer; the request's target is an absolute address. Redirects are
+  /// answers like any other. `timeout` begins when the request's turn comes. Throws HttpError;
+  /// std::invalid_argument for an address or a header that cannot be sent.
+  HttpResponse send(const HttpRequest& request, Duration timeout, std::stop_token stop = {});
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+/// What is sent of a message.
+enum class BodyForm {
+  automatic,   ///< binary for an envelope of a CloudEvent, raw for anything else
+  raw,         ///< the payload as it is, the message's attributes as `twinbox-…` headers
+  binary,      ///< a CloudEvent: its data as the body, its attributes as `ce-…` headers
+  structured,  ///< a CloudEvent: everything as one JSON document
+};
+
+struct HttpSinkOptions {
+  std::string url;  ///< `http` or `https`, without a user or a fragment
+  std::string method = "POST";
+  HttpHeaders headers = {};  ///< with every request, such as Authorization
+  BodyForm form = BodyForm::automatic;
+  Duration timeout = std::chrono::seconds{30};
+  /// Standard Webhooks (`whsec_…`, `whsk_…`): a signature with each, so that they can be replaced.
+  std::vector<std::string> secrets = {};
+  std::set<int> done_on = {};                       ///< besides 2xx
+  std::set<int> dead_on = {400, 413, 415, 422};     ///< what repeating cannot cure
+  Duration max_retry_after = std::chrono::days{1};  ///< a receiver cannot ask for more
+};
+
+/// Sends each message over HTTP. The client is shared by all sinks that should share connections,
+/// and lives as long as one of them. Throws std::invalid_argument naming the option.
+MessageHandler http_sink(std::shared_ptr<HttpClient> client, HttpSinkOptions options,
+                         Environment environment = {});
+
+struct CommandSinkOptions {
+  std::vector<std::string> command;  ///< the program (a path, or found by PATH) and its arguments
+  Duration timeout = std::chrono::minutes{1};
+  /// Between the request to end (SIGTERM) and the end (SIGKILL), for the whole process group.
+  Duration kill_after = std::chrono::seconds{5};
+  std::string directory = {};  ///< to run in; empty: that of this process
+  /// Besides PATH, HOME, LANG, TZ, TMPDIR and the message's own TWINBOX_…; nothing else is passed
+  /// on.
+  std::vector<std::pair<std::string, std::string>> variables = {};
+  std::set<int> dead_on = {65};  ///< exit codes; 0 is done, every other one a retry
+};
+
+/// Runs a program for each message, without a shell: payload on its standard input, attributes in
+/// its environment, the end of its standard error as the error. Throws std::invalid_argument.
+MessageHandler command_sink(CommandSinkOptions options);
+
+/// Writes a log event `deliver` for each message, without its payload.
+MessageHandler log_sink(Environment environment, LogLevel level = LogLevel::info);
+
+struct InboxSinkOptions {
+  /// The source of what has none (`-`).
+  Source source = Source{"outbox"};
+};
+
+/// Accepts each message into an inbox, which must outlive the sink. `from` is the database that the
+/// messages come from: the same one makes it a transactional handler.
+HandlerCall inbox_sink(Inbox& inbox, const Database& from, InboxSinkOptions options = {});
+/// Accepts each message on a channel; `channels` must outlive the sink.
+MessageHandler channel_sink(Channels& channels, std::string channel, InboxSinkOptions options = {});
+
+}  // namespace twinbox

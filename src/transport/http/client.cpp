@@ -1,0 +1,189 @@
+#include <deque>
+#include <map>
+#include <mutex>
+#include <pthread.h>
+#include <signal.h>
+#include <stdexcept>
+#include <thread>
+#include <unordered_map>
+
+#include "transport/http/address.hpp"
+#include "transport/http/transfer.hpp"
+#include "twinbox/sink.hpp"
+
+namespace twinbox {
+namespace {
+
+using TransferPtr = std::shared_ptr<Transfer>;  // shared by its sender and the loop
+
+void check(const HttpClientOptions& options) {
+  const auto at_least_one = [](const char* name, auto value) {
+    if (value < decltype(value){1}) {
+      throw std::invalid_argument(std::string{"http client: "} + name + " must be at least 1");
+    }
+  };
+  at_least_one("per_host", options.per_host);
+  at_least_one("idle_connections", options.idle_connections);
+  at_least_one("connect_timeout", options.connect_timeout);
+  at_least_one("max_response", options.max_response);
+  if (!options.proxy.empty()) HttpUrl::parse(options.proxy);
+}
+
+void start_curl() {
+  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (code != CURLE_OK) {
+    throw std::runtime_error(std::string{"libcurl cannot be used: "} + curl_easy_strerror(code));
+  }
+}
+
+}  // namespace
+
+/// All input and output happens on one thread; senders hand over their transfers and wait.
+class HttpClient::Loop {
+ public:
+  explicit Loop(HttpClientOptions options)
+      : options_(std::move(options)), rules_(options_.allow), multi_(curl_multi_init()) {
+    if (multi_ == nullptr) throw std::bad_alloc{};
+    curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(options_.idle_connections));
+    thread_ = std::jthread{[this](const std::stop_token& stop) { work(stop); }};
+  }
+  ~Loop() {
+    thread_.request_stop();
+    curl_multi_wakeup(multi_);
+    thread_.join();
+    curl_multi_cleanup(multi_);
+  }
+
+  HttpResponse send(const HttpRequest& request, Duration timeout, const std::stop_token& stop) {
+    const auto transfer = std::make_shared<Transfer>(request, options_, rules_, timeout);
+    std::future<void> done = transfer->done.get_future();
+    {
+      const std::scoped_lock lock{mutex_};
+      arrived_.push_back(transfer);
+    }
+    curl_multi_wakeup(multi_);
+    const std::stop_callback on_stop{stop, [&] {
+                                       transfer->cancelled = true;
+                                       cancelling_ = true;
+                                       curl_multi_wakeup(multi_);
+                                     }};
+    done.wait();
+    return transfer->answer();
+  }
+
+ private:
+  /// Requests to one host: so many run, the others wait for their turn.
+  struct Host {
+    std::size_t running = 0;
+    std::deque<TransferPtr> waiting = {};
+  };
+
+  void work(const std::stop_token& stop) {
+    // Signals are the program's business; and a broken pipe is an error code here.
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    while (!stop.stop_requested()) {
+      take_arrived();
+      if (cancelling_.exchange(false)) end_cancelled();
+      int running = 0;
+      curl_multi_perform(multi_, &running);
+      end_finished();
+      curl_multi_poll(multi_, nullptr, 0, 60'000, nullptr);
+    }
+  }
+
+  void take_arrived() {
+    std::vector<TransferPtr> arrived;
+    {
+      const std::scoped_lock lock{mutex_};
+      arrived.swap(arrived_);
+    }
+    for (TransferPtr& transfer : arrived) {
+      Host& host = hosts_[transfer->host()];
+      if (host.running < options_.per_host) {
+        start(host, std::move(transfer));
+      } else {
+        host.waiting.push_back(std::move(transfer));
+      }
+    }
+  }
+
+  void start(Host& host, TransferPtr transfer) {
+    CURL* easy = transfer->easy();
+    ++host.running;
+    running_.emplace(easy, std::move(transfer));
+    const CURLMcode code = curl_multi_add_handle(multi_, easy);
+    if (code != CURLM_OK) end(easy, CURLE_FAILED_INIT);
+  }
+
+  void end(CURL* easy, CURLcode result) {
+    const auto found = running_.find(easy);
+    const TransferPtr transfer = std::move(found->second);
+    running_.erase(found);
+    curl_multi_remove_handle(multi_, easy);
+    transfer->result = result;
+    const std::string name = transfer->host();
+    transfer->done.set_value();
+    Host& host = hosts_[name];
+    --host.running;
+    if (!host.waiting.empty()) {
+      TransferPtr next = std::move(host.waiting.front());
+      host.waiting.pop_front();
+      start(host, std::move(next));
+    } else if (host.running == 0) {
+      hosts_.erase(name);
+    }
+  }
+
+  void end_finished() {
+    int left = 0;
+    std::vector<std::pair<CURL*, CURLcode>> finished;
+    while (const CURLMsg* message = curl_multi_info_read(multi_, &left)) {
+      if (message->msg == CURLMSG_DONE)
+        finished.emplace_back(message->easy_handle, message->data.result);
+    }
+    for (const auto& [easy, result] : finished) end(easy, result);
+  }
+
+  void end_cancelled() {
+    for (auto& [name, host] : hosts_) {
+      std::erase_if(host.waiting, [](const TransferPtr& transfer) {
+        if (!transfer->cancelled) return false;
+        transfer->result = CURLE_ABORTED_BY_CALLBACK;
+        transfer->done.set_value();
+        return true;
+      });
+    }
+    std::vector<CURL*> cancelled;
+    for (const auto& [easy, transfer] : running_) {
+      if (transfer->cancelled) cancelled.push_back(easy);
+    }
+    for (CURL* easy : cancelled) end(easy, CURLE_ABORTED_BY_CALLBACK);
+  }
+
+  const HttpClientOptions options_;
+  const AddressRules rules_;
+  std::mutex mutex_;
+  std::vector<TransferPtr> arrived_;
+  std::atomic<bool> cancelling_ = false;
+  // The loop's own.
+  CURLM* multi_;
+  std::unordered_map<CURL*, TransferPtr> running_;
+  std::map<std::string, Host> hosts_;
+  std::jthread thread_;
+};
+
+HttpClient::HttpClient(HttpClientOptions options) {
+  check(options);
+  start_curl();
+  loop_ = std::make_unique<Loop>(std::move(options));
+}
+
+HttpClient::~HttpClient() = default;
+
+HttpResponse HttpClient::send(const HttpRequest& request, Duration timeout, std::stop_token stop) {
+  return loop_->send(request, timeout, stop);
+}
+
+}  // namespace twinbox

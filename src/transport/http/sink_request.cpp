@@ -1,0 +1,111 @@
+#include "transport/http/sink_request.hpp"
+
+#include <algorithm>
+
+#include "core/text.hpp"
+#include "event/attribute.hpp"
+#include "transport/http/retry_after.hpp"
+#include "twinbox/event.hpp"
+#include "twinbox/trace.hpp"
+
+namespace twinbox {
+namespace {
+
+constexpr Duration shortest_delay = std::chrono::seconds{1};
+
+bool is_envelope(const Message& message) {
+  return message.content_type && media_type(*message.content_type) == event_content_type;
+}
+
+BodyForm form_of(const Message& message, BodyForm form) {
+  if (form != BodyForm::automatic) return form;
+  return is_envelope(message) ? BodyForm::binary : BodyForm::raw;
+}
+
+HttpContent raw_content(const Message& message) {
+  HttpContent content{{}, message.payload};
+  const auto add = [&](const char* name, std::string_view value) {
+    content.headers.add(name, percent_encode(value, "%"));
+  };
+  content.headers.add("Content-Type", message.content_type.value_or("application/octet-stream"));
+  add("Idempotency-Key", message.id.view());
+  add("twinbox-id", message.id.view());
+  add("twinbox-source", message.source.view());
+  add("twinbox-topic", message.topic.view());
+  add("twinbox-created-at", Timestamp{message.created_at}.str());
+  if (message.correlation_id) add("twinbox-correlation-id", message.correlation_id->view());
+  if (message.partition_key) add("twinbox-partition-key", message.partition_key->view());
+  return content;
+}
+
+HttpContent content_of(const Message& message, BodyForm form) {
+  switch (form) {
+    case BodyForm::binary: return to_http(event_of(message), EventMode::binary);
+    case BodyForm::structured: return to_http(event_of(message), EventMode::structured);
+    case BodyForm::raw:
+    case BodyForm::automatic: break;
+  }
+  return raw_content(message);
+}
+
+/// Where a receiver would rather have it, without what may be a secret.
+std::string redirect_of(const HttpResponse& response) {
+  const auto location = response.headers.find("Location");
+  if (!location) return "redirects are not followed";
+  return "redirects are not followed; set the address to " +
+         std::string{location->substr(0, location->find_first_of("?#"))};
+}
+
+std::string error_of(const HttpResponse& response, const std::string& shown) {
+  std::string error = shown + ": HTTP " + std::to_string(response.status);
+  if (response.status >= 300 && response.status < 400) error += ", " + redirect_of(response);
+  if (!is_blank(response.body)) error += ": " + response.body;
+  return cut_error(error);
+}
+
+std::optional<Duration> delay_of(const HttpResponse& response, const HttpSinkOptions& options,
+                                 Instant now) {
+  const auto value = response.headers.find("Retry-After");
+  if (!value) return {};
+  // By the receiver's own clock, where it tells it.
+  const auto date = response.headers.find("Date");
+  const std::optional<Instant> its_now = date ? parse_http_date(*date, now) : std::nullopt;
+  const auto delay = parse_retry_after(*value, its_now.value_or(now));
+  if (!delay) return {};
+  return std::clamp(Duration{*delay}, std::min(shortest_delay, options.max_retry_after),
+                    options.max_retry_after);
+}
+
+}  // namespace
+
+HttpRequest request_of(const Message& message, const HttpSinkOptions& options,
+                       const Environment& environment) {
+  HttpContent content = content_of(message, form_of(message, options.form));
+  HttpRequest request{.method = options.method,
+                      .target = options.url,
+                      .headers = std::move(content.headers),
+                      .body = std::move(content.body)};
+  request.headers.add("twinbox-attempt", std::to_string(message.attempts + 1));
+  std::optional<TraceContext> trace = current_trace();
+  if (!trace) trace = trace_of(message);
+  if (trace) {
+    request.headers.add("traceparent", trace->child(environment).traceparent());
+    if (!trace->state.empty()) request.headers.add("tracestate", trace->state);
+  }
+  for (const HttpHeaders::Field& field : options.headers) {
+    request.headers.set(field.name, field.value);
+  }
+  return request;
+}
+
+Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
+                   const std::string& shown, Instant now) {
+  const int status = response.status;
+  const bool success = status >= 200 && status < 300;
+  if (options.dead_on.contains(status)) return Outcome::dead(error_of(response, shown));
+  if (success || options.done_on.contains(status)) return Outcome::done();
+  if (status == 410) throw ReceiverGone(shown + ": HTTP 410, gone");
+  return Outcome::retry(error_of(response, shown), delay_of(response, options, now));
+}
+
+}  // namespace twinbox

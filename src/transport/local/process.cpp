@@ -1,0 +1,236 @@
+#include "transport/local/process.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
+#include <optional>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace twinbox {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kept_error = 16 * 1024;
+
+[[noreturn]] void fail(const std::string& what, int code = errno) {
+  throw std::system_error(code, std::generic_category(), what);
+}
+
+class Descriptor {
+ public:
+  Descriptor(int number, const char* what) : number_(number) {
+    if (number_ < 0) fail(what);
+  }
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  [[nodiscard]] int get() const noexcept { return number_; }
+  void close() noexcept {
+    if (number_ >= 0) ::close(number_);
+    number_ = -1;
+  }
+
+ private:
+  int number_;
+};
+
+/// Standard input is a file in memory: a program that does not read it blocks nobody and breaks no
+/// pipe.
+void fill(const Descriptor& file, std::string_view input) {
+  while (!input.empty()) {
+    const ssize_t written = ::write(file.get(), input.data(), input.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("the payload cannot be handed over");
+    input.remove_prefix(static_cast<std::size_t>(written));
+  }
+  if (lseek(file.get(), 0, SEEK_SET) != 0) fail("the payload cannot be handed over");
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+  all.push_back(nullptr);
+  return all;
+}
+
+/// What posix_spawn is told.
+class Setup {
+ public:
+  Setup(int input, int error, const std::string& directory) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawnattr_init(&attributes_);
+    posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
+    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, error, STDERR_FILENO);
+    // Whatever else is open here is nobody's business there, close-on-exec or not.
+    posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
+    if (!directory.empty()) posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str());
+    sigset_t none;
+    sigset_t all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setsigdefault(&attributes_, &all);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+    posix_spawnattr_setflags(
+        &attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  }
+  ~Setup() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  Setup(const Setup&) = delete;
+  Setup& operator=(const Setup&) = delete;
+
+  [[nodiscard]] pid_t spawn(const ProcessPlan& plan) const {
+    const std::vector<char*> command = pointers(plan.command);
+    const std::vector<char*> variables = pointers(plan.variables);
+    pid_t pid = 0;
+    const int code =
+        posix_spawnp(&pid, command[0], &actions_, &attributes_, command.data(), variables.data());
+    if (code != 0) fail("'" + plan.command[0] + "' cannot be run", code);
+    return pid;
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+  posix_spawnattr_t attributes_{};
+};
+
+/// A child that nobody has waited for yet: until then its number, and its group's, is its own.
+class Child {
+ public:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  ~Child() {
+    if (pid_ == 0) return;
+    signal_group(SIGKILL);
+    wait();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void signal_group(int number) const noexcept { kill(-pid_, number); }
+  /// How it ended; empty when somebody else has asked before us.
+  std::optional<siginfo_t> wait() noexcept {
+    siginfo_t info{};
+    int result = 0;
+    do {
+      result = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+    } while (result != 0 && errno == EINTR);
+    pid_ = 0;
+    return result == 0 ? std::optional{info} : std::nullopt;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+/// Reads what is there, and keeps the end of it. False: there will be no more.
+bool read_error(int pipe, std::string& kept) {
+  std::array<char, 4096> piece{};
+  for (;;) {
+    const ssize_t got = ::read(pipe, piece.data(), piece.size());
+    if (got == 0) return false;
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    kept.append(piece.data(), static_cast<std::size_t>(got));
+    if (kept.size() > kept_error) kept.erase(0, kept.size() - kept_error);
+  }
+}
+
+int millis_until(Clock::time_point end) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
+}
+
+/// Watches a running child, and ends it when its time is over or a stop is requested.
+class Watch {
+ public:
+  Watch(const ProcessPlan& plan, Child& child, int ended, int error, int stop)
+      : plan_(plan), child_(child), ended_(ended), error_(error), stop_(stop) {}
+
+  ProcessEnd run() {
+    Clock::time_point end = Clock::now() + plan_.timeout;
+    for (;;) {
+      pollfd watched[] = {
+          {ended_, POLLIN, 0}, {error_, POLLIN, 0}, {told_ ? -1 : stop_, POLLIN, 0}};
+      if (poll(watched, 3, millis_until(end)) < 0) {
+        if (errno != EINTR) fail("poll");
+        continue;
+      }
+      if (watched[1].revents != 0 && !read_error(error_, text_)) error_ = -1;
+      if (watched[0].revents != 0) return finished();
+      const bool stopped = watched[2].revents != 0;
+      if (stopped || Clock::now() >= end) end = urge(stopped);
+    }
+  }
+
+ private:
+  /// Asks it to end, and makes it end when it was asked before. Returns when to look again.
+  Clock::time_point urge(bool stopped) {
+    if (told_) {
+      child_.signal_group(SIGKILL);
+      return Clock::now() + std::chrono::seconds{1};
+    }
+    told_ = stopped ? ProcessEnd::Kind::stopped : ProcessEnd::Kind::timed_out;
+    child_.signal_group(SIGTERM);
+    return Clock::now() + plan_.kill_after;
+  }
+
+  ProcessEnd finished() {
+    // A process that it left behind may still hold the pipe: what has been written must do.
+    if (error_ >= 0) read_error(error_, text_);
+    if (told_) child_.signal_group(SIGKILL);
+    const std::optional<siginfo_t> info = child_.wait();
+    if (told_) return {*told_, 0, std::move(text_)};
+    if (!info) {
+      fail("how '" + plan_.command[0] +
+               "' ended is unknown: this program ignores SIGCHLD, or waits for any child",
+           ECHILD);
+    }
+    const bool exited = info->si_code == CLD_EXITED;
+    return {exited ? ProcessEnd::Kind::exited : ProcessEnd::Kind::signalled, info->si_status,
+            std::move(text_)};
+  }
+
+  const ProcessPlan& plan_;
+  Child& child_;
+  int ended_;
+  int error_;
+  int stop_;
+  std::optional<ProcessEnd::Kind> told_;
+  std::string text_;
+};
+
+}  // namespace
+
+ProcessEnd run_process(const ProcessPlan& plan, std::string_view input,
+                       const std::stop_token& stop) {
+  const Descriptor file{memfd_create("payload", MFD_CLOEXEC), "memfd_create"};
+  fill(file, input);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe2");
+  const Descriptor error_out{ends[0], "pipe2"};
+  Descriptor error_in{ends[1], "pipe2"};
+  if (fcntl(error_out.get(), F_SETFL, O_NONBLOCK) != 0) fail("fcntl");
+  const Descriptor stopped{eventfd(0, EFD_CLOEXEC), "eventfd"};
+  const pid_t pid = Setup{file.get(), error_in.get(), plan.directory}.spawn(plan);
+  Child child{pid};
+  error_in.close();
+  const Descriptor ended{static_cast<int>(syscall(SYS_pidfd_open, pid, 0)), "pidfd_open"};
+  const std::stop_callback on_stop{stop, [&] { eventfd_write(stopped.get(), 1); }};
+  return Watch{plan, child, ended.get(), error_out.get(), stopped.get()}.run();
+}
+
+}  // namespace twinbox

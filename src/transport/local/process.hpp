@@ -1,0 +1,34 @@
+// One run of a program: standard input from memory, the end of its standard error, a limit of time.
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+struct ProcessPlan {
+  std::vector<std::string> command;
+  std::vector<std::string> variables;  ///< `NAME=value`
+  std::string directory;
+  Duration timeout;
+  Duration kill_after;
+};
+
+struct ProcessEnd {
+  enum class Kind { exited, signalled, timed_out, stopped };
+
+  Kind kind;
+  int code = 0;            ///< exit code, or number of the signal
+  std::string error = {};  ///< the last bytes of standard error
+};
+
+/// Runs it to its end; where it was told to end, to that of its whole process group. Throws
+/// std::system_error when it could not be started.
+ProcessEnd run_process(const ProcessPlan& plan, std::string_view input,
+                       const std::stop_token& stop);
+
+}  // namespace twinbox
