@@ -5,7 +5,16 @@ if(TWINBOX_BUILD_EXAMPLES)
   file(GLOB example_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/example/*.cpp")
   foreach(source IN LISTS example_sources)
     cmake_path(GET source STEM name)
+    # Those about events and intake need their library.
+    file(STRINGS "${source}" about_events
+         REGEX "twinbox/(event|event_bus|event_handler|event_intake|intake|signature|trace|webhook)\\.hpp")
+    if(about_events AND NOT TARGET twinbox_event)
+      continue()
+    endif()
     add_executable(${name} "${source}")
+    if(about_events)
+      target_link_libraries(${name} PRIVATE twinbox::event)
+    endif()
     target_link_libraries(${name} PRIVATE twinbox::twinbox)
     # An example may show a caller's own connection.
     target_link_libraries(${name} PRIVATE $<$<BOOL:${TWINBOX_SQLITE}>:PkgConfig::sqlite3>

@@ -36,7 +36,7 @@ using AnswerCall = std::function<HttpResponse(const Arrival&)>;
 AnswerCall accept_mode(AcceptCall accept);
 
 struct InlineOptions {
-  /// Longer than any handler takes: it is not renewed.
+  /// Longer than any handler takes: it is not renewed, and HandlerOptions::timeout is not watched.
   Duration lease = std::chrono::minutes{5};
   std::chrono::seconds retry_after{5};  ///< while somebody else handles it
   DispatchObserver observer = {};
