@@ -48,10 +48,13 @@ class Driver {
   [[nodiscard]] virtual Dialect dialect() const noexcept = 0;
   /// How many connections may write at once, how many may read: 1 and n for a SQLite file, n and n
   /// for a server. `shared` says that reads use the writing connection too (SQLite in memory).
+  /// `joins` says that one transaction for several of our own calls is better than one for each,
+  /// because only one can write at a time and a commit takes long (a SQLite file).
   struct Shape {
     std::size_t writers;
     std::size_t readers;
     bool shared;
+    bool joins = false;
   };
   [[nodiscard]] virtual Shape shape(std::size_t pool_size) const noexcept = 0;
   /// Throws DatabaseError with a message that names the database without its password.

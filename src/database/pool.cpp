@@ -120,6 +120,7 @@ Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment 
     lanes_.push_back({.opens = Access::read, .capacity = std::max<std::size_t>(1, shape.readers)});
   }
   for (Lane& lane : lanes_) lane.idle.reserve(lane.capacity);
+  if (shape.joins) writers_ = std::make_unique<WriterQueue>();
 }
 
 Pool::~Pool() { budget_->clear(lanes_); }
@@ -139,7 +140,7 @@ void Pool::check_reentry(Access access) const {
                    "after the transaction");
 }
 
-void Pool::run_erased(Access access, Scope scope, const std::function<void(Session&)>& work) {
+void Pool::run_erased(Access access, Scope scope, const Work& work) {
   check_reentry(access);
   const TimePoint deadline = time_.now() + options_.wait_limit;
   for (int attempt = 1;; ++attempt) {
@@ -166,8 +167,56 @@ void Pool::run_erased(Access access, Scope scope, const std::function<void(Sessi
   }
 }
 
-void Pool::run_once(Access access, Scope scope, const std::function<void(Session&)>& work,
-                    TimePoint deadline, bool& started) {
+void Pool::run_once(Access access, Scope scope, const Work& work, TimePoint deadline,
+                    bool& started) {
+  // Whoever holds a connection that others may wait for must not wait behind them.
+  if (writers_ == nullptr || access == Access::read || held_budgeted > 0) {
+    run_on_a_connection(access, scope, work, deadline, started);
+    return;
+  }
+  WriterQueue::Call call{.access = access, .shared = scope != Scope::caller, .work = &work};
+  switch (writers_->wait(
+      call, [&] { return deadline - time_.now(); }, Interruptible::token())) {
+    case WriterQueue::Turn::late: throw PoolExhausted(why_none(Budget::Answer::pool_full));
+    case WriterQueue::Turn::stopped: throw stopped_while_waiting();
+    case WriterQueue::Turn::carried:
+      if (call.error) std::rethrow_exception(call.error);
+      return;
+    case WriterQueue::Turn::leads: break;
+  }
+  WriterQueue::Lead lead{*writers_, call};
+  if (call.shared && lead_others(lead, scope, work, deadline)) return;
+  run_on_a_connection(access, scope, work, deadline, started);
+}
+
+bool Pool::lead_others(WriterQueue::Lead& lead, Scope scope, const Work& work, TimePoint deadline) {
+  const auto all = [&](Session& session) {
+    work(session);
+    lead.run_others(session);
+  };
+  bool started = false;
+  try {
+    run_on_a_connection(lead.access(), scope, all, deadline, started);
+  } catch (const DatabaseError& error) {
+    if (!lead.carries()) throw;
+    if (error.kind() == Kind::commit_in_doubt) {
+      lead.arrive(std::current_exception());
+      throw;
+    }
+    // Whose fault it was shows when each of them is alone.
+    lead.put_back();
+    return false;
+  } catch (...) {
+    if (!lead.carries()) throw;
+    lead.put_back();
+    return false;
+  }
+  lead.arrive();
+  return true;
+}
+
+void Pool::run_on_a_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
+                               bool& started) {
   Borrowed connection{*this, lanes_[lane_of(access)], deadline};
   try {
     {
@@ -197,12 +246,14 @@ Budget::Grant Pool::take(Lane& lane, TimePoint deadline) {
   const std::stop_token& stop = Interruptible::token();
   auto grant = budget_->take(
       lane, held_budgeted, [&] { return deadline - time_.now(); }, stop);
-  if (grant.answer == Budget::Answer::stopped) {
-    throw DatabaseError(Kind::cancelled,
-                        "store " + name() + ": stopped on request while waiting for a connection");
-  }
+  if (grant.answer == Budget::Answer::stopped) throw stopped_while_waiting();
   if (grant.answer != Budget::Answer::granted) throw PoolExhausted(why_none(grant.answer));
   return grant;
+}
+
+DatabaseError Pool::stopped_while_waiting() const {
+  return {Kind::cancelled,
+          "store " + name() + ": stopped on request while waiting for a connection"};
 }
 
 std::string Pool::why_none(Budget::Answer answer) const {

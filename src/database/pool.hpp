@@ -15,6 +15,7 @@
 #include "database/budget.hpp"
 #include "database/connection.hpp"
 #include "database/wake.hpp"
+#include "database/writer_queue.hpp"
 #include "twinbox/database.hpp"
 
 namespace twinbox {
@@ -78,14 +79,20 @@ class Pool {
   /// A borrowed connection: rolls back what was not committed, then gives it back.
   class Borrowed;
 
-  void run_erased(Access access, Scope scope, const std::function<void(Session&)>& work);
+  using Work = WriterQueue::Work;
+
+  void run_erased(Access access, Scope scope, const Work& work);
   /// `started` turns true right before `work` is called.
-  void run_once(Access access, Scope scope, const std::function<void(Session&)>& work,
-                TimePoint deadline, bool& started);
+  void run_once(Access access, Scope scope, const Work& work, TimePoint deadline, bool& started);
+  void run_on_a_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
+                           bool& started);
+  /// False: nothing was committed, because of somebody who was taken along or of all together.
+  bool lead_others(WriterQueue::Lead& lead, Scope scope, const Work& work, TimePoint deadline);
 
   [[nodiscard]] std::size_t lane_of(Access access) const noexcept;
   /// Throws PoolExhausted when there is none in time.
   Budget::Grant take(Lane& lane, TimePoint deadline);
+  [[nodiscard]] DatabaseError stopped_while_waiting() const;
   [[nodiscard]] std::string why_none(Budget::Answer answer) const;
   /// Forgets a connection and every idle one: what broke one broke them all.
   void drop(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
@@ -96,7 +103,8 @@ class Pool {
   Environment environment_;
   PoolTime time_;
   Wake wake_;
-  std::shared_ptr<Budget> budget_;  // shared by the pools that lead to one server
+  std::shared_ptr<Budget> budget_;        // shared by the pools that lead to one server
+  std::unique_ptr<WriterQueue> writers_;  ///< where calls join
   std::vector<Lane> lanes_;  ///< writers, then readers where they have connections of their own
 };
 

@@ -19,6 +19,7 @@ namespace twinbox {
 struct World {
   std::mutex mutex;
   std::vector<std::string> acts;
+  std::vector<Access> accesses;  ///< of each begin
   std::deque<DatabaseError::Kind> connect_faults;
   std::deque<DatabaseError::Kind> begin_faults;
   std::deque<DatabaseError::Kind> commit_faults;
@@ -51,8 +52,12 @@ class FakeConnection final : public Connection {
   [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::sqlite; }
   std::size_t execute(const Statement&, std::span<const Arg>, RowSink) override { return 0; }
   [[nodiscard]] bool in_transaction() const override { return true; }
-  void begin(Access, Scope) override {
+  void begin(Access access, Scope) override {
     world_.note(number_, "begin");
+    {
+      const std::scoped_lock lock{world_.mutex};
+      world_.accesses.push_back(access);
+    }
     world_.maybe_fail(world_.begin_faults);
   }
   void commit() override {

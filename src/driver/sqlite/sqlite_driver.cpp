@@ -22,7 +22,10 @@ class SqliteDriver final : public Driver {
 
   [[nodiscard]] Shape shape(std::size_t pool_size) const noexcept override {
     if (file_ == ":memory:") return {.writers = 1, .readers = 1, .shared = true};
-    return {.writers = 1, .readers = std::max<std::size_t>(pool_size, 1), .shared = false};
+    return {.writers = 1,
+            .readers = std::max<std::size_t>(pool_size, 1),
+            .shared = false,
+            .joins = true};
   }
 
   std::unique_ptr<Connection> connect(Access access) override {
