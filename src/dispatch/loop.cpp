@@ -15,6 +15,8 @@ using namespace std::chrono_literals;
 constexpr Duration prefetch_time = 20ms;
 /// Under load, what has finished waits this long for others to be written down with.
 constexpr Duration settle_delay = 2ms;
+/// What takes no longer is waited for: a commit takes about as long.
+constexpr Duration moment = 500us;
 /// A claim that takes longer holds back no room for itself: its store may be out of reach.
 constexpr Duration reservation_time = 50ms;
 
@@ -33,8 +35,9 @@ void Dispatcher::Loop::schedule(Desk& desk, Clock::time_point at) {
   desk.at = at;
   if (at == never) return;
   const auto place = schedule_.emplace(at, &desk).first;
-  // The poller that waits for the time has to look at the time again.
-  if (place == schedule_.begin()) due_.notify_all();
+  if (place != schedule_.begin()) return;
+  // Whoever waits for the time has to look at it again; the others need not wake up for that.
+  timekeeper_ ? time_.notify_one() : due_.notify_one();
 }
 
 void Dispatcher::Loop::call(Desk& desk, bool from_afar) {
@@ -81,7 +84,7 @@ void Dispatcher::Loop::poll() {
       // A copy: the entry may be gone when the wait ends.
       const Clock::time_point at = next->first;
       timekeeper_ = true;
-      due_.wait_until(lock, at);
+      time_.wait_until(lock, at);
       timekeeper_ = false;
     }
   }
@@ -183,9 +186,17 @@ void Dispatcher::Loop::schedule_next(Desk& desk, Clock::time_point now) {
 }
 
 Clock::time_point Dispatcher::Loop::settle_time(const Desk& desk, Clock::time_point now) const {
+  if (desk.held.empty()) return now;
+  // One commit for all of them.
+  if (in_a_moment(desk.held.size())) return now + settle_delay;
   const bool light = waiting_.empty();
   const bool many = static_cast<std::int64_t>(desk.finished.size()) * 2 >= options_.batch;
   return light || many ? now : now + settle_delay;
+}
+
+bool Dispatcher::Loop::in_a_moment(std::size_t count) const {
+  const Duration all = usual_time_ * static_cast<std::int64_t>(count) / options_.workers;
+  return usual_time_ != Duration{} && all < moment;
 }
 
 std::int64_t Dispatcher::Loop::capacity() const {
@@ -209,7 +220,8 @@ bool Dispatcher::Loop::worth_a_claim() const {
   const std::int64_t free = room();
   if (free <= 0) return false;
   // While the workers are busy anyway, a claim waits until it brings more.
-  return waiting_.empty() || free >= std::min(options_.batch, capacity() / 2);
+  const std::int64_t enough = in_a_moment(waiting_.size()) ? options_.batch : capacity() / 2;
+  return waiting_.empty() || free >= std::min(options_.batch, enough);
 }
 
 std::int64_t Dispatcher::Loop::reserve(const Desk& desk, Clock::time_point now) {
@@ -232,7 +244,6 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
                                 Clock::time_point claimed) {
   if (messages.empty()) return;
   if (desk.held.empty()) desk.next_renewal = claimed + lease_third(options_);
-  std::size_t started = 0;
   for (Message& message : messages) {
     const bool paused = !paused_topics_.empty() && paused_topics_.contains(message.topic.view());
     auto task = std::make_shared<Task>(desk.shared_from_this(), std::move(message), claimed);
@@ -244,14 +255,18 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
       task->place = desk.held.size();
       desk.held.push_back(task);
       waiting_.push_back(std::move(task));
-      ++started;
     }
   }
-  if (started == 1) {
-    work_.notify_one();
-  } else if (started > 1) {
-    work_.notify_all();
-  }
+  wake_workers();
+}
+
+/// Each one that comes wakes the next while there is more to do. Where handlers return before
+/// another thread is awake, all at once would only be in each other's way.
+void Dispatcher::Loop::wake_workers() {
+  if (waiting_.empty() || asleep_ == 0 || waking_) return;
+  waking_ = true;
+  const bool one = waiting_.size() == 1 || in_a_moment(waiting_.size());
+  one ? work_.notify_one() : work_.notify_all();
 }
 
 /// Others may work on the box now: what has not started goes back, what runs is told to stop.

@@ -66,10 +66,13 @@ class Dispatcher::Loop {
   [[nodiscard]] std::int64_t capacity() const;
   [[nodiscard]] std::int64_t room() const;
   [[nodiscard]] bool worth_a_claim() const;
+  /// It takes no longer than a commit until the handlers of `count` messages have returned.
+  [[nodiscard]] bool in_a_moment(std::size_t count) const;
   [[nodiscard]] std::int64_t reserve(const Desk& desk, Clock::time_point now);
   [[nodiscard]] Clock::time_point settle_time(const Desk& desk, Clock::time_point now) const;
   void feed_starving();
   void hand_out(Desk& desk, std::vector<Message> messages, Clock::time_point claimed);
+  void wake_workers();
   void give_up_late(Desk& desk, Clock::time_point now);
   void give_up_stuck(Desk& desk, Clock::time_point begin, Clock::time_point now);
   void leave_place(Desk& desk, Lock& lock);
@@ -105,6 +108,7 @@ class Dispatcher::Loop {
 
   std::mutex mutex_;
   std::condition_variable due_;        ///< for the pollers: a desk may be due
+  std::condition_variable time_;       ///< for the one of them that waits for the time
   std::condition_variable work_;       ///< for the workers: there is something to do
   std::condition_variable_any calm_;   ///< for run(): a deadline was set, or the last desk is idle
   std::condition_variable_any house_;  ///< for the chores: desks have come or gone
@@ -116,8 +120,11 @@ class Dispatcher::Loop {
   std::set<std::string, std::less<>> paused_topics_;
   std::map<const Desk*, Reservation> reservations_;  ///< of claims that are under way
   Duration handler_time_ = {};                       ///< of late, on average; zero: not known
+  Duration usual_time_ = {};                         ///< the same, whatever a few of them take
   std::size_t next_step_ = 0;                        ///< the desk of the next step by hand
   int troubled_visits_ = 0;     ///< pollers that try a store that failed before
+  int asleep_ = 0;              ///< workers that have nothing to do
+  bool waking_ = false;         ///< one of them was called and is not there yet
   bool timekeeper_ = false;     ///< one poller waits for the time, the others for a call
   bool desks_changed_ = false;  ///< for the chores
   bool retimed_ = false;        ///< a call with a timeout has begun

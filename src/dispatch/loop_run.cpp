@@ -220,6 +220,7 @@ void Dispatcher::Loop::shut_down() {
   });
   stopping_ = true;
   due_.notify_all();
+  time_.notify_all();
 }
 
 // ---- pause

@@ -102,9 +102,15 @@ std::size_t Dispatcher::Loop::drain() {
 void Dispatcher::Loop::work() {
   Lock lock{mutex_};
   for (;;) {
-    work_.wait(lock, [&] { return closing_ || !waiting_.empty(); });
+    while (!closing_ && waiting_.empty()) {
+      ++asleep_;
+      work_.wait(lock);
+      --asleep_;
+      waking_ = false;
+    }
     if (closing_) return;
     const std::vector<SharedTask> tasks = take_tasks();
+    wake_workers();
     Desk& desk = *tasks.front()->desk;
     lock.unlock();
     const Clock::time_point begin = Clock::now();
@@ -180,6 +186,9 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
       std::chrono::duration_cast<Duration>(now - begin) / static_cast<std::int64_t>(tasks.size());
   const Duration known = std::max(took, Duration{1});
   handler_time_ = handler_time_ == Duration{} ? known : handler_time_ + (known - handler_time_) / 8;
+  // One that was held up for long says little about the others.
+  const Duration counted = std::min(known, 4 * usual_time_ + Duration{64});
+  usual_time_ = usual_time_ == Duration{} ? known : usual_time_ + (counted - usual_time_) / 8;
   for (const SharedTask& task : tasks) {
     std::erase(running_, task);
     let_go(task);
