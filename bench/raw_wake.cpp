@@ -1,9 +1,13 @@
 #include "raw_wake.hpp"
 
+#include <array>
+#include <filesystem>
 #include <poll.h>
 #include <stdexcept>
 #include <stop_token>
+#include <sys/inotify.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 #include <libpq-fe.h>
@@ -90,9 +94,11 @@ class Listener final : public RawWaiter {
   std::jthread thread_;
 };
 
-class VersionWaiter final : public RawWaiter {
+/// Handles what is due whenever `data_version` says that others have committed.
+class VersionWaiter : public RawWaiter {
  public:
-  VersionWaiter(const Site& site, Bell& bell) : store_(open_raw(site, BoxKind::outbox)) {
+  VersionWaiter(const Site& site, Bell& bell)
+      : bell_(bell), store_(open_raw(site, BoxKind::outbox)) {
     sqlite3* db = nullptr;
     sqlite3_open_v2(site.file().c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
     db_.reset(db);
@@ -100,7 +106,14 @@ class VersionWaiter final : public RawWaiter {
     if (sqlite3_prepare_v2(db, "pragma data_version", -1, &statement, nullptr) != SQLITE_OK)
       throw std::runtime_error(sqlite3_errmsg(db));
     look_.reset(statement);
-    thread_ = std::jthread([this, &bell](const std::stop_token& stop) { run(stop, bell); });
+    seen_ = version();
+  }
+
+ protected:
+  void look() {
+    // What it writes itself makes it look once more; so nothing that came meanwhile is missed.
+    const std::int64_t before = std::exchange(seen_, version());
+    if (seen_ != before) handle_what_is_due(*store_, bell_);
   }
 
  private:
@@ -111,21 +124,60 @@ class VersionWaiter final : public RawWaiter {
     return number;
   }
 
-  void run(const std::stop_token& stop, Bell& bell) {
-    for (std::int64_t seen = version(); !stop.stop_requested();) {
-      // What it writes itself makes it look once more; so nothing that came meanwhile is missed.
-      const std::int64_t before = std::exchange(seen, version());
-      if (seen != before) handle_what_is_due(*store_, bell);
-    }
-  }
-
   struct Close {
     void operator()(sqlite3* db) const noexcept { sqlite3_close_v2(db); }
     void operator()(sqlite3_stmt* statement) const noexcept { sqlite3_finalize(statement); }
   };
+  Bell& bell_;
   std::unique_ptr<RawConnection> store_;
   std::unique_ptr<sqlite3, Close> db_;
   std::unique_ptr<sqlite3_stmt, Close> look_;
+  std::int64_t seen_ = 0;
+};
+
+/// Asks without a rest, and keeps a processor busy.
+class SpinningWaiter final : public VersionWaiter {
+ public:
+  SpinningWaiter(const Site& site, Bell& bell)
+      : VersionWaiter(site, bell), thread_([this](const std::stop_token& stop) {
+          while (!stop.stop_requested()) look();
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+/// Asks when something happens in the directory of the file. Whoever sends says by the time of a
+/// file there that the commit is visible; it was written before that.
+class DirectoryWaiter final : public VersionWaiter {
+ public:
+  DirectoryWaiter(const Site& site, Bell& bell)
+      : VersionWaiter(site, bell), events_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    const std::string directory = std::filesystem::path{site.file()}.parent_path().string();
+    if (inotify_add_watch(events_, directory.c_str(), IN_MODIFY | IN_ATTRIB) < 0) {
+      close(events_);
+      throw std::runtime_error("inotify: " + directory + " cannot be watched");
+    }
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) wait_and_look();
+    });
+  }
+  ~DirectoryWaiter() override {
+    thread_ = {};
+    close(events_);
+  }
+
+ private:
+  void wait_and_look() {
+    pollfd events{events_, POLLIN, 0};
+    poll(&events, 1, stop_check);
+    std::array<char, 4096> drained{};
+    while (read(events_, drained.data(), drained.size()) > 0) {
+    }
+    look();
+  }
+
+  int events_;
   std::jthread thread_;
 };
 
@@ -150,8 +202,12 @@ std::unique_ptr<RawWaiter> wait_for_condition(const Site& site, Bell& bell) {
 }
 
 std::unique_ptr<RawWaiter> wait_for_commits(const Site& site, Bell& bell) {
-  if (site.dialect == Dialect::sqlite) return std::make_unique<VersionWaiter>(site, bell);
+  if (site.dialect == Dialect::sqlite) return std::make_unique<DirectoryWaiter>(site, bell);
   return std::make_unique<Listener>(site, bell);
+}
+
+std::unique_ptr<RawWaiter> spin_for_commits(const Site& site, Bell& bell) {
+  return std::make_unique<SpinningWaiter>(site, bell);
 }
 
 }  // namespace twinbox::bench

@@ -43,7 +43,9 @@ class RawWaiter {
 };
 
 std::unique_ptr<RawWaiter> wait_for_condition(const Site& site, Bell& bell);
-/// LISTEN on PostgreSQL; on SQLite `data_version`, asked again without a rest.
+/// LISTEN on PostgreSQL; on SQLite `data_version`, asked when the directory has changed.
 std::unique_ptr<RawWaiter> wait_for_commits(const Site& site, Bell& bell);
+/// SQLite only: `data_version`, asked again without a rest.
+std::unique_ptr<RawWaiter> spin_for_commits(const Site& site, Bell& bell);
 
 }  // namespace twinbox::bench
