@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -82,24 +82,28 @@ using Key = std::pair<std::string_view, std::string_view>;
 
 Key key_of(const Incoming& message) { return {message.id, message.source}; }
 
-/// Rounds in which no key comes twice: a repeated key is written after its first one, as if it had
-/// been handed over in a later call.
+/// Rounds in which no key comes twice, each in the order of its keys: two batches that lock the
+/// same keys in different orders would wait for each other. A repeated key is written after its
+/// first one, as if it had been handed over in a later call.
 std::vector<Positions> rounds_of(std::span<const Incoming> messages) {
   std::vector<Positions> rounds(1);
-  bool ascending = true;
-  for (std::size_t i = 1; i < messages.size() && ascending; ++i) {
-    ascending = key_of(messages[i - 1]) < key_of(messages[i]);
+  Positions order(messages.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto in_order = [&](std::size_t a, std::size_t b) {
+    const Key first = key_of(messages[a]);
+    const Key second = key_of(messages[b]);
+    return first < second || (first == second && a < b);
+  };
+  if (!std::is_sorted(order.begin(), order.end(), in_order)) {
+    std::sort(order.begin(), order.end(), in_order);
   }
-  if (ascending) {
-    rounds[0].reserve(messages.size());
-    for (std::size_t i = 0; i < messages.size(); ++i) rounds[0].push_back(i);
-    return rounds;
-  }
-  std::map<Key, std::size_t> times;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const std::size_t round = times[key_of(messages[i])]++;
+  rounds[0].reserve(order.size());
+  std::size_t round = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const bool repeated = i > 0 && key_of(messages[order[i]]) == key_of(messages[order[i - 1]]);
+    round = repeated ? round + 1 : 0;
     if (round == rounds.size()) rounds.emplace_back();
-    rounds[round].push_back(i);
+    rounds[round].push_back(order[i]);
   }
   return rounds;
 }
@@ -157,18 +161,12 @@ void write_rounds(Box& box, const Transaction& transaction, std::span<const Inco
       (fast ? plain : rest).push_back(position);
     }
     if (!plain.empty()) {
-      // Two batches that lock the same keys in different orders would wait for each other.
-      const auto by_key = [&](std::size_t a, std::size_t b) {
-        return key_of(messages[a]) < key_of(messages[b]);
-      };
-      if (!std::is_sorted(plain.begin(), plain.end(), by_key))
-        std::sort(plain.begin(), plain.end(), by_key);
       const Positions known = add_new(box, transaction, messages, plain, addressees);
       for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
       for (const std::size_t position : known) answers[position].reset();
       rest.insert(rest.end(), known.begin(), known.end());
-      std::sort(rest.begin(), rest.end());
     }
+    std::sort(rest.begin(), rest.end());  // inside a partition key, order is what the caller gave
     if (!rest.empty()) accept_some(box, transaction, messages, rest, addressees, answers);
   }
 }
