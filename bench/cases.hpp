@@ -1,4 +1,4 @@
-// What is asked of a store, and of a dispatcher.
+// What is asked of a store, of a dispatcher, and of the daemon.
 #pragma once
 
 #include <vector>
@@ -17,6 +17,8 @@ std::vector<Case> wake_cases(Dialect dialect);
 std::vector<Case> idle_cases(Dialect dialect);
 std::vector<Case> held_cases(Dialect dialect);
 std::vector<Case> notify_cases(Dialect dialect);
+
+std::vector<Case> daemon_cases(Dialect dialect);
 
 /// Of what a hand-written loop reaches.
 constexpr double usual_target = 0.85;

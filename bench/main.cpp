@@ -1,4 +1,5 @@
-// twinbox_bench: how near the store and the dispatcher come to hand-written loops.
+// twinbox_bench: how near the store and the dispatcher come to hand-written loops, and the daemon
+// to the store.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -19,7 +20,7 @@ using namespace twinbox::bench;
 using twinbox::Dialect;
 
 constexpr const char* usage =
-    R"(usage: twinbox_bench [store|dispatch] [--json] [--quick] [--held N] [--svg FILE] [TEXT]
+    R"(usage: twinbox_bench [store|dispatch|daemon] [--json] [--quick] [--held N] [--svg FILE] [TEXT]
 
   --json      one array of objects: name, backend, unit, value, ceiling, ratio, spread, target
   --quick     a short run
@@ -29,7 +30,7 @@ constexpr const char* usage =
 )";
 
 struct Options {
-  bool dispatch = false;
+  std::string subject = "store";
   bool as_json = false;
   Effort effort = {};
   std::string svg = {};
@@ -53,8 +54,8 @@ std::optional<Options> read_options(int count, char** words) {
       if (*held < 1) return std::nullopt;
     } else if (word.starts_with("-") || !options.text.empty()) {
       return std::nullopt;
-    } else if (i == 1 && (word == "store" || word == "dispatch")) {
-      options.dispatch = word == "dispatch";
+    } else if (i == 1 && (word == "store" || word == "dispatch" || word == "daemon")) {
+      options.subject = word;
     } else {
       options.text = word;
     }
@@ -65,10 +66,12 @@ std::optional<Options> read_options(int count, char** words) {
 
 std::vector<Case> chosen_cases(const Options& options) {
   using Make = std::vector<Case> (*)(Dialect);
-  const std::vector<Make> makers =
-      options.dispatch
-          ? std::vector<Make>{cycle_cases, wake_cases, idle_cases, notify_cases, held_cases}
-          : std::vector<Make>{intake_cases, group_commit_cases, drain_cases, cost_cases};
+  std::vector<Make> makers{intake_cases, group_commit_cases, drain_cases, cost_cases};
+  if (options.subject == "dispatch") {
+    makers = {cycle_cases, wake_cases, idle_cases, notify_cases, held_cases};
+  } else if (options.subject == "daemon") {
+    makers = {daemon_cases};
+  }
   std::vector<Case> chosen;
   for (const Dialect dialect : {Dialect::sqlite, Dialect::postgres}) {
     for (const Make make : makers) {
@@ -104,8 +107,10 @@ int run(const Options& options) {
   std::cout << (options.as_json ? json(figures) : table(figures));
   if (!options.svg.empty()) {
     std::ofstream file(options.svg);
-    file << plot(figures, options.dispatch ? "The dispatcher against hand-written loops"
-                                           : "Twinbox against hand-written loops");
+    const char* title = options.subject == "dispatch" ? "The dispatcher against hand-written loops"
+                        : options.subject == "daemon" ? "The daemon against its own store"
+                                                      : "Twinbox against hand-written loops";
+    file << plot(figures, title);
     if (!file.flush()) throw std::runtime_error("cannot write " + options.svg);
   }
   return 0;

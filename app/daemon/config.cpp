@@ -8,6 +8,7 @@
 
 #include "daemon/config_reader.hpp"
 #include "daemon/config_sections.hpp"
+#include <twinbox/topic_pattern.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -44,6 +45,7 @@ class Builder {
     health.finish();
     named_tables();
     listed_tables();
+    read_subscriptions();
     check_names();
     refuse_leftovers();
     return std::move(config_);
@@ -129,14 +131,32 @@ class Builder {
         reader.refuse("retry", "there is no [retry." + route.retry + "]");
       }
       need_sink(reader, route.sink);
+      try {
+        const TopicPattern pattern{route.topic};
+      } catch (const std::invalid_argument& error) {
+        reader.refuse("topic", error.what());
+      }
       config_.routes.push_back(std::move(route));
     });
     each_listed("event", [&](TableReader& reader, const toml::table*) {
       EventConfig event;
       read_event(reader, event);
       if (!event.sink.empty()) need_sink(reader, event.sink);
+      const SinkConfig* sink = config_.find_sink(event.sink);
+      if (sink != nullptr && sink->kind == SinkConfig::Kind::inbox) {
+        reader.refuse("sink", "a sink of type inbox cannot be called within a request");
+      }
       need_store(reader, event.store);
       config_.events.push_back(std::move(event));
+    });
+  }
+
+  void read_subscriptions() {
+    each_listed("subscription", [&](TableReader& reader, const toml::table*) {
+      SubscriptionConfig subscription;
+      read_subscription(reader, subscription);
+      need_store(reader, subscription.store);
+      config_.subscriptions.push_back(std::move(subscription));
     });
   }
 
@@ -260,6 +280,21 @@ Config load_config(const std::optional<std::filesystem::path>& file, const Varia
   return parse_config(text, *file, variables);
 }
 
+std::vector<std::string> keep_fixed(Config& config, const Config& running) {
+  std::vector<std::string> changed;
+  ServerConfig server = config.server;
+  server.hosts = running.server.hosts;  // can change
+  if (server != running.server) changed.emplace_back("server");
+  std::vector<std::string> hosts = std::move(config.server.hosts);
+  config.server = running.server;
+  config.server.hosts = std::move(hosts);
+  if (config.stores != running.stores) changed.emplace_back("store");
+  config.stores = running.stores;
+  if (config.tracing != running.tracing) changed.emplace_back("tracing");
+  config.tracing = running.tracing;
+  return changed;
+}
+
 std::vector<std::string> config_keys() {
   constexpr std::string_view one_of_each = R"(
     [store."<name>"]
@@ -268,6 +303,7 @@ std::vector<std::string> config_keys() {
     [webhook."<name>"]
     [[route]]
     [[event]]
+    [[subscription]]
   )";
   const Variables nothing;
   ConfigSource source{.file = "", .variables = nothing};

@@ -27,6 +27,8 @@ struct ServerConfig {
   int threads = 1;   ///< that read and write sockets
   int workers = 64;  ///< requests that may wait for a store at once: they share commits
   int queue = 1024;  ///< requests that may wait for a worker
+
+  bool operator==(const ServerConfig&) const = default;
 };
 
 struct LimitConfig {
@@ -45,7 +47,8 @@ struct LimitConfig {
 struct LogConfig {
   bool json = false;
   LogLevel level = LogLevel::info;
-  bool access = true;  ///< a line per request
+  bool access = true;     ///< a line per request
+  bool messages = false;  ///< a line for each enqueue, accept and handle
 };
 
 struct AccessConfig {
@@ -70,6 +73,7 @@ struct StoreConfig {
   std::optional<Milliseconds> inbox_retention = {};
 
   [[nodiscard]] StoreDefinition definition() const;
+  bool operator==(const StoreConfig&) const = default;
 };
 
 struct SinkConfig {
@@ -117,7 +121,7 @@ struct WebhookConfig {
   std::string name;
   std::string scheme;
   std::vector<std::string> secrets = {};
-  std::string store = {};   ///< empty: the first that serves an inbox
+  std::string store = {};  ///< empty: the first that serves an inbox
   /// `header:…`, a JSON pointer, `fixed:…` or `signature`; empty: as the scheme has it.
   std::string id = {};
   std::string topic = {};   ///< the same
@@ -140,6 +144,15 @@ struct EventConfig {
   std::string store = {};
 };
 
+/// A topic that a sidecar delivers.
+struct SubscriptionConfig {
+  std::string name;    ///< the sidecar's name for its broker
+  std::string topic;   ///< the broker's
+  std::string route;   ///< a path of this server
+  std::string stored;  ///< the topic it is stored under; empty: the broker's
+  std::string store = {};
+};
+
 struct IntakeConfig {
   std::vector<std::string> keep_headers = {};          ///< of requests, kept with the message
   std::size_t max_events = 1000;                       ///< in one batch
@@ -150,6 +163,8 @@ struct TracingConfig {
   std::string endpoint = {};  ///< OTLP over HTTP, `http://collector:4318/v1/traces`; empty: off
   std::string service = "twinbox";
   std::size_t queue = 4096;  ///< spans that may wait; more are dropped and counted
+
+  bool operator==(const TracingConfig&) const = default;
 };
 
 struct Config {
@@ -165,6 +180,7 @@ struct Config {
   std::vector<RouteConfig> routes = {};  ///< in file order: the first that matches wins
   std::vector<WebhookConfig> webhooks = {};
   std::vector<EventConfig> events = {};
+  std::vector<SubscriptionConfig> subscriptions = {};
   IntakeConfig intake = {};
   TracingConfig tracing = {};
   HealthThresholds health = {};
@@ -202,6 +218,10 @@ Config load_config(const std::optional<std::filesystem::path>& file, const Varia
 /// The same from text; `file` stands in the problems.
 Config parse_config(std::string_view text, const std::filesystem::path& file,
                     const Variables& variables);
+
+/// Gives `config` the values of `running` where a change needs a restart. Returns the sections
+/// that were changed in vain.
+std::vector<std::string> keep_fixed(Config& config, const Config& running);
 
 /// Every key there is, as `store.<name>.url`; for the documentation.
 std::vector<std::string> config_keys();

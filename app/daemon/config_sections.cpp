@@ -92,6 +92,7 @@ void read_log(TableReader table, LogConfig& log) {
                 {"warning", LogLevel::warning},
                 {"error", LogLevel::error}});
   table.boolean("access", log.access);
+  table.boolean("messages", log.messages);
   table.finish();
 }
 
@@ -224,6 +225,20 @@ void read_webhook(TableReader table, WebhookConfig& webhook) {
   }
   if (webhook.scheme == "hmac" && webhook.header.empty()) {
     table.refuse("header", "is missing: the header that carries the signature");
+  }
+}
+
+void read_subscription(TableReader& table, SubscriptionConfig& subscription) {
+  table.text("name", subscription.name);
+  table.text("topic", subscription.topic);
+  table.text("route", subscription.route);
+  table.text("stored", subscription.stored);
+  table.text("store", subscription.store);
+  table.finish();
+  if (subscription.name.empty()) table.refuse("name", "is missing: the sidecar's broker");
+  if (subscription.topic.empty()) table.refuse("topic", "is missing: the broker's topic");
+  if (!subscription.route.starts_with("/sidecar/")) {
+    table.refuse("route", "expected a path that begins with /sidecar/");
   }
 }
 

@@ -15,6 +15,7 @@ void read_retry(TableReader table, RetryPolicy& retry);
 void read_sink(TableReader table, SinkConfig& sink);
 void read_route(TableReader& table, RouteConfig& route);
 void read_webhook(TableReader table, WebhookConfig& webhook);
+void read_subscription(TableReader& table, SubscriptionConfig& subscription);
 void read_intake(TableReader table, IntakeConfig& intake);
 void read_event(TableReader& table, EventConfig& event);
 

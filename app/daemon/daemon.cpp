@@ -14,6 +14,7 @@
 #include "daemon/response_text.hpp"
 #include "daemon/service.hpp"
 #include "daemon/stores.hpp"
+#include "daemon/tracer.hpp"
 #include "daemon/worker_pool.hpp"
 #include <twinbox/error.hpp>
 
@@ -30,6 +31,8 @@ HttpResponse unavailable(std::string_view why) {
 struct Request : RequestContext {
   std::shared_ptr<const Service> service;  // shared with the daemon until it reads another one
   std::variant<Match, HttpResponse> found;
+  std::optional<TraceContext> parent;  ///< of the sender
+  std::optional<TraceContext> trace;   ///< of this request, when it is traced
 
   [[nodiscard]] const Match* match() const { return std::get_if<Match>(&found); }
 };
@@ -58,6 +61,11 @@ sigset_t take_signals() {
   return signals;
 }
 
+std::string monotonic_microseconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+
 class Daemon {
  public:
   Daemon(const ServeOptions& options, Config config)
@@ -65,6 +73,10 @@ class Daemon {
         log_(config.log),
         stores_(config, log_.environment()),
         metrics_(stores_),
+        tracer_(config.tracing, log_.environment()),
+        dispatching_(
+            stores_, log_.environment(),
+            [this](BoxKind kind) { return metrics_.stats(kind).observer(); }, spans()),
         service_(make_service(config)),
         server_(config.server, config.limit, http_service(), log_.environment()),
         workers_(static_cast<std::size_t>(config.server.workers),
@@ -72,6 +84,7 @@ class Daemon {
 
   int run(const sigset_t& signals) {
     open_stores();
+    dispatching_.set(current()->config());
     server_.start();
     greet();
     notify_manager("READY=1");
@@ -79,16 +92,21 @@ class Daemon {
     notify_manager("STOPPING=1");
     log_.write(LogLevel::info, "stopping", {});
     server_.stop(current()->config().limit.stop_time);
+    dispatching_.stop();
     log_.write(LogLevel::info, "stopped", {});
     return 0;
   }
 
  private:
   std::shared_ptr<const Service> make_service(const Config& config) {
-    const Surroundings surroundings{.stores = stores_,
-                                    .operations = operations_,
-                                    .environment = log_.environment(),
-                                    .metrics = [this] { return metrics_text(); }};
+    const Surroundings surroundings{
+        .stores = stores_,
+        .operations = operations_,
+        .dispatching = dispatching_,
+        .environment = log_.environment(),
+        .spans = spans(),
+        .observer = [this] { return metrics_.stats(BoxKind::inbox).observer(); },
+        .metrics = [this] { return metrics_text(); }};
     return std::make_shared<const Service>(config, surroundings, read_tokens(token_file(config)));
   }
 
@@ -98,7 +116,28 @@ class Daemon {
   }
 
   std::string metrics_text() {
-    return metrics_.text({.server = server_, .waiting = workers_.waiting()});
+    return metrics_.text({.server = server_,
+                          .waiting = workers_.waiting(),
+                          .spans_sent = tracer_.sent(),
+                          .spans_dropped = tracer_.dropped()});
+  }
+
+  /// Who is told of handlers' spans; empty when nobody collects them.
+  std::function<void(const HandlerSpan&)> spans() {
+    if (!tracer_.enabled()) return {};
+    return [this](const HandlerSpan& span) {
+      if (!span.context.sampled()) return;
+      tracer_.add({.context = span.context,
+                   .parent = span.parent,
+                   .name = "deliver " + span.message.topic.str(),
+                   .kind = Span::Kind::consumer,
+                   .started = span.started,
+                   .took = span.took,
+                   .attributes = {{"messaging.system", "twinbox"},
+                                  {"messaging.destination.name", span.message.topic.str()},
+                                  {"messaging.message.id", span.message.id.str()}},
+                   .error = std::string{span.error}});
+    };
   }
 
   HttpService http_service() {
@@ -120,6 +159,7 @@ class Daemon {
     auto request = std::make_shared<Request>();
     request->service = current();
     request->found = request->service->router().find(head.method, head.target);
+    if (tracer_.enabled()) begin_trace(*request, head);
     const Match* match = request->match();
     HttpService::Begun begun{request,
                              request->service->access().refuse(
@@ -128,7 +168,17 @@ class Daemon {
     return begun;
   }
 
+  void begin_trace(Request& request, const HttpRequest& head) {
+    request.parent = TraceContext::parse(head.headers.find("traceparent").value_or(""),
+                                         head.headers.find("tracestate").value_or(""));
+    const Environment environment = log_.environment();
+    request.trace =
+        request.parent ? request.parent->child(environment) : TraceContext::start(environment);
+  }
+
   void handle(std::shared_ptr<Request> context, HttpRequest request, HttpService::Answer answer) {
+    // What is stored has this request as its parent.
+    if (context->trace) request.headers.set("traceparent", context->trace->traceparent());
     if (context->match()->endpoint->quick) return answer(call(*context, request));
     auto task = [this, context = std::move(context), request = std::move(request), answer] {
       answer(call(*context, request));
@@ -140,6 +190,8 @@ class Daemon {
 
   HttpResponse call(const Request& context, const HttpRequest& request) {
     const Match& match = *context.match();
+    std::optional<TraceScope> scope;
+    if (context.trace) scope.emplace(*context.trace);
     try {
       return match.endpoint->call(
           {request, match.target, context.service->access().actor(request)});
@@ -165,6 +217,17 @@ class Daemon {
     const Match* match = context == nullptr ? nullptr : context->match();
     metrics_.count_request(match == nullptr ? "-" : match->endpoint->method,
                            match == nullptr ? "-" : match->endpoint->path, status, took);
+    if (match != nullptr && context->trace && context->trace->sampled()) {
+      tracer_.add({.context = *context->trace,
+                   .parent = context->parent,
+                   .name = match->endpoint->method + " " + match->endpoint->path,
+                   .started = std::chrono::system_clock::now() - took,
+                   .took = took,
+                   .attributes = {{"http.request.method", head.method},
+                                  {"http.route", match->endpoint->path},
+                                  {"http.response.status_code", std::to_string(status)}},
+                   .error = status < 500 ? "" : title_of(status)});
+    }
     if (!log_.access()) return;
     log_.write(LogLevel::info, "request",
                {{"method", head.method},
@@ -217,25 +280,37 @@ class Daemon {
     }
   }
 
+  /// All of it, or nothing: a configuration that cannot be used changes nothing.
   void reload() {
+    notify_manager("RELOADING=1\nMONOTONIC_USEC=" + monotonic_microseconds());
     try {
-      const Config config = load_config(options_.config, process_variables());
+      const Config former = current()->config();
+      Config config = load_config(options_.config, process_variables());
+      for (const std::string& key : keep_fixed(config, former)) {
+        log_.write(LogLevel::warning, "reload_needs_restart", {{"key", key}});
+      }
       auto service = make_service(config);
+      dispatching_.set(config);
       log_.set(config.log);
       server_.set_limit(config.limit);
-      const std::lock_guard lock{mutex_};
-      service_ = std::move(service);
+      {
+        const std::lock_guard lock{mutex_};
+        service_ = std::move(service);
+      }
       log_.write(LogLevel::info, "reloaded", {});
     } catch (const std::exception& error) {
       log_.write(LogLevel::error, "reload_failed", {{"error", error.what()}});
     }
+    notify_manager("READY=1");
   }
 
   const ServeOptions options_;
   Log log_;
   Stores stores_;
   Metrics metrics_;
+  Tracer tracer_;
   OperationMemory operations_;
+  Dispatching dispatching_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Service> service_;  // shared with the requests that are under way
   HttpServer server_;

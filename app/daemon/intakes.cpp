@@ -1,7 +1,10 @@
 #include "daemon/intakes.hpp"
 
+#include <map>
 #include <memory>
+#include <mutex>
 
+#include <twinbox/event_intake.hpp>
 #include <twinbox/intake.hpp>
 #include <twinbox/webhook.hpp>
 
@@ -79,14 +82,83 @@ void add_webhooks(Router& router, const Config& config, const Stores& stores,
               [intake](const Call& call) { return intake->handle(call.request); }});
 }
 
+/// Made at the first request: the inbox of a store that is away cannot be opened now.
+class LazyAnswer {
+ public:
+  explicit LazyAnswer(std::function<AnswerCall()> make) : make_(std::move(make)) {}
+  HttpResponse operator()(const Arrival& arrival) {
+    {
+      const std::lock_guard lock{mutex_};
+      if (!call_) call_ = make_();
+    }
+    return call_(arrival);
+  }
+
+ private:
+  std::function<AnswerCall()> make_;
+  std::mutex mutex_;
+  AnswerCall call_;
+};
+
+AnswerCall inline_answer(const EventConfig& event, const Stores& stores, SinkMaker& sinks,
+                         const InlineObserver& observer) {
+  Handlers handlers;
+  handlers.add(EventName{event.name, event.version}.topic(), {sinks.make(event.sink, {}), {}});
+  auto lazy = std::make_shared<LazyAnswer>(
+      [&stores, store = event.store, handlers = std::move(handlers), observer] {
+        return inline_mode(store_of(stores, store, BoxKind::inbox).inbox(), handlers,
+                           {.observer = observer()});
+      });
+  return [lazy](const Arrival& arrival) { return (*lazy)(arrival); };
+}
+
+/// Named events: each goes its own way, found by the topic that it is stored under.
+void add_named_events(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
+                      const InlineObserver& observer, const IntakeOptions& options) {
+  std::vector<EventName> names;
+  std::map<std::string, AnswerCall> ways;
+  for (const EventConfig& event : config.events) {
+    const EventName name{event.name, event.version};
+    if (!ways.emplace(name.type(), event.inline_mode
+                                       ? inline_answer(event, stores, sinks, observer)
+                                       : accept_mode(accept_into(stores, event.store)))
+             .second) {
+      throw std::invalid_argument("event " + name.type() + " is there twice");
+    }
+    names.push_back(name);
+  }
+  const AnswerCall take = [ways = std::move(ways)](const Arrival& arrival) {
+    return ways.at(arrival.topic.str())(arrival);
+  };
+  auto intake = std::make_shared<NamedEventIntake>(names, take, options);
+  router.add({"POST", "/events/{name}/{version}", Need::send,
+              [intake](const Call& call) { return intake->handle(call.request); }});
+}
+
+void add_sidecar(Router& router, const Config& config, const Stores& stores,
+                 const IntakeOptions& options) {
+  std::vector<Subscription> subscriptions;
+  for (const SubscriptionConfig& topic : config.subscriptions) {
+    subscriptions.push_back({.pubsub = topic.name,
+                             .topic = topic.topic,
+                             .route = topic.route,
+                             .take = accept_mode(accept_into(stores, topic.store))});
+    if (!topic.stored.empty()) subscriptions.back().stored = Topic{topic.stored};
+  }
+  auto intake = std::make_shared<SidecarIntake>(std::move(subscriptions), options);
+  const auto handle = [intake](const Call& call) { return intake->handle(call.request); };
+  router.add({"GET", "/dapr/subscribe", Need::send, handle});
+  router.add({"POST", "/sidecar/{route}", Need::send, handle});
+}
+
 std::string store_name(const Call& call) {
   return std::string{call.target.find("store").value_or("")};
 }
 
 }  // namespace
 
-void add_intakes(Router& router, const Config& config, const Stores& stores,
-                 const Environment& environment) {
+void add_intakes(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
+                 const InlineObserver& observer, const Environment& environment) {
   const IntakeOptions options = intake_options(config, environment);
   router.add({"POST", "/v1/outbox/{topic}", Need::send, [&stores, options](const Call& call) {
                 Outbox& outbox = store_of(stores, store_name(call), BoxKind::outbox).outbox();
@@ -94,9 +166,17 @@ void add_intakes(Router& router, const Config& config, const Stores& stores,
               }});
   router.add(
       {"POST", "/v1/inbox/{source}/{topic}", Need::send, [&stores, options](const Call& call) {
+         store_of(stores, store_name(call), BoxKind::inbox);
          return InboxIntake{accept_into(stores, store_name(call)), options}.handle(call.request);
        }});
+  router.add(
+      {"POST", "/v1/events", Need::send, [&stores, options](const Call& call) {
+         store_of(stores, store_name(call), BoxKind::inbox);
+         return EventIntake{accept_into(stores, store_name(call)), options}.handle(call.request);
+       }});
+  add_named_events(router, config, stores, sinks, observer, options);
   add_webhooks(router, config, stores, options);
+  add_sidecar(router, config, stores, options);
 }
 
 }  // namespace twinbox::app

@@ -17,6 +17,8 @@ boost::json::object to_json(const Entry& entry);
 boost::json::object to_json(const MessageDetail& detail);
 boost::json::object to_json(const DeadGroup& group);
 
+bool is_utf8(std::string_view text);
+
 HttpResponse answer(const boost::json::value& value, int status = 200);
 
 /// `2026-01-31T12:00:00Z`, with fractions and offsets. Empty: it is none.

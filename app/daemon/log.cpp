@@ -5,6 +5,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "daemon/json.hpp"
+
 namespace twinbox::app {
 namespace {
 
@@ -29,6 +31,13 @@ std::string timestamp(Instant now) {
 }
 
 std::string json_text(std::string_view text) {
+  if (!is_utf8(text)) {  // a log is text, whatever a client sends as its target
+    std::string clean{text};
+    for (char& c : clean) {
+      if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+    }
+    return json_text(clean);
+  }
   return boost::json::serialize(boost::json::string_view{text.data(), text.size()});
 }
 
@@ -37,7 +46,7 @@ bool plain(std::string_view text) {
   for (const char c : text) {
     if (static_cast<unsigned char>(c) <= 0x20 || c == '"' || c == '=' || c == 0x7f) return false;
   }
-  return true;
+  return is_utf8(text);
 }
 
 struct Show {
@@ -79,6 +88,7 @@ Log::Log(const LogConfig& config)
     : sink_(std::make_unique<Sink>()),
       json_(config.json),
       access_(config.access),
+      messages_(config.messages),
       level_(config.level) {
   sink_->logger = std::make_shared<spdlog::logger>(
       "twinbox", std::make_shared<spdlog::sinks::stderr_sink_mt>());
@@ -91,6 +101,7 @@ Log::~Log() = default;
 void Log::set(const LogConfig& config) {
   json_ = config.json;
   access_ = config.access;
+  messages_ = config.messages;
   level_ = config.level;
 }
 
@@ -106,7 +117,12 @@ void Log::write(LogLevel level, std::string_view name, std::initializer_list<Log
 
 Environment Log::environment() {
   Environment environment;
-  environment.log = [this](const LogEvent& event) { write(event); };
+  environment.log = [this](const LogEvent& event) {
+    const bool of_one_message =
+        event.name == "enqueue" || event.name == "accept" || event.name == "handle";
+    if (of_one_message && event.level == LogLevel::info && !messages_) return;
+    write(event);
+  };
   environment.log_level = LogLevel::debug;
   return environment;
 }

@@ -33,6 +33,7 @@ class Log {
   std::unique_ptr<Sink> sink_;
   std::atomic<bool> json_;
   std::atomic<bool> access_;
+  std::atomic<bool> messages_;
   std::atomic<LogLevel> level_;
 };
 

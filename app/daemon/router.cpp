@@ -13,6 +13,14 @@ Router& Router::add(Endpoint endpoint) {
   return *this;
 }
 
+std::vector<std::pair<std::string, std::string>> Router::endpoints() const {
+  std::vector<std::pair<std::string, std::string>> list;
+  for (const Entry& entry : entries_) {
+    list.emplace_back(entry.endpoint.method, entry.endpoint.path);
+  }
+  return list;
+}
+
 std::variant<Match, HttpResponse> Router::find(std::string_view method,
                                                std::string_view target) const {
   std::optional<Target> parsed = parse_target(target);

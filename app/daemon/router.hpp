@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -60,6 +61,8 @@ class Router {
   /// The endpoint, or the answer that says there is none.
   [[nodiscard]] std::variant<Match, HttpResponse> find(std::string_view method,
                                                        std::string_view target) const;
+  /// Method and path of each, for the documentation.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> endpoints() const;
 
  private:
   struct Entry {

@@ -1,6 +1,6 @@
 #include "daemon/service.hpp"
 
-#include "daemon/intakes.hpp"
+#include "daemon/openapi.hpp"
 
 namespace twinbox::app {
 
@@ -13,8 +13,34 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
                                      {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
                                      metrics()};
                }});
-  add_intakes(router_, config_, surroundings.stores, surroundings.environment);
+  router_.add({"GET", "/openapi.json", Need::nothing,
+               [](const Call&) { return json_answer(200, std::string{openapi_json}); }, true});
+  SinkMaker sinks{config_, surroundings.stores, surroundings.environment, surroundings.spans};
+  add_intakes(router_, config_, surroundings.stores, sinks, surroundings.observer,
+              surroundings.environment);
+  add_control(router_, surroundings.dispatching);
   add_operations(router_, surroundings.stores, surroundings.operations, config_.health);
+}
+
+void check_config(const Config& config) {
+  const Stores stores{config, {}};
+  OperationMemory operations;
+  Dispatching dispatching{stores, {}, [](BoxKind) { return DispatchObserver{}; }};
+  const Service service{config,
+                        {.stores = stores,
+                         .operations = operations,
+                         .dispatching = dispatching,
+                         .environment = {},
+                         .spans = {},
+                         .observer = [] { return DispatchObserver{}; },
+                         .metrics = [] { return std::string{}; }},
+                        {}};
+  SinkMaker sinks{config, stores, {}};
+  for (const Stores::Set& set : stores.sets()) {
+    for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
+      const Routes routes{sinks.routes(kind, set.stores->stores())};
+    }
+  }
 }
 
 }  // namespace twinbox::app

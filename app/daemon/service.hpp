@@ -8,6 +8,8 @@
 
 #include "daemon/access.hpp"
 #include "daemon/config.hpp"
+#include "daemon/control.hpp"
+#include "daemon/intakes.hpp"
 #include "daemon/operations.hpp"
 #include "daemon/router.hpp"
 #include "daemon/stores.hpp"
@@ -18,7 +20,10 @@ namespace twinbox::app {
 struct Surroundings {
   const Stores& stores;
   OperationMemory& operations;
+  Dispatching& dispatching;
   Environment environment;
+  std::function<void(const HandlerSpan&)> spans;  ///< empty: no traces
+  InlineObserver observer;
   std::function<std::string()> metrics;  ///< the text for Prometheus
 };
 
@@ -36,5 +41,10 @@ class Service {
   Access access_;
   Router router_;
 };
+
+/// Makes everything that the configuration describes, and throws it away; connects to nothing. What
+/// reading alone cannot know is found here: secrets that are none, patterns that are used twice.
+/// Throws std::exception naming the thing.
+void check_config(const Config& config);
 
 }  // namespace twinbox::app

@@ -36,6 +36,7 @@ class Daemon:
         self.configure(config)
         self.lines = []
         self.token = None
+        self.broken = None
 
     def configure(self, config):
         (self.folder / "twinbox.toml").write_text(config)
@@ -44,11 +45,10 @@ class Daemon:
         environment = {key: value for key, value in os.environ.items()
                        if not key.startswith("TWINBOX_")}
         environment.update(self.environment)
-        self.log = open(self.folder / "log", "ab")
         self.process = subprocess.Popen(
             [os.path.abspath(PROGRAM), "serve", "--config", "twinbox.toml", *self.args],
             cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.events = queue.Queue()
         self.readers = [threading.Thread(target=self._read, args=(stream,), daemon=True)
                         for stream in (self.process.stderr, self.process.stdout)]
@@ -60,9 +60,13 @@ class Daemon:
         return self
 
     def _read(self, stream):
-        for line in stream:
+        for data in stream:
+            try:
+                line = data.decode()
+            except UnicodeDecodeError:
+                self.broken = data
+                line = repr(data)
             self.lines.append(line.rstrip("\n"))
-            self.log.write(line.encode())
             token = re.search(r"#token=(\S+)", line)
             if token:
                 self.token = token[1]
@@ -125,9 +129,10 @@ class Daemon:
         code = self.process.wait(LIMIT)
         for reader in self.readers:
             reader.join(LIMIT)
+        if self.broken:
+            raise AssertionError(f"a log is text: {self.broken}")
         self.process.stdout.close()
         self.process.stderr.close()
-        self.log.close()
         return code
 
     def __enter__(self):

@@ -31,7 +31,8 @@ class Refusals(unittest.TestCase):
         self.refused(404, "GET", "/nothing", words="/openapi.json")
         self.refused(404, "POST", "/v1/outbox/", b"x")
         self.refused(404, "POST", "/v1/outbox/a/b", b"x")
-        self.refused(404, "POST", "/v1/outbox/a?store=nowhere", b"x")
+        for target in ["/v1/outbox/a", "/v1/inbox/s/a", "/v1/events"]:
+            self.refused(404, "POST", target + "?store=nowhere", b"x", words="/v1/stores")
         self.refused(400, "GET", "/v1/%zz")
         answer = self.refused(405, "GET", "/v1/outbox/a")
         self.assertEqual(answer.headers["Allow"], "POST")

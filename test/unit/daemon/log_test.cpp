@@ -28,5 +28,12 @@ TEST(LogLine, is_one_object_as_json) {
                         R"("share":0.5,"last":true})");
 }
 
+TEST(LogLine, stays_text_whatever_it_is_given) {
+  const LogField fields[] = {{"target", "/\xff\xc3"}, {"good", "\xc3\xa9"}};
+  const LogEvent event{LogLevel::info, "request", fields};
+  EXPECT_EQ(log_line(event, false, moment),
+            "2026-01-31T13:00:00.007Z info    request target=\"/??\" good=\xc3\xa9");
+}
+
 }  // namespace
 }  // namespace twinbox::app

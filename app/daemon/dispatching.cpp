@@ -1,0 +1,216 @@
+#include "daemon/dispatching.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <stdexcept>
+
+#include "daemon/sinks.hpp"
+
+namespace twinbox::app {
+namespace {
+
+bool has_store(DatabaseSet& set, const std::string& name) { return set.find(name) != nullptr; }
+
+/// Housekeeping where no dispatcher does it; a store that is away is tried again.
+void keep_box(Store& store, BoxKind kind, const Environment& environment, std::stop_token stop) {
+  std::mutex mutex;
+  std::condition_variable_any rest;
+  while (!stop.stop_requested()) {
+    try {
+      Housekeeping{box_of(store, kind)}.run(stop);
+    } catch (const std::exception& error) {
+      environment.write(LogLevel::warning, "housekeeping_failed",
+                        {{"store", store.name()}, {"error", error.what()}});
+    }
+    std::unique_lock lock{mutex};
+    rest.wait_for(lock, stop, std::chrono::seconds{5}, [] { return false; });
+  }
+}
+
+}  // namespace
+
+Dispatching::Dispatching(const Stores& stores, Environment environment, Observe observe,
+                         Spans spans)
+    : stores_(stores),
+      environment_(std::move(environment)),
+      observe_(std::move(observe)),
+      spans_(std::move(spans)) {}
+
+Dispatching::~Dispatching() { stop(); }
+
+Dispatching::Desks Dispatching::make(const Config& config) {
+  SinkMaker sinks{config, stores_, environment_, spans_};
+  Desks desks;
+  for (const Stores::Set& set : stores_.sets()) {
+    for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
+      if (!serves(set.boxes, kind)) continue;
+      std::vector<Route> routes = sinks.routes(kind, set.stores->stores());
+      if (routes.empty()) continue;
+      auto desk = std::make_unique<Desk>();
+      desk->kind = kind;
+      desk->stores = set.stores.get();
+      desk->routes = std::make_unique<Routes>(std::move(routes), RouteObserver{}, environment_);
+      desk->dispatcher = std::make_unique<Dispatcher>(*set.stores, kind, desk->routes->handlers(),
+                                                      config.dispatch, observe_(kind));
+      desks.push_back(std::move(desk));
+    }
+  }
+  return desks;
+}
+
+/// A receiver that has said it wants nothing more is not asked again because of a reload.
+void Dispatching::keep_disabled(const Desks& next) const {
+  for (const auto& former : desks_) {
+    for (const RouteStatus& route : former->routes->status()) {
+      if (route.enabled) continue;
+      for (const auto& desk : next) {
+        if (desk->kind != former->kind || desk->stores != former->stores) continue;
+        try {
+          desk->routes->disable(route.name, route.reason);
+        } catch (const UsageError&) {  // there is no such route any more
+        }
+      }
+    }
+  }
+}
+
+void Dispatching::start(Desk& desk) {
+  if (paused_) desk.dispatcher->pause();
+  for (const std::string& store : paused_stores_) {
+    if (has_store(*desk.stores, store)) desk.dispatcher->pause_store(store);
+  }
+  for (const std::string& topic : paused_topics_) desk.dispatcher->pause_topic(Topic{topic});
+  desk.thread = std::jthread{
+      [dispatcher = desk.dispatcher.get()](std::stop_token stop) { dispatcher->run(stop); }};
+}
+
+void Dispatching::set(const Config& config) {
+  Desks next = make(config);
+  const std::lock_guard lock{mutex_};
+  keep_disabled(next);
+  for (const auto& desk : next) start(*desk);
+  std::swap(desks_, next);
+  leaving_.remove_if([](const Leaving& former) { return former.gone->load(); });
+  for (auto& former : next) {
+    former->thread.request_stop();
+    // Handlers may take as long as their grace; nobody needs to wait for them here.
+    auto gone = std::make_shared<std::atomic<bool>>(false);
+    leaving_.push_back({gone, std::jthread{[desk = std::move(former), gone]() mutable {
+                          desk.reset();
+                          *gone = true;
+                        }}});
+  }
+  keep_house();
+}
+
+void Dispatching::keep_house() {
+  for (std::jthread& chore : chores_) chore.request_stop();
+  chores_.clear();
+  for (const Stores::Entry& entry : stores_.all()) {
+    for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
+      const bool dispatched = std::ranges::any_of(desks_, [&](const auto& desk) {
+        return desk->kind == kind && has_store(*desk->stores, entry.store->name());
+      });
+      if (!serves(entry.boxes, kind) || dispatched) continue;
+      chores_.emplace_back([this, &store = *entry.store, kind](std::stop_token stop) {
+        keep_box(store, kind, environment_, std::move(stop));
+      });
+    }
+  }
+}
+
+void Dispatching::stop() {
+  const std::lock_guard lock{mutex_};
+  for (const auto& desk : desks_) desk->thread.request_stop();
+  for (std::jthread& chore : chores_) chore.request_stop();
+  chores_.clear();
+  leaving_.clear();
+  desks_.clear();
+}
+
+void Dispatching::each_of(const std::string& store, const std::function<void(Desk&)>& act) {
+  if (!store.empty() && stores_.find(store, BoxKind::outbox) == nullptr &&
+      stores_.find(store, BoxKind::inbox) == nullptr) {
+    throw UsageError("there is no store '" + store + "'; /v1/stores lists them");
+  }
+  for (const auto& desk : desks_) {
+    if (store.empty() || has_store(*desk->stores, store)) act(*desk);
+  }
+}
+
+void Dispatching::pause(const std::string& store, const std::string& topic) {
+  if (!topic.empty() && !store.empty()) {
+    throw UsageError("a topic is paused in every store: give store or topic");
+  }
+  const std::lock_guard lock{mutex_};
+  if (!topic.empty()) {
+    const Topic checked{topic};
+    each_of("", [&](Desk& desk) { desk.dispatcher->pause_topic(checked); });
+    paused_topics_.insert(topic);
+  } else if (!store.empty()) {
+    each_of(store, [&](Desk& desk) { desk.dispatcher->pause_store(store); });
+    paused_stores_.insert(store);
+  } else {
+    each_of("", [](Desk& desk) { desk.dispatcher->pause(); });
+    paused_ = true;
+  }
+}
+
+void Dispatching::resume(const std::string& store, const std::string& topic) {
+  if (!topic.empty() && !store.empty()) {
+    throw UsageError("a topic is resumed in every store: give store or topic");
+  }
+  const std::lock_guard lock{mutex_};
+  if (!topic.empty()) {
+    const Topic checked{topic};
+    each_of("", [&](Desk& desk) { desk.dispatcher->resume_topic(checked); });
+    paused_topics_.erase(topic);
+  } else if (!store.empty()) {
+    each_of(store, [&](Desk& desk) { desk.dispatcher->resume_store(store); });
+    paused_stores_.erase(store);
+  } else {
+    each_of("", [](Desk& desk) { desk.dispatcher->resume(); });
+    paused_ = false;
+  }
+}
+
+void Dispatching::enable(const std::string& route) {
+  const std::lock_guard lock{mutex_};
+  bool found = false;
+  for (const auto& desk : desks_) {
+    for (const RouteStatus& status : desk->routes->status()) {
+      if (status.name != route) continue;
+      desk->routes->enable(route);
+      found = true;
+    }
+  }
+  if (!found) throw UsageError("there is no route '" + route + "'; /v1/dispatch lists them");
+}
+
+void Dispatching::disable(const std::string& route, const std::string& reason) {
+  const std::lock_guard lock{mutex_};
+  bool found = false;
+  for (const auto& desk : desks_) {
+    for (const RouteStatus& status : desk->routes->status()) {
+      if (status.name != route) continue;
+      desk->routes->disable(route, reason);
+      found = true;
+    }
+  }
+  if (!found) throw UsageError("there is no route '" + route + "'; /v1/dispatch lists them");
+}
+
+Dispatching::View Dispatching::view() const {
+  const std::lock_guard lock{mutex_};
+  View view{.paused = paused_,
+            .paused_stores = {paused_stores_.begin(), paused_stores_.end()},
+            .paused_topics = {paused_topics_.begin(), paused_topics_.end()}};
+  for (const auto& desk : desks_) {
+    for (RouteStatus& status : desk->routes->status()) {
+      view.routes.push_back({desk->kind, std::move(status)});
+    }
+  }
+  return view;
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,96 @@
+// The dispatchers of the daemon: for each set of stores and kind of box that a route speaks of.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daemon/config.hpp"
+#include "daemon/stores.hpp"
+#include <twinbox/dispatcher.hpp>
+#include <twinbox/event_handler.hpp>
+#include <twinbox/route.hpp>
+
+namespace twinbox::app {
+
+/// Thread-safe.
+class Dispatching {
+ public:
+  using Observe = std::function<DispatchObserver(BoxKind)>;
+  using Spans = std::function<void(const HandlerSpan&)>;
+
+  /// What is given must outlive it.
+  Dispatching(const Stores& stores, Environment environment, Observe observe, Spans spans = {});
+  /// Stops in order: nothing new is claimed, what runs gets its grace, what has finished is
+  /// settled.
+  ~Dispatching();
+  Dispatching(const Dispatching&) = delete;
+  Dispatching& operator=(const Dispatching&) = delete;
+
+  /// Works by these routes from now on. Former dispatchers claim nothing more, finish what runs and
+  /// keep their leases until then. Throws std::exception when a route or a sink cannot be made; the
+  /// former ones then go on.
+  void set(const Config& config);
+  /// Ends all of them and waits.
+  void stop();
+
+  /// Empty names: everything. Remembered over set(). Throws UsageError when there is no such store.
+  void pause(const std::string& store, const std::string& topic);
+  void resume(const std::string& store, const std::string& topic);
+  /// Throws UsageError when there is no such route.
+  void enable(const std::string& route);
+  void disable(const std::string& route, const std::string& reason);
+
+  struct RouteView {
+    BoxKind box;
+    RouteStatus status;
+  };
+  struct View {
+    bool paused = false;
+    std::vector<std::string> paused_stores = {};
+    std::vector<std::string> paused_topics = {};
+    std::vector<RouteView> routes = {};
+  };
+  [[nodiscard]] View view() const;
+
+ private:
+  /// A dispatcher on its thread. Ends with the object.
+  struct Desk {
+    BoxKind kind;
+    DatabaseSet* stores;
+    std::unique_ptr<Routes> routes;
+    std::unique_ptr<Dispatcher> dispatcher;
+    std::jthread thread;
+  };
+  using Desks = std::vector<std::unique_ptr<Desk>>;
+
+  Desks make(const Config& config);
+  void start(Desk& desk);
+  void keep_house();
+  void keep_disabled(const Desks& next) const;
+  void each_of(const std::string& store, const std::function<void(Desk&)>& act);
+
+  const Stores& stores_;
+  Environment environment_;
+  Observe observe_;
+  Spans spans_;
+  mutable std::mutex mutex_;
+  Desks desks_;
+  struct Leaving {
+    std::shared_ptr<std::atomic<bool>> gone;  ///< shared with the thread
+    std::jthread thread;
+  };
+  std::list<Leaving> leaving_;      ///< former dispatchers
+  std::list<std::jthread> chores_;  ///< housekeeping of boxes without a dispatcher
+  bool paused_ = false;
+  std::set<std::string> paused_stores_;
+  std::set<std::string> paused_topics_;
+};
+
+}  // namespace twinbox::app

@@ -1,0 +1,132 @@
+#include "daemon/sinks.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace twinbox::app {
+namespace {
+
+BodyForm form_of(SinkConfig::Form form) {
+  switch (form) {
+    case SinkConfig::Form::raw: return BodyForm::raw;
+    case SinkConfig::Form::binary: return BodyForm::binary;
+    case SinkConfig::Form::structured: return BodyForm::structured;
+    case SinkConfig::Form::automatic: break;
+  }
+  return BodyForm::automatic;
+}
+
+HttpSinkOptions http_options(const SinkConfig& sink) {
+  HttpSinkOptions options{.url = sink.url, .method = sink.method};
+  for (const auto& [name, value] : sink.headers) options.headers.add(name, value);
+  options.form = form_of(sink.form);
+  options.timeout = sink.timeout;
+  options.secrets = sink.secrets;
+  options.done_on = {sink.done_on.begin(), sink.done_on.end()};
+  if (!sink.dead_on.empty()) options.dead_on = {sink.dead_on.begin(), sink.dead_on.end()};
+  return options;
+}
+
+CommandSinkOptions command_options(const SinkConfig& sink) {
+  CommandSinkOptions options{.command = sink.command};
+  options.timeout = sink.timeout;
+  options.kill_after = sink.kill_after;
+  options.directory = sink.directory;
+  options.variables = {sink.variables.begin(), sink.variables.end()};
+  if (!sink.dead_on.empty()) options.dead_on = {sink.dead_on.begin(), sink.dead_on.end()};
+  return options;
+}
+
+}  // namespace
+
+SinkMaker::SinkMaker(const Config& config, const Stores& stores, Environment environment,
+                     std::function<void(const HandlerSpan&)> spans)
+    : config_(config),
+      stores_(stores),
+      environment_(std::move(environment)),
+      spans_(std::move(spans)) {}
+
+HandlerCall SinkMaker::make(const std::string& name, const From& from) {
+  try {
+    HandlerCall call = make(*config_.find_sink(name), from);
+    if (!spans_) return call;
+    return traced({std::move(call), {}}, {spans_, environment_}).call;
+  } catch (const std::logic_error& error) {
+    throw std::invalid_argument("sink." + name + ": " + error.what());
+  }
+}
+
+HandlerCall SinkMaker::make(const SinkConfig& sink, const From& from) {
+  switch (sink.kind) {
+    case SinkConfig::Kind::http: return http_sink(client(sink), http_options(sink), environment_);
+    case SinkConfig::Kind::command: return command_sink(command_options(sink));
+    case SinkConfig::Kind::log: return log_sink(environment_);
+    case SinkConfig::Kind::inbox: break;
+  }
+  return make_inbox(sink, from);
+}
+
+/// Opened at the first message: a store that is away now may be back by then.
+HandlerCall SinkMaker::make_inbox(const SinkConfig& sink, const From& from) {
+  Store* store = stores_.find(sink.store, BoxKind::inbox);
+  if (store == nullptr) throw std::invalid_argument("there is no store with an inbox for it");
+  InboxSinkOptions options;
+  if (!sink.source.empty()) options.source = Source{sink.source};
+  const auto other = std::ranges::find_if(
+      from, [&](const std::shared_ptr<Store>& one) { return one.get() != store; });
+  if (other == from.end()) {
+    return TransactionalHandler{
+        [store, options](Session& session, const Message& message, std::stop_token stop) {
+          const HandlerCall call = inbox_sink(store->inbox(), store->database(), options);
+          return std::get<TransactionalHandler>(call)(session, message, std::move(stop));
+        }};
+  }
+  return MessageHandler{
+      [store, from = *other, options](const Message& message, std::stop_token stop) {
+        const HandlerCall call = inbox_sink(store->inbox(), from->database(), options);
+        return std::get<MessageHandler>(call)(message, std::move(stop));
+      }};
+}
+
+std::shared_ptr<HttpClient> SinkMaker::client(const SinkConfig& sink) {
+  std::string key = std::to_string(sink.per_host) + "\n" +
+                    std::to_string(sink.connect_timeout.count()) + "\n" + sink.ca_file + "\n" +
+                    sink.proxy;
+  for (const std::string& network : sink.allow) key += "\n" + network;
+  std::shared_ptr<HttpClient>& client = clients_[key];
+  if (!client) {
+    HttpClientOptions options;
+    options.per_host = static_cast<std::size_t>(sink.per_host);
+    options.connect_timeout = sink.connect_timeout;
+    options.allow = sink.allow;
+    options.ca_file = sink.ca_file;
+    options.proxy = sink.proxy;
+    client = std::make_shared<HttpClient>(options);
+  }
+  return client;
+}
+
+std::vector<Route> SinkMaker::routes(BoxKind kind, const From& from) {
+  std::vector<Route> routes;
+  for (const RouteConfig& route : config_.routes) {
+    if (route.box != kind) continue;
+    HandlerOptions options;
+    if (const auto retry = config_.retries.find(route.retry); retry != config_.retries.end()) {
+      options.retry = retry->second;
+    }
+    routes.push_back({.name = route.name,
+                      .pattern = TopicPattern{route.topic},
+                      .sink = make(route.sink, from),
+                      .options = std::move(options),
+                      .enabled = route.enabled});
+  }
+  for (const EventConfig& event : config_.events) {
+    if (kind != BoxKind::inbox || !event.inline_mode) continue;
+    const std::string topic = EventName{event.name, event.version}.type();
+    routes.push_back(
+        {.name = "event " + topic, .pattern = TopicPattern{topic}, .sink = make(event.sink, from)});
+  }
+  return routes;
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,43 @@
+// Sinks and routes as the configuration describes them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "daemon/config.hpp"
+#include "daemon/stores.hpp"
+#include <twinbox/event_handler.hpp>
+#include <twinbox/route.hpp>
+#include <twinbox/sink.hpp>
+
+namespace twinbox::app {
+
+/// Makes sinks; those that can share connections do.
+class SinkMaker {
+ public:
+  /// `stores` must outlive the sinks. With an observer, every call runs inside a span.
+  SinkMaker(const Config& config, const Stores& stores, Environment environment,
+            std::function<void(const HandlerSpan&)> spans = {});
+
+  using From = std::vector<std::shared_ptr<Store>>;
+
+  /// `from` are the stores that its messages come from. Throws std::invalid_argument naming the
+  /// sink and what is wrong with it.
+  HandlerCall make(const std::string& name, const From& from);
+  /// The routes of one kind of box; for an inbox also those that inline events retry by.
+  std::vector<Route> routes(BoxKind kind, const From& from);
+
+ private:
+  HandlerCall make(const SinkConfig& sink, const From& from);
+  HandlerCall make_inbox(const SinkConfig& sink, const From& from);
+  std::shared_ptr<HttpClient> client(const SinkConfig& sink);
+
+  const Config& config_;
+  const Stores& stores_;
+  Environment environment_;
+  std::function<void(const HandlerSpan&)> spans_;
+  std::map<std::string, std::shared_ptr<HttpClient>> clients_;  // by their options
+};
+
+}  // namespace twinbox::app

@@ -1,0 +1,208 @@
+"""Messages out: routes, sinks, retries, dead letters, pauses, traces."""
+import json
+import signal
+import time
+import unittest
+
+from daemon import LIMIT, Daemon
+from receiver import Receiver, spans_in
+
+ROUTES = """
+[retry.quick]
+first_delay = "10ms"
+max_delay = "10ms"
+max_attempts = 2
+
+[sink.there]
+type = "http"
+url = "{url}"
+allow = ["127.0.0.1"]
+
+[[route]]
+name = "orders"
+topic = "order.#"
+sink = "there"
+retry = "quick"
+
+[dispatch]
+poll_interval = "20ms"
+no_route = "dead"
+"""
+
+
+class Delivery(unittest.TestCase):
+    def daemon(self, config, **options):
+        daemon = Daemon(config, **options).start()
+        self.addCleanup(daemon.__exit__)
+        daemon.wait_for("#token=")
+        return daemon
+
+    def until(self, daemon, target, fits):
+        """Asks again until the answer fits; only a failure takes so long."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            found = daemon.ask("GET", target).json()
+            if fits(found):
+                return found
+        raise AssertionError(f"{target} never fits: {found}")
+
+    def test_a_message_goes_in_and_out(self):
+        with Receiver() as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url))
+            daemon.ask("POST", "/v1/outbox/order.placed", b'{"order":1}',
+                       {"Idempotency-Key": "one", "Content-Type": "application/json"})
+            status, _, headers, body = receiver.next()
+            self.assertEqual((status, body), (200, b'{"order":1}'))
+            self.assertEqual(headers["Content-Type"], "application/json")
+            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_what_fails_is_retried_then_dead_then_requeued(self):
+        well = []
+        with Receiver(lambda _: 200 if well else 500) as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url))
+            daemon.ask("POST", "/v1/outbox/order.placed", b"x", {"Idempotency-Key": "one"})
+            self.assertEqual([receiver.next()[0] for _ in range(2)], [500, 500])
+            shown = self.until(daemon, "/v1/messages/one",
+                               lambda m: m["duties"][0]["state"] == "dead")
+            self.assertEqual(len(shown["timeline"]), 2)
+            groups = daemon.ask("GET", "/v1/groups").json()["groups"]
+            self.assertEqual([(group["topic"], group["count"]) for group in groups],
+                             [("order.placed", 1)])
+            well.append(True)
+            answer = daemon.operate("POST", "/v1/messages/requeue", json.dumps(
+                {"group": {key: groups[0][key] for key in ["topic", "handler", "error"]},
+                 "operation_id": "again"}))
+            self.assertEqual(answer.json(), {"changed": 1, "dry_run": False})
+            self.assertEqual(receiver.next()[0], 200)
+            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+
+    def test_a_topic_without_a_route_is_dead_when_told_so(self):
+        with Receiver() as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url))
+            daemon.ask("POST", "/v1/outbox/other", b"x", {"Idempotency-Key": "one"})
+            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "dead")
+
+    def test_paused_means_nothing_is_claimed(self):
+        with Receiver() as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url))
+            answer = daemon.operate("POST", "/v1/dispatch/pause", "{}")
+            self.assertTrue(answer.json()["paused"])
+            daemon.ask("POST", "/v1/outbox/order.placed", b"x", {"Idempotency-Key": "one"})
+            daemon.signal(signal.SIGHUP)  # a reload does not forget it
+            daemon.wait_for(" reloaded")
+            self.assertTrue(daemon.ask("GET", "/v1/dispatch").json()["paused"])
+            self.assertEqual(daemon.ask("GET", "/v1/messages/one").json()["duties"][0]["state"],
+                             "ready")
+            self.assertTrue(receiver.requests.empty())
+            daemon.operate("POST", "/v1/dispatch/resume", "{}")
+            self.assertEqual(receiver.next()[0], 200)
+            self.assertEqual(daemon.operate("POST", "/v1/dispatch/pause",
+                                            '{"store":"nowhere"}').status, 400)
+
+    def test_a_receiver_that_is_gone_disables_its_route_until_it_is_enabled(self):
+        gone = [True]
+        with Receiver(lambda _: 410 if gone else 200) as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url) + 'lease = "1s"\n')
+            daemon.ask("POST", "/v1/outbox/order.placed", b"x", {"Idempotency-Key": "one"})
+            self.assertEqual(receiver.next()[0], 410)
+            self.until(daemon, "/v1/dispatch", lambda d: not d["routes"][0]["enabled"])
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(" reloaded")
+            self.assertFalse(daemon.ask("GET", "/v1/dispatch").json()["routes"][0]["enabled"])
+            gone.clear()
+            answer = daemon.operate("POST", "/v1/routes/orders/enable", "")
+            self.assertTrue(answer.json()["routes"][0]["enabled"])
+            self.assertEqual(receiver.next()[0], 200)
+            self.assertEqual(daemon.operate("POST", "/v1/routes/none/enable", "").status, 400)
+
+    def test_a_reload_changes_routes_and_keeps_what_cannot_change(self):
+        with Receiver() as first, Receiver() as second:
+            daemon = self.daemon(ROUTES.format(url=first.url))
+            daemon.ask("POST", "/v1/outbox/order.placed", b"1")
+            self.assertEqual(first.next()[3], b"1")
+            daemon.configure(ROUTES.format(url=second.url) +
+                             '[store.other]\nurl = "sqlite:other.db"\n[server]\nthreads = 3\n')
+            daemon.signal(signal.SIGHUP)
+            self.assertEqual(daemon.wait_for(r"reload_needs_restart key=(\w+)")[1], "server")
+            self.assertEqual(daemon.wait_for(r"reload_needs_restart key=(\w+)")[1], "store")
+            daemon.wait_for(" reloaded")
+            daemon.ask("POST", "/v1/outbox/order.placed", b"2")
+            self.assertEqual(second.next()[3], b"2")
+            daemon.configure("[server\n")
+            daemon.signal(signal.SIGHUP)
+            self.assertIn("twinbox.toml:1", daemon.wait_for(r"reload_failed (.*)")[1])
+            daemon.ask("POST", "/v1/outbox/order.placed", b"3")
+            self.assertEqual(second.next()[3], b"3")
+
+    def test_an_event_is_handled_within_the_request(self):
+        well = []
+        with Receiver(lambda _: 200 if well else 500) as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url) +
+                                 '[[event]]\nname = "order.paid"\nversion = 2\nmode = "inline"\n'
+                                 'sink = "there"\n[[event]]\nname = "order.seen"\n')
+            event = {"ce-specversion": "1.0", "ce-id": "e1", "ce-source": "/shop",
+                     "ce-type": "order.paid.v2", "Content-Type": "application/json"}
+            answer = daemon.ask("POST", "/events/order.paid/v2", b"{}", event)
+            self.assertEqual(answer.status, 500, answer.body)
+            well.append(True)
+            self.until(daemon, "/v1/messages/e1?box=inbox",
+                       lambda m: m["duties"][0]["state"] == "done")
+            answer = daemon.ask("POST", "/events/order.paid/v2", b"{}", event)
+            self.assertEqual(answer.status, 200, answer.body)
+            seen = event | {"ce-id": "e2", "ce-type": "order.seen.v1"}
+            self.assertEqual(daemon.ask("POST", "/events/order.seen/v1", b"{}", seen).status, 202)
+            self.assertEqual(daemon.ask("POST", "/events/order.seen/v9", b"{}", seen).status, 404)
+            batch = json.dumps([{"specversion": "1.0", "id": f"b{n}", "source": "/shop",
+                                 "type": "order.seen.v1"} for n in range(3)])
+            answer = daemon.ask("POST", "/v1/events", batch,
+                                {"Content-Type": "application/cloudevents-batch+json"})
+            self.assertEqual((answer.status, len(answer.json()["results"])), (202, 3))
+
+    def test_a_sidecar_is_told_what_to_deliver(self):
+        daemon = self.daemon('[[subscription]]\nname = "broker"\ntopic = "orders"\n'
+                             'route = "/sidecar/orders"\nstored = "order.placed"\n')
+        listed = daemon.ask("GET", "/dapr/subscribe").json()
+        self.assertEqual([(one["pubsubname"], one["topic"]) for one in listed],
+                         [("broker", "orders")])
+        event = json.dumps({"specversion": "1.0", "id": "s1", "source": "/x", "type": "t",
+                            "data": {"a": 1}})
+        for _ in range(2):
+            answer = daemon.ask("POST", "/sidecar/orders", event,
+                                {"Content-Type": "application/cloudevents+json"})
+            self.assertEqual((answer.status, answer.json()), (200, {"status": "SUCCESS"}))
+        shown = daemon.ask("GET", "/v1/messages/s1?box=inbox").json()
+        self.assertEqual(shown["topic"], "order.placed")
+
+    def test_EVB_24_a_trace_goes_through(self):
+        with Receiver() as receiver, Receiver() as collector:
+            daemon = self.daemon(ROUTES.format(url=receiver.url) +
+                                 f'[tracing]\nendpoint = "{collector.url}v1/traces"\n')
+            trace = "0af7651916cd43dd8448eb211c80319c"
+            daemon.ask("POST", "/v1/outbox/order.placed", b"x",
+                       {"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+            received = receiver.next()[2]
+            self.assertEqual(received["traceparent"].split("-")[1], trace)
+            spans = {}
+            while not any(name.startswith("deliver") for name in spans) or \
+                    "POST /v1/outbox/{topic}" not in spans:
+                for span in spans_in(collector.next()[3]):
+                    spans[span["name"]] = span
+            inward, outward = spans["POST /v1/outbox/{topic}"], spans["deliver order.placed"]
+            self.assertEqual((inward["traceId"], inward["parentSpanId"]),
+                             (trace, "b7ad6b7169203331"))
+            self.assertEqual((outward["traceId"], outward["parentSpanId"]),
+                             (trace, inward["spanId"]))
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_a_collector_that_is_away_costs_nothing_but_its_spans(self):
+        daemon = self.daemon('[tracing]\nendpoint = "http://127.0.0.1:1/v1/traces"\n')
+        self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+        daemon.wait_for("spans_dropped")
+        metrics = daemon.ask("GET", "/metrics").body.decode()
+        self.assertRegex(metrics, r"twinbox_spans_dropped_total [1-9]")
+        self.assertEqual(daemon.stop(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,112 @@
+"""The description of the API against what the daemon really answers."""
+import json
+import unittest
+
+from daemon import Daemon
+
+
+def check(value, schema, document, path="$"):
+    """As much of JSON Schema as the document uses."""
+    if "$ref" in schema:
+        return check(value, document["components"]["schemas"][schema["$ref"].split("/")[-1]],
+                     document, path)
+    if "anyOf" in schema:
+        errors = []
+        for one in schema["anyOf"]:
+            try:
+                return check(value, one, document, path)
+            except AssertionError as error:
+                errors.append(str(error))
+        raise AssertionError(f"{path}: {errors}")
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    names = {"string": str, "integer": int, "number": (int, float), "boolean": bool,
+             "array": list, "object": dict, "null": type(None)}
+    if types:
+        fits = any(isinstance(value, names[name]) and
+                   (name == "boolean" or not isinstance(value, bool)) for name in types)
+        assert fits, f"{path}: {value!r} is no {types}"
+    if "enum" in schema:
+        assert value in schema["enum"], f"{path}: {value!r} is none of {schema['enum']}"
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            check(item, schema.get("items", {}), document, f"{path}[{number}]")
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        for name in schema.get("required", []):
+            assert name in value, f"{path}: {name} is missing"
+        for name, item in value.items():
+            rest = schema.get("additionalProperties", {})
+            assert name in properties or rest is not False, f"{path}: {name} is not described"
+            check(item, properties.get(name, rest if isinstance(rest, dict) else {}), document,
+                  f"{path}.{name}")
+
+
+class OpenApi(unittest.TestCase):
+    def test_every_answer_is_as_described(self):
+        config = '[[event]]\nname = "seen"\n[[route]]\nname = "all"\nsink = "log"\n' \
+                 '[sink.log]\ntype = "log"\n[webhook.own]\nscheme = "none"\n' \
+                 '[[subscription]]\nname = "b"\ntopic = "t"\nroute = "/sidecar/t"\n'
+        event = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "seen.v1",
+                 "Idempotency-Key": "1"}
+        act = json.dumps({"filter": {"state": "dead"}, "reason": "r"})
+        asks = [("GET", path, None) for path in
+                ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/v1/stores",
+                 "/v1/messages", "/v1/groups", "/v1/dispatch", "/dapr/subscribe"]]
+        asks += [("POST", "/v1/outbox/{topic}", b"x"), ("POST", "/v1/inbox/{source}/{topic}", b"x"),
+                 ("POST", "/v1/inbox/{source}/{topic}", b"x"), ("POST", "/v1/events", b"x"),
+                 ("POST", "/events/{name}/{version}", b"x"), ("POST", "/webhooks/{endpoint}", b"x"),
+                 ("POST", "/sidecar/{route}", b"x"), ("GET", "/v1/messages/{id}", None),
+                 ("POST", "/v1/messages/requeue", act), ("POST", "/v1/messages/discard", act),
+                 ("POST", "/v1/dispatch/pause", "{}"), ("POST", "/v1/dispatch/resume", "{}"),
+                 ("POST", "/v1/routes/{name}/disable", "{}"),
+                 ("POST", "/v1/routes/{name}/enable", "{}"),
+                 ("POST", "/v1/messages/requeue", "["), ("POST", "/v1/routes/none/enable", "")]
+        names = {"{topic}": "a", "{source}": "s", "{version}": "v1", "{endpoint}": "own",
+                 "{route}": "t", "{id}": "1", "/events/{name}": "/events/seen", "{name}": "all"}
+        with Daemon(config) as daemon:
+            daemon.wait_for("#token=")
+            document = daemon.ask("GET", "/openapi.json").json()
+            self.assertEqual(document["openapi"], "3.1.0")
+            asked = set()
+            for method, path, body in asks:
+                target = path
+                for name, value in names.items():
+                    target = target.replace(name, value)
+                answer = daemon.operate(method, target, body, event)
+                if path not in document["paths"]:
+                    path = "/v1/routes/{name}/enable"
+                responses = document["paths"][path][method.lower()]["responses"]
+                self.assertIn(str(answer.status), responses, (target, answer.body))
+                [(kind, described)] = responses[str(answer.status)]["content"].items()
+                self.assertEqual(answer.headers["Content-Type"].split(";")[0], kind, target)
+                if "json" in kind:
+                    try:
+                        check(answer.json(), described["schema"], document)
+                    except AssertionError as error:
+                        self.fail(f"{method} {target} {answer.status}: {error}")
+                asked.add((method.lower(), path))
+            self.assertEqual(asked, {(method, path) for path, methods in document["paths"].items()
+                                     for method in methods})
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_every_reference_leads_somewhere(self):
+        def references(value):
+            if isinstance(value, dict):
+                for name, item in value.items():
+                    if name == "$ref":
+                        yield item
+                    else:
+                        yield from references(item)
+            elif isinstance(value, list):
+                for item in value:
+                    yield from references(item)
+
+        with Daemon() as daemon:
+            document = daemon.ask("GET", "/openapi.json").json()
+            for reference in references(document):
+                self.assertIn(reference.split("/")[-1], document["components"]["schemas"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,88 @@
+"""HTTPS, and what a service manager is told."""
+import http.client
+import os
+import pathlib
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import unittest
+
+from daemon import LIMIT, PROGRAM, Daemon
+
+
+class Tls(unittest.TestCase):
+    def test_with_a_certificate_there_is_https_and_nothing_else(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="twinbox_tls_"))
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+             "-nodes", "-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2",
+             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+            check=True, capture_output=True)
+        config = '[server]\ntls_certificate = "cert.pem"\ntls_key = "key.pem"\n'
+        with Daemon(config, folder=folder) as daemon:
+            context = ssl.create_default_context(cafile=folder / "cert.pem")
+            connection = http.client.HTTPSConnection(daemon.host, daemon.port, timeout=LIMIT,
+                                                     context=context)
+            for _ in range(3):
+                answer = daemon.ask("POST", "/v1/outbox/a", b"x" * 100_000,
+                                    connection=connection)
+                self.assertEqual(answer.status, 202)
+            connection.close()
+            self.assertEqual(daemon.raw(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                             .count(b"HTTP/1.1 200"), 0)
+            old = ssl.create_default_context(cafile=folder / "cert.pem")
+            old.maximum_version = ssl.TLSVersion.TLSv1_1
+            with self.assertRaises((ssl.SSLError, ConnectionError)):
+                with socket.create_connection((daemon.host, daemon.port), LIMIT) as raw:
+                    old.wrap_socket(raw, server_hostname="localhost").close()
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_a_certificate_that_is_none_is_named(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="twinbox_tls_"))
+        (folder / "twinbox.toml").write_text(
+            '[server]\nlisten = "127.0.0.1:0"\ntls_certificate = "none.pem"\ntls_key = "k.pem"\n')
+        ended = subprocess.run([os.path.abspath(PROGRAM), "serve", "--config", "twinbox.toml"],
+                               cwd=folder, capture_output=True, text=True, timeout=LIMIT)
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertIn("server.tls_certificate: none.pem", ended.stderr)
+
+
+class Manager(unittest.TestCase):
+    def test_readiness_reload_and_stop_are_told(self):
+        folder = tempfile.mkdtemp(prefix="twinbox_notify_")
+        place = f"{folder}/notify"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(place)
+            manager.settimeout(LIMIT)
+            with Daemon(environment={"NOTIFY_SOCKET": place}, folder=folder) as daemon:
+                self.assertEqual(manager.recv(4096), b"READY=1")
+                daemon.signal(signal.SIGHUP)
+                self.assertTrue(manager.recv(4096).startswith(b"RELOADING=1\nMONOTONIC_USEC="))
+                self.assertEqual(manager.recv(4096), b"READY=1")
+                self.assertEqual(daemon.stop(), 0)
+                self.assertEqual(manager.recv(4096), b"STOPPING=1")
+
+
+class Mistakes(unittest.TestCase):
+    def fails(self, config, words, environment=None):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="twinbox_mistake_"))
+        (folder / "twinbox.toml").write_text(config)
+        ended = subprocess.run([os.path.abspath(PROGRAM), "serve", "--config", "twinbox.toml"],
+                               cwd=folder, capture_output=True, text=True, timeout=LIMIT,
+                               env={**os.environ, **(environment or {})})
+        self.assertEqual(ended.returncode, 2, ended.stderr)
+        for word in words:
+            self.assertIn(word, ended.stderr)
+
+    def test_each_gives_file_line_key_and_what_was_expected(self):
+        self.fails("[server]\nlisten = 1\nthrads = 2\n",
+                   ["twinbox.toml:2: server.listen: expected a text",
+                    'twinbox.toml:3: server.thrads: there is no such key; did you mean "threads"?'])
+        self.fails("[[route]]\ntopic = \"a.*b\"\nsink = \"x\"\n", ["twinbox.toml:2: route."])
+        self.fails("", ["TWINBOX_LOG_LEVEL", "expected one of"], {"TWINBOX_LOG_LEVEL": "loud"})
+
+
+if __name__ == "__main__":
+    unittest.main()
