@@ -6,7 +6,8 @@ namespace twinbox {
 
 MessageHandler log_sink(Environment environment, LogLevel level) {
   return [environment = std::move(environment), level](const Message& message, std::stop_token) {
-    const std::string_view content_type = message.content_type ? *message.content_type : "";
+    const std::string_view content_type =
+        message.content_type ? std::string_view{*message.content_type} : std::string_view{};
     environment.write(level, "deliver",
                       {{"topic", message.topic.view()},
                        {"id", message.id.view()},
