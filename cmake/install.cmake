@@ -43,3 +43,18 @@ endif()
 file(RELATIVE_PATH pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/twinbox.pc.in" "${PROJECT_BINARY_DIR}/twinbox.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/twinbox.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+if(TARGET twinbox_event)
+  # Boost has no pkg-config files.
+  if(BUILD_SHARED_LIBS)
+    set(pc_event_requires_line "Requires: twinbox\nRequires.private: libcrypto")
+    set(pc_event_libs "")
+  else()
+    set(pc_event_requires_line "Requires: twinbox, libcrypto")
+    set(pc_event_libs " -lboost_json")
+  endif()
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/twinbox-event.pc.in"
+                 "${PROJECT_BINARY_DIR}/twinbox-event.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/twinbox-event.pc"
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()
