@@ -244,6 +244,24 @@ TEST_P(EventIntakes, EVB_13_the_last_attempt_answers_500_too) {
   EXPECT_EQ(calls_, 10);
 }
 
+TEST_P(EventIntakes, a_handler_that_postpones_says_when_to_come_again) {
+  handler_ = [&](const CloudEvent&) { return Outcome::postpone(clock().now() + 1min); };
+  const HttpResponse answer = handle_inline(an_event("/events/order/v2"));
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.headers.find("Retry-After"), "60");
+  EXPECT_EQ(duty(e1).attempts, 0);
+}
+
+TEST_P(EventIntakes, a_handler_that_lost_its_lease_says_so) {
+  handler_ = [&](const CloudEvent&) {
+    clock().advance(6min);
+    EXPECT_EQ(inbox().claim(worker_b).size(), 1u);
+    return Outcome::done();
+  };
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 503);
+  EXPECT_EQ(inbox().state(e1), MessageState::open);
+}
+
 TEST_P(EventIntakes, an_event_that_somebody_else_handles_is_not_handled_twice) {
   handler_ = [&](const CloudEvent&) {
     EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 503);
