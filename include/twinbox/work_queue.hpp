@@ -111,7 +111,8 @@ class WorkQueue {
   std::vector<WorkId> renew(Session& session, OwnerToken owner, const Duties& duties,
                             Duration lease);
 
-  /// Done. An expired lease still counts while nobody else has claimed the message.
+  /// Done. An expired lease still counts while nobody else has claimed the message. The outcome
+  /// carries no error; failures before it are in the timeline (Admin::get).
   std::size_t ack(OwnerToken owner, const Duties& duties);
   std::size_t ack(Session& session, OwnerToken owner, const Duties& duties);
 
@@ -133,9 +134,10 @@ class WorkQueue {
   /// Given back untried, visible at `until`; no attempt is counted.
   std::size_t postpone(OwnerToken owner, const Duties& duties, Instant until);
   std::size_t postpone(Session& session, OwnerToken owner, const Duties& duties, Instant until);
-  /// The operator's forms: need no owner, pass over what somebody holds.
-  std::size_t release(const Duties& duties);
-  std::size_t postpone(const Duties& duties, Instant until);
+  /// The operator's: they need no owner, pass over what somebody holds, and change no attempt.
+  /// Visible at once, or at `until`.
+  std::size_t make_due(const Duties& duties);
+  std::size_t defer(const Duties& duties, Instant until);
 
   /// Settles the duty under '' of each message id. Ids that several sources use are left alone and
   /// reported.

@@ -169,8 +169,8 @@ std::size_t release_some(Box& box, Session& session, const std::optional<OwnerTo
                                        held.guarded(),
                                        {"until", until},
                                        box.now()});
-  box.log(LogLevel::debug, until ? "postpone" : "release",
-          {{"count", static_cast<std::int64_t>(changed)}});
+  const char* act = owner ? (until ? "postpone" : "release") : (until ? "defer" : "make_due");
+  box.log(LogLevel::debug, act, {{"count", static_cast<std::int64_t>(changed)}});
   return changed;
 }
 
@@ -360,13 +360,13 @@ static Duties without_epochs(const Duties& duties) {
   return ids;
 }
 
-std::size_t WorkQueue::release(const Duties& duties) {
+std::size_t WorkQueue::make_due(const Duties& duties) {
   if (duties.empty()) return 0;
   const Duties named = without_epochs(duties);
   return box_->write([&](Session& session) { return release_some(*box_, session, {}, named, {}); });
 }
 
-std::size_t WorkQueue::postpone(const Duties& duties, Instant until) {
+std::size_t WorkQueue::defer(const Duties& duties, Instant until) {
   if (duties.empty()) return 0;
   const Duties named = without_epochs(duties);
   return box_->write(

@@ -180,14 +180,14 @@ TEST_P(Leases, postpone_gives_a_message_back_untried_until_an_instant) {
 
 TEST_P(Leases, the_operators_release_and_postpone_pass_over_what_somebody_holds) {
   const Message held = enqueue_and_claim(worker_a);
-  EXPECT_EQ(outbox().release(held.work_id), 0u);
-  EXPECT_EQ(outbox().postpone(held.work_id, clock().now() + 1h), 0u);
+  EXPECT_EQ(outbox().make_due(held.work_id), 0u);
+  EXPECT_EQ(outbox().defer(held.work_id, clock().now() + 1h), 0u);
   EXPECT_EQ(shown_owner("OwnerToken"), worker_a);
 
   ASSERT_EQ(outbox().abandon(worker_a, held, "x", 1h), 1u);
-  EXPECT_EQ(outbox().release(std::vector{held.work_id, WorkId{987654321}}), 1u);
+  EXPECT_EQ(outbox().make_due(std::vector{held.work_id, WorkId{987654321}}), 1u);
   EXPECT_EQ(shown_time("NextAttemptAt"), clock().now());
-  EXPECT_EQ(outbox().postpone(held.work_id, clock().now() + 2h), 1u);
+  EXPECT_EQ(outbox().defer(held.work_id, clock().now() + 2h), 1u);
   EXPECT_EQ(shown_time("NextAttemptAt"), clock().now() + 2h);
   EXPECT_EQ(shown("RetryCount"), "1");
 }

@@ -88,8 +88,8 @@ TEST_P(PartitionKeys, an_operator_cannot_release_a_message_past_its_head) {
   const auto head = claim();
   std::vector<WorkId> all;
   for (std::int64_t id = 1; id <= 10; ++id) all.emplace_back(head.at(0).work_id.number() + id);
-  outbox().release(all);
-  outbox().postpone(all, clock().now());
+  outbox().make_due(all);
+  outbox().defer(all, clock().now());
   EXPECT_TRUE(claim().empty());
 }
 

@@ -222,7 +222,7 @@ TEST_P(Settle, OBX_048_a_dead_message_stays_dead) {
   EXPECT_EQ(outbox().reap(), 0u);
   EXPECT_TRUE(outbox().claim(worker_a, 30s, 10).empty());
   EXPECT_EQ(outbox().ack(worker_a, message), 0u);
-  EXPECT_EQ(outbox().release(message), 0u);
+  EXPECT_EQ(outbox().make_due(message), 0u);
   EXPECT_EQ(shown("Status"), "3");
 }
 

@@ -24,7 +24,7 @@ TEST_P(RepeatedWork, OBX_044_fail_makes_a_duty_that_is_named_by_two_claims_dead_
 TEST_P(RepeatedWork, the_operator_releases_a_duty_that_is_named_by_two_claims_once) {
   const std::vector<Lease> leases = claim_twice();
   clock().advance(31s);
-  EXPECT_EQ(outbox().release(leases), 1u);
+  EXPECT_EQ(outbox().make_due(leases), 1u);
 }
 
 TWINBOX_ON_EVERY_BACKEND(RepeatedWork);

@@ -9,7 +9,7 @@ namespace twinbox::test {
 std::vector<Store::Granted> Store::granted_of(const Step& step) const {
   std::vector<Granted> chosen;
   const std::size_t known = std::min<std::size_t>(granted_.size(), 8);
-  const std::size_t count = std::min<std::size_t>(known, 1 + step.choice[1] % 3);
+  const std::size_t count = std::min(known, 1 + static_cast<std::size_t>(step.choice[1]) % 3);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t back = (static_cast<std::size_t>(step.choice[0]) + i) % known;
     chosen.push_back(granted_[granted_.size() - 1 - back]);
@@ -92,12 +92,12 @@ void Store::make_settle(const Step& step) {
       break;
     case Act::release_by_operator:
       both(
-          way, [&] { return queue().release(duties); },
+          way, [&] { return queue().make_due(duties); },
           [&](auto& model) { return model.release_by_operator(numbers, {}); });
       break;
     default:
       both(
-          way, [&] { return queue().postpone(duties, until); },
+          way, [&] { return queue().defer(duties, until); },
           [&](auto& model) { return model.release_by_operator(numbers, micros(until)); });
       break;
   }
