@@ -259,6 +259,13 @@ insert into {outcome} (number, finished_at, state, handler, reason)
 select m.number, {now}, 4, @handler::text, @topic::text from {message} m
 where m.id = @id::text and m.source = @source::text
   and not exists (select 1 from {work} d where d.number = m.number and d.handler = @handler::text)
+  -- What has become of a known message since is not seen by a transaction that keeps an old snapshot; nor is it
+  -- seen that a message was pruned.
+  and case when current_setting('transaction_isolation') in ('repeatable read', 'serializable')
+                and (m.seen_count > 1
+                     or (select count(*) from {message} o where o.id = @id::text and o.source = @source::text) > 1)
+           then {function:refuse_isolation}('a claim of a message that is already known')::text is null
+           else true end
 on conflict do nothing
 returning number;
 

@@ -4,6 +4,7 @@
 
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
+#include <twinbox/admin.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -121,6 +122,42 @@ TEST_P(PostgresIsolation, an_accept_of_a_message_that_came_since_is_to_be_repeat
       EXPECT_EQ(error.kind(), Kind::contention) << error.what();
     }
     client_.rollback();
+  }
+}
+
+TEST_P(PostgresIsolation, MBH_14_a_gate_does_not_let_through_what_was_requeued_since) {
+  for (const char* level : levels) {
+    SCOPED_TRACE(level);
+    const std::string id = level;
+    inbox().accept(an_arrival(id));
+    ASSERT_TRUE(inbox().mark_dead(a_key(id)));
+    begin(level);
+    ASSERT_EQ(Admin{inbox()}.requeue(Filter{.state = StateFilter::dead}), 1u);
+    expect_refused([&] { inbox().try_claim(session(), a_key(id), Topic{"payment.received"}); });
+    const auto work = inbox().claim(worker_a, 30s, 10);
+    ASSERT_EQ(work.size(), 1u);
+    EXPECT_EQ(inbox().ack(worker_a, work), 1u);
+  }
+}
+
+TEST_P(PostgresIsolation, a_gate_does_not_let_through_what_was_pruned_since) {
+  for (const char* level : levels) {
+    SCOPED_TRACE(level);
+    ASSERT_TRUE(inbox().try_claim(a_key(level), Topic{"payment.received"}));
+    clock().advance(48h);
+    begin(level);
+    ASSERT_EQ(inbox().prune({.older_than = 24h}), 1u);
+    expect_refused([&] { inbox().try_claim(session(), a_key(level), Topic{"payment.received"}); });
+  }
+}
+
+TEST_P(PostgresIsolation, MBH_14_a_gate_joins_the_transaction_for_a_message_that_is_new) {
+  for (const char* level : levels) {
+    SCOPED_TRACE(level);
+    begin(level);
+    EXPECT_TRUE(inbox().try_claim(session(), a_key(level), Topic{"payment.received"}));
+    client_.commit();
+    EXPECT_FALSE(inbox().try_claim(a_key(level), Topic{"payment.received"}));
   }
 }
 
