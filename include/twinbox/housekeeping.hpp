@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -88,9 +89,12 @@ struct ChoreStats {
 class Housekeeping {
  public:
   using Observer = std::function<void(const ChoreReport&)>;
+  /// Told of what expire has made dead, batch by batch; the reason is `expired`.
+  using DeadLetters = std::function<void(std::span<const Message>)>;
 
   /// `queue` must outlive it. Throws std::out_of_range naming an option and its bounds.
-  explicit Housekeeping(WorkQueue& queue, HousekeepingOptions options = {}, Observer observer = {});
+  explicit Housekeeping(WorkQueue& queue, HousekeepingOptions options = {}, Observer observer = {},
+                        DeadLetters dead = {});
   ~Housekeeping();
   Housekeeping(const Housekeeping&) = delete;
   Housekeeping& operator=(const Housekeeping&) = delete;

@@ -78,6 +78,7 @@ set lease_until = greatest(w.lease_until, {now} + @lease::bigint * interval '1 m
 where {held} and w.lease_until > {now}
 returning w.id;
 
+-- What succeeded in the end has no error; the failures on the way there are in the timeline.
 -- name: ack
 with gone as (
   delete from {work} w where {held}
@@ -181,9 +182,14 @@ with gone as (
     where expires_at <= {now} and (lease_until is null or lease_until <= {now})
     order by expires_at limit @limit::bigint for update skip locked))
   returning w.*
+), dead as (
+  insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+  select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from gone
 )
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
-select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from gone;
+select {claimed}
+from gone taken
+cross join lateral (select * from {message} where number = taken.number offset 0) m
+order by taken.id;
 
 -- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by
 -- now. What is older has been looked at by the claim before.

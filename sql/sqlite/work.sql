@@ -3,11 +3,13 @@
 -- define: held
 id = @id and owner = @owner and (not @guarded or epoch = @epoch)
 
+-- define: content
+w.last_error, m.source, m.id as message_id, m.topic, m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash, m.hash_algorithm, m.due_at,
+  m.expires_at, m.created_at, m.last_seen_at, m.seen_count, m.content_version
+
 -- define: claimed
 w.id as id, w.epoch + 1 as epoch, w.handler, w.attempts, w.expiries + (w.lease_until is not null) as expiries,
-  w.requeues, w.visible_at, {now} + @lease as lease_until, w.last_error, m.source, m.id as message_id, m.topic,
-  m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash, m.hash_algorithm, m.due_at,
-  m.expires_at, m.created_at, m.last_seen_at, m.seen_count, m.content_version
+  w.requeues, w.visible_at, {now} + @lease as lease_until, {content}
 
 -- define: lease
 update {work}
@@ -56,6 +58,7 @@ update {work} set lease_until = max(lease_until, {now} + @lease)
 where {held} and lease_until > {now}
 returning id;
 
+-- What succeeded in the end has no error; the failures on the way there are in the timeline.
 -- name: ack
 insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
 select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from {work} where {held};
@@ -102,9 +105,11 @@ where id in (select id from {work} where lease_until <= {now} limit @limit)
 returning id;
 
 -- name: expire
-select id from {work}
-where expires_at <= {now} and (lease_until is null or lease_until <= {now})
-order by expires_at limit @limit;
+select w.id as id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until, {content}
+from {work} w
+cross join {message} m on m.number = w.number
+where w.expires_at <= {now} and (w.lease_until is null or w.lease_until <= {now})
+order by w.expires_at limit @limit;
 -- each
 insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
 select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from {work} where id = @id;

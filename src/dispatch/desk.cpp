@@ -97,24 +97,32 @@ bool Desk::has_place() const {
 
 std::vector<Message> Desk::claim_once(std::int64_t limit) {
   const Clock::time_point begin = Clock::now();
-  std::vector<Message> messages = queue().claim(parts_.owner, parts_.options.lease, limit);
+  Claim claim = claim_or_bury(queue(), parts_.owner, parts_.options.lease, limit, {});
+  report_dead(claim.dead);
+  std::vector<Message> messages = std::move(claim.leased);
   if (parts_.observer.claimed && !messages.empty())
     parts_.observer.claimed(store(), messages.size(), since(begin));
   return messages;
 }
 
-std::vector<Message> Desk::claim(Session* session, std::int64_t limit) {
+Claim Desk::claim(Session* session, std::int64_t limit) {
   const Duration lease = parts_.options.lease;
   const Clock::time_point begin = Clock::now();
   const bool whole = !floor_ || begin >= next_full_look_;
   const std::optional<Instant> floor = whole ? std::nullopt : floor_;
-  std::vector<Message> messages = session != nullptr
-                                      ? queue_->claim(*session, parts_.owner, lease, limit, floor)
-                                      : queue_->claim(parts_.owner, lease, limit, floor);
+  Claim claim = session != nullptr
+                    ? claim_or_bury(*queue_, *session, parts_.owner, lease, limit, floor)
+                    : claim_or_bury(*queue_, parts_.owner, lease, limit, floor);
   if (whole) {
     next_full_look_ = begin + std::min(full_look_share * since(begin), longest_without_full_look);
   }
-  return messages;
+  return claim;
+}
+
+std::vector<Message> Desk::claim_alone(std::int64_t limit) {
+  Claim claim = this->claim(nullptr, limit);
+  report_dead(claim.dead);
+  return std::move(claim.leased);
 }
 
 std::vector<Message> Desk::settle_and_claim(std::vector<Settlement>& settlements,
@@ -128,13 +136,13 @@ std::vector<Message> Desk::settle_and_claim(std::vector<Settlement>& settlements
   std::vector<Message> messages;
   std::string refusal;
   if (settlements.empty() || !settle_with_claim(settlements, limit, messages, refusal))
-    messages = claim(nullptr, limit);
+    messages = claim_alone(limit);
   // What is left was refused by a database that works.
   give_up(settlements, refusal);
   const bool full = static_cast<std::int64_t>(messages.size()) == limit;
   if (messages.empty() && floor_) {
     floor_.reset();
-    messages = claim(nullptr, limit);
+    messages = claim_alone(limit);
   }
   // Where there is less than was asked for, nothing is known of what comes later.
   floor_ = full ? std::optional{messages.front().visible_at} : std::nullopt;
@@ -153,10 +161,11 @@ bool Desk::settle_with_claim(std::vector<Settlement>& settlements, std::int64_t 
                              std::vector<Message>& messages, std::string& refusal) {
   const Clock::time_point begin = Clock::now();
   std::size_t lost = 0;
+  Claim some;
   try {
     queue_->box().own(Access::write, Scope::transaction, [&](Session& session) {
       lost = settle(*queue_, session, parts_.owner, settlements);
-      messages = claim(&session, limit);
+      some = claim(&session, limit);
     });
   } catch (const std::exception& error) {
     if (!may_lie_in_one(error)) throw;
@@ -165,6 +174,8 @@ bool Desk::settle_with_claim(std::vector<Settlement>& settlements, std::int64_t 
   }
   written_down(settlements, lost, begin);
   settlements.clear();
+  report_dead(some.dead);
+  messages = std::move(some.leased);
   return true;
 }
 
@@ -302,6 +313,12 @@ Duration Desk::rest_after(const std::exception& error) {
                             {"pause_ms", rest / 1ms}});
   if (parts_.observer.loop_error) parts_.observer.loop_error(store(), error.what());
   return rest;
+}
+
+void Desk::report_dead(const std::vector<Message>& messages) const {
+  if (!parts_.observer.dead) return;
+  for (const Message& message : messages)
+    parts_.observer.dead(store(), message, crash_loop.reason, crash_text(message));
 }
 
 void Desk::report_lost(std::size_t count) const {

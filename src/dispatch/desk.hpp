@@ -15,6 +15,7 @@
 #include "dispatch/settle.hpp"
 #include "dispatch/task.hpp"
 #include "dispatch/watcher.hpp"
+#include "queue/claimed.hpp"
 #include "twinbox/named_lease.hpp"
 
 namespace twinbox {
@@ -102,7 +103,8 @@ class Desk : public std::enable_shared_from_this<Desk> {
   Clock::time_point stuck_since = never;  ///< nothing could be written down since
 
  private:
-  std::vector<Message> claim(Session* session, std::int64_t limit);
+  Claim claim(Session* session, std::int64_t limit);
+  std::vector<Message> claim_alone(std::int64_t limit);
   bool settle_with_claim(std::vector<Settlement>& settlements, std::int64_t limit,
                          std::vector<Message>& messages, std::string& refusal);
   std::string settle_each(std::vector<Settlement>& settlements);
@@ -111,6 +113,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   void plan_next_look(std::size_t count, bool full, Clock::time_point begin);
   [[nodiscard]] std::optional<Duration> until_next_due(Duration window);
   void report_lost(std::size_t count) const;
+  void report_dead(const std::vector<Message>& messages) const;
 
   const QueueSource source_;
   const DeskParts parts_;

@@ -123,25 +123,35 @@ void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
   struct House {
     std::unique_ptr<Housekeeping> chores;
     Clock::time_point next = {};
+    bool rests = false;  ///< its store fails: the pollers find out when it is back
   };
   std::map<SharedDesk, House> houses;
   Lock lock{mutex_};
   while (!stop.stop_requested()) {
     desks_changed_ = false;
     std::map<SharedDesk, House> kept;
-    for (const SharedDesk& desk : desks_) kept[desk] = std::move(houses[desk]);
+    for (const SharedDesk& desk : desks_) {
+      kept[desk] = std::move(houses[desk]);
+      kept[desk].rests = desk->troubled;
+    }
     lock.unlock();
     houses = std::move(kept);
     Clock::time_point next = Clock::now() + 24h;
     for (auto& [desk, house] : houses) {
       if (stop.stop_requested()) break;
       WorkQueue* queue = desk->opened();
-      if (queue == nullptr) {
+      if (queue == nullptr || house.rests) {
         next = std::min(next, Clock::now() + 1s);
         continue;
       }
       if (!house.chores)
-        house.chores = std::make_unique<Housekeeping>(*queue, *options_.housekeeping);
+        house.chores = std::make_unique<Housekeeping>(
+            *queue, *options_.housekeeping, Housekeeping::Observer{},
+            [this, desk = desk.get()](std::span<const Message> dead) {
+              if (!observer_.dead) return;
+              for (const Message& message : dead)
+                observer_.dead(desk->store(), message, "expired", message.last_error);
+            });
       if (Clock::now() >= house.next) {
         const HousekeepingReport report = house.chores->step(stop);
         house.next = Clock::now() + report.next;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "queue/box.hpp"
+#include "queue/claimed.hpp"
 
 namespace twinbox {
 namespace {
@@ -64,11 +65,7 @@ void report(const WorkQueue& queue, const DispatchObserver& observer,
   for (const Settlement& one : settlements) {
     const Message& message = *one.message;
     if (one.verdict.act == Verdict::Act::fail) {
-      queue.box().log(LogLevel::error, "dead",
-                      {{"topic", message.topic.view()},
-                       {"handler", message.handler.view()},
-                       {"id", message.id.view()},
-                       {"reason", std::string_view{one.verdict.reason}}});
+      log_dead(queue.box(), message, one.verdict.reason);
       if (observer.dead)
         observer.dead(queue.database().name(), message, one.verdict.reason, one.verdict.error);
     } else if (one.verdict.act == Verdict::Act::abandon && observer.failed) {

@@ -1,11 +1,35 @@
-// What comes out of a claim: messages, and those that must not be handed out any more.
+// Claims and sweeps, with what they make dead by themselves.
 #pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
 
 #include "twinbox/message.hpp"
 #include "twinbox/session.hpp"
 #include "twinbox/work_queue.hpp"
 
 namespace twinbox {
+
+class Box;
+
+struct Claim {
+  std::vector<Message> leased = {};
+  std::vector<Message> dead = {};  ///< they had taken down too many workers: `crash_loop`
+};
+
+/// WorkQueue::claim, telling what became of the rest. In a transaction of its own, or in
+/// `session`'s.
+Claim claim_or_bury(WorkQueue& queue, const OwnerToken& owner, Duration lease, std::int64_t limit,
+                    const std::optional<Instant>& visible_from);
+Claim claim_or_bury(WorkQueue& queue, Session& session, const OwnerToken& owner, Duration lease,
+                    std::int64_t limit, const std::optional<Instant>& visible_from);
+
+/// Makes open work that is past its expiry dead, and returns it.
+std::vector<Message> bury_expired(Box& box, Session& session, std::int64_t limit);
+
+/// Every dead letter is an error in the log.
+void log_dead(const Box& box, const Message& message, std::string_view reason);
 
 /// Reads the columns of the define `claimed` in work.sql, in its order.
 Message read_claimed(const Row& row);

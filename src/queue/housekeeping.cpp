@@ -8,6 +8,7 @@
 
 #include "database/interruptible.hpp"
 #include "queue/box.hpp"
+#include "queue/claimed.hpp"
 #include "queue/local_time.hpp"
 #include "queue/prune.hpp"
 
@@ -18,6 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration a_week = 7 * 24h;
 constexpr Duration longest_wait = 24h;
+constexpr Duration rest_out_of_reach = 5s;
 constexpr std::array chores{Chore::reap, Chore::expire, Chore::prune};
 
 std::size_t index_of(Chore chore) { return static_cast<std::size_t>(chore); }
@@ -106,11 +108,12 @@ class Housekeeping::House {
  public:
   using End = ChoreReport::End;
 
-  House(WorkQueue& queue, HousekeepingOptions options, Observer observer)
+  House(WorkQueue& queue, HousekeepingOptions options, Observer observer, DeadLetters dead)
       : queue_(queue),
         leases_(queue),
         options_(checked(std::move(options), queue)),
         observer_(std::move(observer)),
+        dead_(std::move(dead)),
         owner_(OwnerToken::make(queue.database().environment())) {}
 
   HousekeepingReport step(const std::stop_token& stop) {
@@ -122,6 +125,10 @@ class Housekeeping::House {
       if ((!due || *due <= begin) && !stop.stop_requested()) {
         report.chores.push_back(attend(chore, stop));
         const End end = report.chores.back().end;
+        if (out_of_reach_) {
+          rest();
+          break;
+        }
         // What was stopped is unfinished and stays due; a failure may have taken its time.
         if (end != End::stopped)
           due = (end == End::failed ? time() : begin) + of(options_, chore).interval;
@@ -154,13 +161,24 @@ class Housekeeping::House {
  private:
   [[nodiscard]] Duration time() const { return local_time(queue_.database().environment()); }
 
+  /// Where one chore does not reach its store, the others need not try, and wait, in vain.
+  void rest() {
+    for (const Chore chore : chores) {
+      std::optional<Duration>& due = due_[index_of(chore)];
+      due = std::max(due.value_or(Duration::min()), time() + rest_out_of_reach);
+    }
+  }
+
   /// The chore from the lease to the last batch; whatever it throws is in the report.
   ChoreReport attend(Chore chore, const std::stop_token& stop) {
     ChoreReport report{.chore = chore, .end = End::done};
     const Duration begin = time();
+    out_of_reach_ = false;
     try {
       sweep(report, stop);
     } catch (const std::exception& error) {
+      const auto* trouble = dynamic_cast<const DatabaseError*>(&error);
+      out_of_reach_ = trouble != nullptr && trouble->kind() == DatabaseError::Kind::connection_lost;
       report.end = End::failed;
       report.error = error.what();
     }
@@ -223,10 +241,18 @@ class Housekeeping::House {
       report.count = pruning->deleted();
       return more;
     }
-    const std::size_t swept =
-        report.chore == Chore::reap ? queue_.reap(limit) : queue_.expire(limit);
+    const std::size_t swept = report.chore == Chore::reap ? queue_.reap(limit) : expire(limit);
     report.count += swept;
     return static_cast<std::int64_t>(swept) == limit;
+  }
+
+  std::size_t expire(std::int64_t limit) {
+    Box& box = queue_.box();
+    const std::vector<Message> dead =
+        box.write([&](Session& session) { return bury_expired(box, session, limit); });
+    for (const Message& message : dead) log_dead(box, message, "expired");
+    if (dead_ && !dead.empty()) dead_(dead);
+    return dead.size();
   }
 
   void write_down(const ChoreReport& report) {
@@ -267,15 +293,20 @@ class Housekeeping::House {
   NamedLeases leases_;
   const HousekeepingOptions options_;
   const Observer observer_;
+  const DeadLetters dead_;
   const OwnerToken owner_;
   std::array<std::optional<Duration>, chores.size()> due_{};  ///< by local_time; empty: at once
+
+  bool out_of_reach_ = false;
 
   mutable std::mutex mutex_;
   std::array<ChoreStats, chores.size()> stats_{};
 };
 
-Housekeeping::Housekeeping(WorkQueue& queue, HousekeepingOptions options, Observer observer)
-    : house_(std::make_unique<House>(queue, std::move(options), std::move(observer))) {}
+Housekeeping::Housekeeping(WorkQueue& queue, HousekeepingOptions options, Observer observer,
+                           DeadLetters dead)
+    : house_(std::make_unique<House>(queue, std::move(options), std::move(observer),
+                                     std::move(dead))) {}
 
 Housekeeping::~Housekeeping() = default;
 

@@ -73,20 +73,6 @@ void Duties::make_unique() {
 /// The acts themselves, once, over a session.
 namespace {
 
-std::vector<Message> claim_some(Box& box, Session& session, const OwnerToken& owner, Duration lease,
-                                std::int64_t limit, const std::optional<Instant>& visible_from) {
-  std::vector<Message> messages;
-  messages.reserve(static_cast<std::size_t>(std::min<std::int64_t>(limit, 1024)));
-  box.run(session, box.sql().claim,
-          {{"owner", owner_value(owner)},
-           {"lease", micros(lease)},
-           {"limit", limit},
-           {"floor", visible_from},
-           box.now()},
-          [&](const Row& row) { messages.push_back(read_claimed(row)); });
-  return messages;
-}
-
 std::size_t fail_some(Box& box, Session& session, const OwnerToken& owner, const Duties& held,
                       std::string_view error, const Failure& failure) {
   if (held.empty()) return 0;
@@ -199,10 +185,11 @@ std::size_t reap_some(Box& box, Session& session, std::int64_t limit) {
 
 std::size_t expire_some(Box& box, Session& session, std::int64_t limit) {
   require_limit(limit);
-  const std::size_t changed = box.run(session, box.sql().expire, {{"limit", limit}, box.now()});
-  if (changed > 0)
-    box.log(LogLevel::info, "expire", {{"count", static_cast<std::int64_t>(changed)}});
-  return changed;
+  const std::vector<Message> dead = bury_expired(box, session, limit);
+  for (const Message& message : dead) log_dead(box, message, "expired");
+  if (!dead.empty())
+    box.log(LogLevel::info, "expire", {{"count", static_cast<std::int64_t>(dead.size())}});
+  return dead.size();
 }
 
 /// Finds the duty under '' of each message id, and settles what was found with `settle`.
@@ -240,47 +227,18 @@ void WorkQueue::wake() const { box_->wake(); }
 Database& WorkQueue::database() const noexcept { return box_->database(); }
 const BoxOptions& WorkQueue::options() const noexcept { return box_->options(); }
 
-/// Such a message is handed out alone, so it is the whole claim: it is failed, and the claim is
-/// made again.
-static bool only_crash_looped(const Box& box, const std::vector<Message>& messages) {
-  return messages.size() == 1 && crash_looped(messages.front(), box.options().max_expiries);
-}
-
 std::vector<Message> WorkQueue::claim(OwnerToken owner, Duration lease, std::int64_t limit,
                                       std::optional<Instant> visible_from) {
   require_lease(lease);
   require_limit(limit);
-  box_->advise(lease, limit);
-  for (;;) {
-    std::vector<Message> messages =
-        box_->own(Access::write_relaxed, Scope::statement, [&](Session& session) {
-          return claim_some(*box_, session, owner, lease, limit, visible_from);
-        });
-    if (!only_crash_looped(*box_, messages)) {
-      box_->log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(messages.size())}});
-      return messages;
-    }
-    box_->write([&](Session& session) {
-      return fail_some(*box_, session, owner, messages, crash_text(messages.front()), crash_loop);
-    });
-  }
+  return claim_or_bury(*this, owner, lease, limit, visible_from).leased;
 }
 
 std::vector<Message> WorkQueue::claim(Session& session, OwnerToken owner, Duration lease,
                                       std::int64_t limit, std::optional<Instant> visible_from) {
   require_lease(lease);
   require_limit(limit);
-  box_->checked(session);
-  box_->advise(lease, limit);
-  std::vector<Message> messages = all_or_nothing(session, [&] {
-    for (;;) {
-      std::vector<Message> some = claim_some(*box_, session, owner, lease, limit, visible_from);
-      if (!only_crash_looped(*box_, some)) return some;
-      fail_some(*box_, session, owner, some, crash_text(some.front()), crash_loop);
-    }
-  });
-  box_->log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(messages.size())}});
-  return messages;
+  return claim_or_bury(*this, session, owner, lease, limit, visible_from).leased;
 }
 
 std::vector<WorkId> WorkQueue::renew(OwnerToken owner, const Duties& duties, Duration lease) {

@@ -2,6 +2,7 @@
 // dead.
 #include <condition_variable>
 #include <latch>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -120,6 +121,47 @@ TEST_P(DispatchSet, PHD_23_a_store_that_cannot_be_reached_holds_up_no_other) {
     wait_for(i);
   }
   EXPECT_EQ(log().events("loop_error").at(0).field("store"), "lost");
+}
+
+TEST_P(DispatchSet, the_chores_of_a_store_that_fails_rest_while_those_of_others_are_done) {
+  DatabaseSet set({define("north"), define("south")}, {}, on_real_time());
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, int, std::less<>> chores;
+  bool in_trouble = false;
+  DispatchObserver observer;
+  observer.chore = [&](std::string_view store, const ChoreReport&) {
+    const std::scoped_lock lock{mutex};
+    ++chores[std::string{store}];
+    changed.notify_all();
+  };
+  observer.loop_error = [&](std::string_view store, std::string_view) {
+    const std::scoped_lock lock{mutex};
+    if (store == "north" && !in_trouble) chores.clear();
+    in_trouble = in_trouble || store == "north";
+    changed.notify_all();
+  };
+  const ChoreOptions often{.interval = 1ms};
+  Dispatcher dispatcher{
+      set,
+      BoxKind::outbox,
+      one_handler(),
+      {.poll_interval = 1ms,
+       .housekeeping = HousekeepingOptions{.reap = often, .expire = often, .shortest_lease = 1ms}},
+      observer};
+  std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  std::unique_lock lock{mutex};
+  changed.wait(lock, [&] { return chores["north"] > 0 && chores["south"] > 0; });
+  lock.unlock();
+  const auto north = set.find("north");
+  const std::string schema =
+      GetParam() == Backend::postgres ? north->outbox().options().schema + "." : "";
+  north->database().in_transaction([&](Session& session) {
+    session.execute("alter table " + schema + "outbox_work rename to hidden");
+  });
+  lock.lock();
+  changed.wait(lock, [&] { return in_trouble && chores["south"] >= 60; });
+  EXPECT_LE(chores["north"], 6);
 }
 
 TEST_P(DispatchSet, stores_that_come_are_worked_on_and_stores_that_go_finish_what_they_hold) {
