@@ -264,7 +264,7 @@ TEST_P(House, MBH_16_a_failing_cleanup_is_logged_and_tried_again_at_the_next_int
   EXPECT_FALSE(report.chores.back().error.empty());
   EXPECT_EQ(told, (std::vector<std::string>{"done", "done", "failed"}));
   bool logged = false;
-  for (const Logged& event : log().events("housekeeping")) {
+  for (const RecordedEvent& event : log().events("housekeeping")) {
     if (event.level != LogLevel::error) continue;
     logged = event.field("chore") == "prune" && event.field("error") == report.chores.back().error;
   }

@@ -7,7 +7,7 @@ namespace {
 class InboxLog : public InboxTest {
  protected:
   /// The only event of this name.
-  Logged only(std::string_view name) {
+  RecordedEvent only(std::string_view name) {
     const auto events = log().events(name);
     EXPECT_EQ(events.size(), 1u) << name;
     return events.at(0);
@@ -16,7 +16,7 @@ class InboxLog : public InboxTest {
 
 TEST_P(InboxLog, IBX_107_tells_a_duplicate_check_and_its_answer_at_debug_level) {
   inbox().already_processed(a_key());
-  Logged event = only("observe");
+  RecordedEvent event = only("observe");
   EXPECT_EQ(event.level, LogLevel::debug);
   EXPECT_EQ(event.field("source"), "stripe");
   EXPECT_EQ(event.field("id"), "evt_1");
@@ -29,7 +29,7 @@ TEST_P(InboxLog, IBX_107_tells_a_duplicate_check_and_its_answer_at_debug_level) 
 
 TEST_P(InboxLog, IBX_108_tells_an_accept_at_info_level_with_topic_source_and_id) {
   inbox().accept(an_arrival());
-  Logged event = only("accept");
+  RecordedEvent event = only("accept");
   EXPECT_EQ(event.level, LogLevel::info);
   EXPECT_EQ(event.field("topic"), "payment.received");
   EXPECT_EQ(event.field("source"), "stripe");
@@ -60,7 +60,7 @@ TEST_P(InboxLog, IBX_109_tells_a_claim_at_debug_level_with_its_count) {
   inbox().accept(an_arrival("a"));
   inbox().accept(an_arrival("b"));
   inbox().claim(worker_a, 30s, 10);
-  const Logged event = only("claim");
+  const RecordedEvent event = only("claim");
   EXPECT_EQ(event.level, LogLevel::debug);
   EXPECT_EQ(event.field("count"), "2");
 }
@@ -70,7 +70,7 @@ TEST_P(InboxLog, IBX_112_tells_a_reap_at_info_level_with_its_count) {
   inbox().claim(worker_a, 30s, 10);
   clock().advance(30s);
   inbox().reap();
-  const Logged event = only("reap");
+  const RecordedEvent event = only("reap");
   EXPECT_EQ(event.level, LogLevel::info);
   EXPECT_EQ(event.field("count"), "1");
 }
@@ -102,7 +102,7 @@ TEST_P(InboxLog, IBX_113_IBX_127_names_the_store_in_every_event_and_shows_no_pay
 
   const auto events = log().events();
   EXPECT_GE(events.size(), 18u);
-  for (const Logged& event : events) {
+  for (const RecordedEvent& event : events) {
     EXPECT_EQ(event.field("store"), "test store") << event.name;
     for (const auto& [name, value] : event.fields) {
       EXPECT_EQ(value.find(payload_mark), std::string::npos) << event.name << ' ' << name;

@@ -69,7 +69,7 @@ TEST_P(Log, OBX_090_every_event_names_the_store) {
   outbox().prune({.older_than = 0s});
   Admin(outbox()).requeue(Filter{.state = StateFilter::dead});
   std::vector<std::string> acts;
-  for (const Logged& event : log().events()) {
+  for (const RecordedEvent& event : log().events()) {
     EXPECT_EQ(event.field("store"), "test store") << event.name;
     acts.push_back(event.name);
   }
@@ -110,7 +110,7 @@ TEST_P(Log, OBX_106_no_payload_is_told_whatever_happens) {
   clock().advance(1h);
   outbox().fail(worker_a, outbox().claim(worker_a, 10s, 10), "error");
   ASSERT_GE(log().events().size(), 6u);
-  for (const Logged& event : log().events()) {
+  for (const RecordedEvent& event : log().events()) {
     for (const auto& [name, value] : event.fields) {
       EXPECT_EQ(value.find(payload_mark), std::string::npos) << event.name << "." << name;
     }

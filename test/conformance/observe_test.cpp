@@ -10,7 +10,7 @@ class Observe : public InboxTest {
  protected:
   std::vector<std::string> conflicts() {
     std::vector<std::string> ids;
-    for (const Logged& event : log().events("conflict")) ids.push_back(event.field("id"));
+    for (const RecordedEvent& event : log().events("conflict")) ids.push_back(event.field("id"));
     return ids;
   }
 };

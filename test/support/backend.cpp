@@ -24,21 +24,6 @@ std::string server_address() {
   return address;
 }
 
-std::string text_of(const LogField& field) {
-  return std::visit(
-      [](const auto& value) -> std::string {
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, std::string_view>) {
-          return std::string{value};
-        } else if constexpr (std::is_same_v<T, bool>) {
-          return value ? "true" : "false";
-        } else {
-          return std::to_string(value);
-        }
-      },
-      field.value);
-}
-
 }  // namespace
 
 std::string to_string(Backend backend) {
@@ -73,36 +58,13 @@ std::vector<Backend> backends(std::initializer_list<Backend> wanted) {
   return result;
 }
 
-std::string Logged::field(std::string_view field_name) const {
-  for (const auto& [known, value] : fields) {
-    if (known == field_name) return value;
-  }
-  return {};
-}
-
 void LogBook::write(const LogEvent& event) {
-  Logged logged{event.level, std::string{event.name}, {}};
   for (const LogField& field : event.fields) {
-    logged.fields.emplace_back(std::string{field.name}, text_of(field));
-    EXPECT_EQ(logged.fields.back().second.find(payload_mark), std::string::npos)
+    const auto* text = std::get_if<std::string_view>(&field.value);
+    EXPECT_TRUE(text == nullptr || text->find(payload_mark) == std::string_view::npos)
         << "a payload in field " << field.name << " of event " << event.name;
   }
-  const std::lock_guard lock(mutex_);
-  events_.push_back(std::move(logged));
-}
-
-std::vector<Logged> LogBook::events(std::string_view name) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<Logged> found;
-  for (const Logged& event : events_) {
-    if (name.empty() || event.name == name) found.push_back(event);
-  }
-  return found;
-}
-
-void LogBook::clear() {
-  const std::lock_guard lock(mutex_);
-  events_.clear();
+  RecordingLog::write(event);
 }
 
 Place::Place(Backend backend) : backend_(backend), schema_("infra") {

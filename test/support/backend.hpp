@@ -12,6 +12,7 @@
 #include "support/requirement.hpp"
 #include <twinbox/inbox.hpp>
 #include <twinbox/outbox.hpp>
+#include <twinbox/testing.hpp>
 
 namespace twinbox::test {
 
@@ -30,38 +31,10 @@ std::vector<Backend> backends(std::initializer_list<Backend> wanted);
 /// Every payload of the suite carries this mark; no log may show it.
 inline constexpr std::string_view payload_mark = "~payload~";
 
-/// A clock that moves only when it is told to. Thread-safe.
-class TestClock {
- public:
-  [[nodiscard]] Instant now() const { return Instant{std::chrono::microseconds{micros_.load()}}; }
-  void advance(Duration by) { micros_ += by.count(); }
-  void set(Instant to) { micros_ = to.time_since_epoch().count(); }
-
- private:
-  std::atomic<std::int64_t> micros_{
-      Instant{std::chrono::sys_days{std::chrono::January / 15 / 2030}}.time_since_epoch().count()};
-};
-
-/// A log event, copied.
-struct Logged {
-  LogLevel level;
-  std::string name;
-  std::vector<std::pair<std::string, std::string>> fields;
-
-  /// Empty when there is no such field.
-  [[nodiscard]] std::string field(std::string_view field_name) const;
-};
-
 /// Keeps what was logged; fails the test when a payload shows. Thread-safe.
-class LogBook {
+class LogBook : public RecordingLog {
  public:
   void write(const LogEvent& event);
-  [[nodiscard]] std::vector<Logged> events(std::string_view name = {}) const;
-  void clear();
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<Logged> events_;
 };
 
 /// An address for a database of its own: a new file, memory, or a new schema on the test server.
@@ -94,7 +67,7 @@ class BoxTest : public ::testing::TestWithParam<Backend> {
 
   [[nodiscard]] bool on_postgres() const { return GetParam() == Backend::postgres; }
 
-  TestClock& clock() { return clock_; }
+  ManualClock& clock() { return clock_; }
   LogBook& log() { return log_; }
   Place& place() { return place_; }
   /// An environment with this test's clock and log.
@@ -115,7 +88,7 @@ class BoxTest : public ::testing::TestWithParam<Backend> {
   const OwnerToken worker_b{Uuid::parse("00000000-0000-4000-8000-00000000000b")};
 
  private:
-  TestClock clock_;
+  ManualClock clock_;
   LogBook log_;
   Place place_;
   std::unique_ptr<Database> database_;

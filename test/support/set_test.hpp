@@ -12,7 +12,7 @@ namespace twinbox::test {
 
 class SetTest : public ::testing::TestWithParam<Backend> {
  protected:
-  TestClock& clock() { return clock_; }
+  ManualClock& clock() { return clock_; }
   LogBook& log() { return log_; }
 
   /// The test's clock drives the set: it has no thread, and step() does what is due.
@@ -38,7 +38,7 @@ class SetTest : public ::testing::TestWithParam<Backend> {
   const OwnerToken worker{Uuid::parse("00000000-0000-4000-8000-00000000000a")};
 
  private:
-  TestClock clock_;
+  ManualClock clock_;
   LogBook log_;
   std::deque<Place> places_;
 };

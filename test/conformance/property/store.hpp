@@ -109,7 +109,7 @@ class Store {
 
   Kind kind_;
   Place place_;
-  TestClock clock_;
+  ManualClock clock_;
   std::unique_ptr<Database> database_;
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<Outbox> outbox_;
