@@ -1,0 +1,100 @@
+// A stop request ends the calls of the database that would begin something new, however long they
+// would still wait; what has finished is written down first.
+#include <latch>
+#include <thread>
+
+#include "support/backend.hpp"
+#include "support/postgres.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
+
+namespace twinbox::test {
+namespace {
+
+/// No call gives up by itself before a test is over that does what it should.
+DatabaseOptions patient() { return {.wait_limit = 30s}; }
+
+DispatcherOptions without_chores() { return {.workers = 1, .housekeeping = std::nullopt}; }
+
+class PostgresStop : public BoxTest {
+ protected:
+  PostgresStop() : holder_(place().address()), watcher_(place().address()) { outbox(); }
+
+  /// From now on everybody who wants to claim or settle waits.
+  void hold() {
+    holder_.begin();
+    holder_.run(in_schema("lock table {schema}outbox_work in access exclusive mode"));
+  }
+  template <class Result>
+  bool waits(const Call<Result>& call) {
+    return waits_for(call, holder_, watcher_);
+  }
+  Database database_{place().address(), patient(), environment()};
+  Outbox box_{database_, options()};
+  PgClient holder_;
+  PgClient watcher_;
+  std::stop_source stop_;
+};
+
+TEST_P(PostgresStop, a_claim_that_waits_for_a_lock_does_not_outlast_the_stop) {
+  box_.enqueue(a_message());
+  Dispatcher dispatcher{box_, Handlers{}, without_chores()};
+  hold();
+  Call run{[&] {
+    dispatcher.run(stop_.get_token());
+    return true;
+  }};
+  ASSERT_TRUE(waits(run));
+  stop_.request_stop();
+  run.get();
+  EXPECT_TRUE(log().events("loop_error").empty());
+  holder_.rollback();
+  EXPECT_EQ(box_.claim(worker_a).size(), 1u) << "what was not claimed is there for others";
+}
+
+TEST_P(PostgresStop, what_has_finished_is_written_down_though_the_claim_beside_it_was_ended) {
+  std::latch started{1};
+  std::latch go_on{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    started.count_down();
+    go_on.wait();
+  });
+  Dispatcher dispatcher{box_, std::move(handlers), without_chores()};
+  box_.enqueue(a_message());
+  Call run{[&] {
+    dispatcher.run(stop_.get_token());
+    return true;
+  }};
+  started.wait();
+  hold();
+  go_on.count_down();
+  ASSERT_TRUE(waits(run));
+  stop_.request_stop();
+  ASSERT_TRUE(waits(run)) << "the settling goes on waiting";
+  holder_.rollback();
+  run.get();
+  EXPECT_TRUE(log().events("loop_error").empty());
+  EXPECT_EQ(Admin{box_}.counts(true).all.done, 1);
+}
+
+TEST_P(PostgresStop, a_chore_that_waits_for_a_lock_does_not_outlast_the_stop) {
+  Housekeeping housekeeping{box_};
+  hold();
+  Call run{[&] {
+    housekeeping.run(stop_.get_token());
+    return true;
+  }};
+  ASSERT_TRUE(waits(run));
+  stop_.request_stop();
+  run.get();
+  holder_.rollback();
+  EXPECT_EQ(housekeeping.stats(Chore::reap).failures, 0u);
+  const auto first = Housekeeping{box_}.step().chores.at(0);
+  EXPECT_EQ(first.end, ChoreReport::End::done) << "its lease was given back";
+}
+
+TWINBOX_ON_BACKENDS(PostgresStop, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test
