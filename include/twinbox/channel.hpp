@@ -134,8 +134,15 @@ class Channels {
 };
 
 /// The defaults of per-handler delivery: 5 attempts, delays of 2 s doubled up to 5 min with equal
-/// jitter; batches of 100, a look every 30 s, a handler that has been silent for 5 min is stuck.
+/// jitter; batches of 100, a look every 30 s, a handler that has been silent for 5 min is stuck,
+/// and nothing is pruned.
 BoxOptions per_handler_box(BoxOptions options = {});
 DispatcherOptions per_handler_dispatcher(DispatcherOptions options = {});
+
+/// The defaults of the event bus: 5 attempts, delays of 1 min doubled up to 1 h; batches of 100, a
+/// look every 30 s; what is finished is kept for 7 days, and deleted every 30 s in batches of 100
+/// (outbox) or hourly in batches of 1 000 (inbox).
+BoxOptions event_bus_box(BoxOptions options = {});
+DispatcherOptions event_bus_dispatcher(BoxKind box, DispatcherOptions options = {});
 
 }  // namespace twinbox

@@ -383,6 +383,23 @@ DispatcherOptions per_handler_dispatcher(DispatcherOptions options) {
   options.poll_interval = 30s;
   options.lease = 5min;
   options.restart_delay = 5s;
+  if (options.housekeeping) options.housekeeping = HousekeepingOptions::per_handler();
+  return options;
+}
+
+BoxOptions event_bus_box(BoxOptions options) {
+  options.retry = RetryPolicy::event_bus();
+  options.retention = 7 * 24h;
+  return options;
+}
+
+DispatcherOptions event_bus_dispatcher(BoxKind box, DispatcherOptions options) {
+  options.batch = 100;
+  options.poll_interval = 30s;
+  if (options.housekeeping) {
+    options.housekeeping = box == BoxKind::outbox ? HousekeepingOptions::event_bus_outbox()
+                                                  : HousekeepingOptions::event_bus_inbox();
+  }
   return options;
 }
 

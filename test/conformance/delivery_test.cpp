@@ -57,10 +57,32 @@ TEST_P(Delivery, PHD_27_the_defaults) {
   EXPECT_EQ(dispatcher.lease, Duration{5min});
   EXPECT_EQ(dispatcher.restart_delay, Duration{5s});
   EXPECT_FALSE(HandlerOptions{}.timeout);
+  EXPECT_FALSE(dispatcher.housekeeping.value().prune.enabled) << "no retention";
+  EXPECT_FALSE(per_handler_dispatcher({.housekeeping = std::nullopt}).housekeeping);
   // What was set before stays.
   EXPECT_EQ(per_handler_box({.table = "mine"}).table, "mine");
   EXPECT_EQ(per_handler_dispatcher({.workers = 7}).workers, 7);
   EXPECT_NO_THROW(Dispatcher(inbox(), Handlers{}, dispatcher));
+}
+
+TEST_P(Delivery, PHD_27_a_lock_is_waited_for_sixty_seconds) {
+  const LeaseName name{"dispatch"};
+  ASSERT_TRUE(NamedLeases{inbox()}.try_acquire(name, worker_b, 1h));
+  // Each try of the keeper asks for the time; it passes by five seconds then.
+  std::atomic<int> tries = 0;
+  Environment counting = environment();
+  counting.clock = [&] { return clock().now(); };
+  counting.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+    if (statement != "lease_acquire") return;
+    ++tries;
+    clock().advance(5s);
+  };
+  Database database{place().address(), {}, counting};
+  if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
+  Inbox box{database, options()};
+  LeaseKeeper keeper{box, name, worker_a, {.try_every = 1ms}};
+  EXPECT_FALSE(keeper.acquire({}));
+  EXPECT_EQ(tries, 60 / 5);
 }
 
 TEST_P(Delivery, PHD_27_a_failing_delivery_is_poisoned_at_the_fifth_attempt) {

@@ -2,6 +2,7 @@
 // for the next interval.
 #include "support/housekeeping_test.hpp"
 
+#include <twinbox/channel.hpp>
 #include <twinbox/dispatcher.hpp>
 
 namespace twinbox::test {
@@ -211,6 +212,26 @@ TEST_P(House, MBH_10_marks_are_kept_for_seven_days_to_the_second_and_cleaned_up_
   EXPECT_FALSE(inbox().try_claim(a_key("evt_2"), type)) << "a second too young";
   clock().advance(1h);
   EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 1");
+}
+
+TEST_P(House, EVB_09_one_call_gives_a_dispatcher_the_defaults_of_the_event_bus) {
+  const BoxOptions box = event_bus_box({.table = "mine"});
+  EXPECT_EQ(box.table, "mine");
+  EXPECT_EQ(box.retention, Duration{7 * 24h});
+  EXPECT_EQ(box.retry.first_delay, 1min);
+  EXPECT_EQ(box.retry.max_attempts, 5);
+  const DispatcherOptions sending = event_bus_dispatcher(BoxKind::outbox, {.workers = 7});
+  EXPECT_EQ(sending.workers, 7);
+  EXPECT_EQ(sending.batch, 100);
+  EXPECT_EQ(sending.poll_interval, Duration{30s});
+  EXPECT_EQ(sending.housekeeping.value().prune.batch, 100);
+  EXPECT_EQ(sending.housekeeping.value().prune.interval, Duration{30s});
+  const DispatcherOptions receiving = event_bus_dispatcher(BoxKind::inbox);
+  EXPECT_EQ(receiving.housekeeping.value().prune.batch, 1000);
+  EXPECT_EQ(receiving.housekeeping.value().prune.interval, Duration{1h});
+  EXPECT_EQ(receiving.housekeeping.value().retention, Duration{7 * 24h});
+  EXPECT_NO_THROW(Dispatcher(outbox(), Handlers{}, sending));
+  EXPECT_NO_THROW(Dispatcher(inbox(), Handlers{}, receiving));
 }
 
 TEST_P(House, EVB_09_the_event_bus_keeps_seven_days_in_outbox_and_inbox) {
