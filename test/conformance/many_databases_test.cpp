@@ -1,5 +1,6 @@
 // A thousand SQLite files and fifty PostgreSQL databases in one process, within its budgets.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include "support/backend.hpp"
 #include "support/process.hpp"
 #include "support/race.hpp"
+#include <twinbox/dispatcher.hpp>
 #include <twinbox/routing.hpp>
 #if TWINBOX_POSTGRES
 #include "support/postgres.hpp"
@@ -44,6 +46,7 @@ class Copies {
   /// Never more than `most`, whatever is going on.
   virtual std::size_t open() = 0;
   std::size_t most = 0;
+  std::string word = {};
 };
 
 #if TWINBOX_SQLITE
@@ -131,6 +134,7 @@ class ManyDatabases : public ::testing::Test {
 
   void add(std::unique_ptr<Copies> copies, const std::string& word, int count) {
     for (int i = 0; i < count; ++i) found.push_back(copies->make(word + std::to_string(i)));
+    copies->word = word;
     places.push_back(std::move(copies));
   }
 
@@ -155,8 +159,8 @@ class ManyDatabases : public ::testing::Test {
     });
   }
 
-  void look() {
-    for (const auto& place : places) EXPECT_LE(place->open(), place->most);
+  void look(std::size_t left_open = 0) {
+    for (const auto& place : places) EXPECT_LE(place->open(), place->most + left_open);
   }
 
   /// A step of the test and how long it took, for docs/many_databases.md.
@@ -209,6 +213,50 @@ TEST_F(ManyDatabases, stay_within_their_budgets_of_connections_and_threads) {
     for (int i = 0; i < 10'000 && place->open() > 0; ++i) std::this_thread::yield();
     EXPECT_EQ(place->open(), 0u);
   }
+}
+
+TEST_F(ManyDatabases, a_running_dispatcher_serves_them_all_within_the_same_budgets) {
+  for (const auto& place : places) found.push_back(place->make_dead("dead_" + place->word));
+  std::jthread{[] {}}.join();
+  const std::size_t threads = process_status("Threads");
+  DatabaseSet set([this] { return found; },
+                  {.connections_per_server = per_server, .connections_to_files = to_files});
+  std::atomic<std::size_t> handled = 0;
+  Handlers handlers;
+  handlers.on(a_message().topic, [&](const Message&) {
+    ++handled;
+    handled.notify_all();
+  });
+  Dispatcher dispatcher{set, BoxKind::outbox, std::move(handlers)};
+  const std::size_t living = found.size() - places.size();
+  const auto until = [&](std::size_t count) {
+    for (std::size_t now = handled; now < count; now = handled) handled.wait(now);
+  };
+  const auto enqueue_everywhere = [&] {
+    const Router router(set);
+    for (const StoreDefinition& store : found) {
+      if (!store.name.starts_with("dead")) router.outbox(store.name)->enqueue(a_message());
+    }
+  };
+  enqueue_everywhere();
+  std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  step("dispatch_first", [&] { until(living); });
+  // SQLite leaves a descriptor open while another connection to the same file, here the one that
+  // watches it, holds a lock.
+  look(to_files);
+  step("dispatch_again", [&] {
+    enqueue_everywhere();
+    until(2 * living);
+  });
+  look(to_files);
+  // The set, run() with its 4 pollers, 4 workers and chores, the one that watches and its 4
+  // openers.
+  EXPECT_LE(process_status("Threads"), threads + 16);
+  RecordProperty("dispatch_threads", static_cast<int>(process_status("Threads") - threads));
+  step("dispatch_stop", [&] {
+    thread.request_stop();
+    thread.join();
+  });
 }
 
 }  // namespace
