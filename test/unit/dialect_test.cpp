@@ -20,7 +20,8 @@ Parameters parameters(Dialect dialect) {
     std::set<std::string>& names = found[std::string{name}];
     for (const Step& step : statement.steps) {
       for (const std::string& parameter : step.params) {
-        if (!step.each || (parameter != "id" && parameter != "number")) names.insert(parameter);
+        const bool from_a_row = parameter == "id" || parameter == "number" || parameter == "answer";
+        if (!step.each || !from_a_row) names.insert(parameter);
       }
     }
   }
