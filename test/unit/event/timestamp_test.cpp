@@ -8,7 +8,7 @@ namespace {
 using namespace std::chrono;
 
 constexpr Instant at(int y, unsigned m, unsigned d, microseconds rest = {}) {
-  return sys_days{year{y} / m / d} + rest;
+  return sys_days{year{y} / month{m} / day{d}} + rest;
 }
 
 TEST(Timestamp, reads_rfc_3339_and_keeps_it_as_it_came) {
