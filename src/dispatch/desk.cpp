@@ -12,7 +12,8 @@ using namespace std::chrono_literals;
 /// After something was found, the next looks follow quickly: a transaction that was still open at
 /// the wake-up may be committed by then.
 constexpr Duration first_pace = 1ms;
-constexpr Duration watched_pace = 5s;
+/// A lease that has ended is told by nobody: its message is taken over within five seconds.
+constexpr Duration watched_pace = 4s;
 /// How long the question for the next message may take to reach the database.
 constexpr Duration question_time = 1s;
 /// Idle desks share a hundred looks a second: with a thousand stores each is looked at less often.
