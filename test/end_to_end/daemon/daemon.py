@@ -36,6 +36,7 @@ class Daemon:
         self.configure(config)
         self.lines = []
         self.token = None
+        self.has_token = threading.Event()
         self.broken = None
 
     def configure(self, config):
@@ -70,8 +71,14 @@ class Daemon:
             token = re.search(r"#token=(\S+)", line)
             if token:
                 self.token = token[1]
+                self.has_token.set()
             self.events.put(line.rstrip("\n"))
         self.events.put(None)
+
+    def wait_for_token(self):
+        """It comes on another stream than the log, sooner or later than the lines there."""
+        if not self.has_token.wait(LIMIT):
+            raise AssertionError("no token was printed")
 
     def wait_for(self, pattern):
         """The next line of the log that matches; fails when the program ends first."""

@@ -65,7 +65,7 @@ class OpenApi(unittest.TestCase):
         names = {"{topic}": "a", "{source}": "s", "{version}": "v1", "{endpoint}": "own",
                  "{route}": "t", "{id}": "1", "/events/{name}": "/events/seen", "{name}": "all"}
         with Daemon(config) as daemon:
-            daemon.wait_for("#token=")
+            daemon.wait_for_token()
             document = daemon.ask("GET", "/openapi.json").json()
             self.assertEqual(document["openapi"], "3.1.0")
             asked = set()

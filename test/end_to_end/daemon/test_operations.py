@@ -10,7 +10,7 @@ class Operations(unittest.TestCase):
     def setUp(self):
         self.daemon = Daemon().start()
         self.addCleanup(self.daemon.__exit__)
-        self.daemon.wait_for("#token=")
+        self.daemon.wait_for_token()
 
     def enqueue(self, count, topic="order.placed"):
         connection = self.daemon.connect()

@@ -9,7 +9,7 @@ class Refusals(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.daemon = Daemon('[server]\nhosts = ["box.example"]\n').start()
-        cls.daemon.wait_for("#token=")
+        cls.daemon.wait_for_token()
 
     @classmethod
     def tearDownClass(cls):

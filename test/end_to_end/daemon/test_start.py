@@ -20,7 +20,7 @@ class Start(unittest.TestCase):
     def test_the_first_token_is_printed_once_and_only_its_hash_is_kept(self):
         daemon = Daemon()
         with daemon:
-            daemon.wait_for("#token=")
+            daemon.wait_for_token()
             self.assertEqual(daemon.stop(), 0)
         stored = (daemon.folder / "twinbox.tokens").read_text()
         self.assertTrue(stored.startswith("first admin "))
