@@ -76,7 +76,10 @@ class Daemon {
         tracer_(config.tracing, log_.environment()),
         dispatching_(
             stores_, log_.environment(),
-            [this](BoxKind kind) { return metrics_.stats(kind).observer(); }, spans()),
+            [this](BoxKind kind, DispatchObserver next) {
+              return metrics_.stats(kind).observer(std::move(next));
+            },
+            spans()),
         service_(make_service(config)),
         server_(config.server, config.limit, http_service(), log_.environment()),
         workers_(static_cast<std::size_t>(config.server.workers),

@@ -50,8 +50,17 @@ Dispatching::Desks Dispatching::make(const Config& config) {
       desk->kind = kind;
       desk->stores = set.stores.get();
       desk->routes = std::make_unique<Routes>(std::move(routes), RouteObserver{}, environment_);
-      desk->dispatcher = std::make_unique<Dispatcher>(*set.stores, kind, desk->routes->handlers(),
-                                                      config.dispatch, observe_(kind));
+      desk->running = std::make_shared<std::atomic<std::int64_t>>(0);
+      desk->grace = config.dispatch.grace;
+      DispatchObserver counting;
+      counting.started = [running = desk->running](std::string_view, const Message&, Duration) {
+        ++*running;
+      };
+      counting.handled = [running = desk->running](std::string_view, const Message&, const Outcome&,
+                                                   Duration) { --*running; };
+      desk->dispatcher =
+          std::make_unique<Dispatcher>(*set.stores, kind, desk->routes->handlers(), config.dispatch,
+                                       observe_(kind, std::move(counting)));
       desks.push_back(std::move(desk));
     }
   }
@@ -84,6 +93,19 @@ void Dispatching::start(Desk& desk) {
       [dispatcher = desk.dispatcher.get()](std::stop_token stop) { dispatcher->run(stop); }};
 }
 
+/// A request to stop would break off the calls that run; so it claims nothing more and lets them
+/// end first.
+void Dispatching::leave(std::unique_ptr<Desk> desk, const std::stop_token& stop) {
+  desk->dispatcher->pause();
+  std::mutex mutex;
+  std::condition_variable_any rest;
+  std::unique_lock lock{mutex};
+  const auto end = std::chrono::steady_clock::now() + desk->grace;
+  while (*desk->running > 0 && std::chrono::steady_clock::now() < end && !stop.stop_requested()) {
+    rest.wait_for(lock, stop, std::chrono::milliseconds{5}, [] { return false; });
+  }
+}
+
 void Dispatching::set(const Config& config) {
   Desks next = make(config);
   const std::lock_guard lock{mutex_};
@@ -92,13 +114,14 @@ void Dispatching::set(const Config& config) {
   std::swap(desks_, next);
   leaving_.remove_if([](const Leaving& former) { return former.gone->load(); });
   for (auto& former : next) {
-    former->thread.request_stop();
-    // Handlers may take as long as their grace; nobody needs to wait for them here.
+    // Its handlers may take as long as their grace; nobody needs to wait for them here.
     auto gone = std::make_shared<std::atomic<bool>>(false);
-    leaving_.push_back({gone, std::jthread{[desk = std::move(former), gone]() mutable {
-                          desk.reset();
-                          *gone = true;
-                        }}});
+    leaving_.push_back(
+        {gone, std::jthread{[gone](std::stop_token stop, std::unique_ptr<Desk> desk) {
+                              leave(std::move(desk), stop);
+                              *gone = true;
+                            },
+                            std::move(former)}});
   }
   keep_house();
 }
@@ -123,6 +146,7 @@ void Dispatching::stop() {
   const std::lock_guard lock{mutex_};
   for (const auto& desk : desks_) desk->thread.request_stop();
   for (std::jthread& chore : chores_) chore.request_stop();
+  for (Leaving& former : leaving_) former.thread.request_stop();
   chores_.clear();
   leaving_.clear();
   desks_.clear();

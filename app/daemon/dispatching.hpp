@@ -22,7 +22,8 @@ namespace twinbox::app {
 /// Thread-safe.
 class Dispatching {
  public:
-  using Observe = std::function<DispatchObserver(BoxKind)>;
+  /// The observer of a kind of box; what it is told is also told to `next`.
+  using Observe = std::function<DispatchObserver(BoxKind, DispatchObserver next)>;
   using Spans = std::function<void(const HandlerSpan&)>;
 
   /// What is given must outlive it.
@@ -65,6 +66,8 @@ class Dispatching {
     BoxKind kind;
     DatabaseSet* stores;
     std::unique_ptr<Routes> routes;
+    std::shared_ptr<std::atomic<std::int64_t>> running;  ///< calls; shared with its observer
+    Duration grace;
     std::unique_ptr<Dispatcher> dispatcher;
     std::jthread thread;
   };
@@ -72,6 +75,7 @@ class Dispatching {
 
   Desks make(const Config& config);
   void start(Desk& desk);
+  static void leave(std::unique_ptr<Desk> desk, const std::stop_token& stop);
   void keep_house();
   void keep_disabled(const Desks& next) const;
   void each_of(const std::string& store, const std::function<void(Desk&)>& act);

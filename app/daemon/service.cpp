@@ -25,7 +25,7 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
 void check_config(const Config& config) {
   const Stores stores{config, {}};
   OperationMemory operations;
-  Dispatching dispatching{stores, {}, [](BoxKind) { return DispatchObserver{}; }};
+  Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
   const Service service{config,
                         {.stores = stores,
                          .operations = operations,

@@ -1,6 +1,7 @@
 """Messages out: routes, sinks, retries, dead letters, pauses, traces."""
 import json
 import signal
+import threading
 import time
 import unittest
 
@@ -135,6 +136,26 @@ class Delivery(unittest.TestCase):
             self.assertIn("twinbox.toml:1", daemon.wait_for(r"reload_failed (.*)")[1])
             daemon.ask("POST", "/v1/outbox/order.placed", b"3")
             self.assertEqual(second.next()[3], b"3")
+
+    def test_a_reload_lets_a_delivery_that_is_under_way_end(self):
+        arrived, answer = threading.Event(), threading.Event()
+
+        def slow(_):
+            arrived.set()
+            answer.wait(LIMIT)
+            return 200
+
+        with Receiver(slow) as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url))
+            daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
+            self.assertTrue(arrived.wait(LIMIT))
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(" reloaded")
+            answer.set()
+            shown = self.until(daemon, "/v1/messages/one",
+                               lambda m: m["duties"][0]["state"] == "done")
+            self.assertEqual((shown["duties"][0]["attempts"], shown["timeline"]), (0, []))
+            self.assertEqual(receiver.requests.qsize(), 1)
 
     def test_an_event_is_handled_within_the_request(self):
         well = []

@@ -32,7 +32,7 @@ TEST(OpenApi, describes_every_endpoint_and_no_other) {
   const Config config = parse_config("[store.main]\nurl = \"sqlite::memory:\"\n", "t", {});
   const Stores stores{config, {}};
   OperationMemory operations;
-  Dispatching dispatching{stores, {}, [](BoxKind) { return DispatchObserver{}; }};
+  Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
   const Service service{config,
                         {.stores = stores,
                          .operations = operations,
