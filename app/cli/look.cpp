@@ -135,7 +135,7 @@ void print_page(const Screen& screen, const OpenBox& box, const Page& page, Inst
   const bool handlers =
       std::any_of(page.entries.begin(), page.entries.end(),
                   [](const Entry& entry) { return !entry.duty.key.handler.view().empty(); });
-  std::vector<Column> columns = {{"ID", false, 20}, {"TOPIC", false, 8}, {"STATE"},
+  std::vector<Column> columns = {{"ID", false, 36}, {"TOPIC", false, 8}, {"STATE"},
                                  {"TRIES", true},   {"AGE", true},       {"ERROR", false, 12, 1}};
   if (handlers) columns.insert(columns.begin() + 2, {"HANDLER", false, 8});
   Table table(columns);

@@ -30,7 +30,7 @@ inline constexpr std::array<Note, 6> environment_notes = {{
     {"VISUAL, EDITOR", "what edit opens a payload with"},
 }};
 
-inline constexpr std::array<Note, 11> json_notes = {{
+inline constexpr std::array<Note, 14> json_notes = {{
     {"everywhere",
      "one JSON value on standard output; instants are RFC 3339 in UTC, durations are milliseconds "
      "in names that "
@@ -55,6 +55,9 @@ inline constexpr std::array<Note, 11> json_notes = {{
     {"health", R"({"state", "boxes": [{"box", "state", "pending", "dead", "reasons"}]})"},
     {"doctor", R"({"findings": [{"box", "check", "level", "found", "fix"}]}; level is ok, )"
                R"(warning or error)"},
+    {"config check", R"({"problems": [{"where", "key", "problem"}]})"},
+    {"bench", R"({"store", "results": [{"name", "per_second", "p50_us", "p99_us"}]})"},
+    {"pause, resume", "what the daemon answers: GET /v1/dispatch of docs/daemon.md"},
 }};
 
 }  // namespace twinbox::cli

@@ -10,7 +10,6 @@ namespace twinbox::cli {
 namespace {
 
 constexpr std::string_view sqlite_scheme = "sqlite:";
-constexpr const char* default_address = "sqlite:twinbox.db";
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -31,6 +30,23 @@ std::string repeat_with_store(const Common& common) {
   if (!common.database.empty()) text += " --database " + common.database;
   if (!common.schema.empty()) text += " --schema " + common.schema;
   return text;
+}
+
+/// The store of that name; without a name the first.
+StoreDefinition configured_store(const app::Config& config, const std::string& name) {
+  const app::StoreConfig* store = name.empty() ? &config.stores.front() : config.find_store(name);
+  if (store == nullptr) {
+    std::string known;
+    for (const app::StoreConfig& one : config.stores)
+      known += (known.empty() ? "" : ", ") + one.name;
+    throw Refusal(exit_usage, "there is no store '" + printable(name) +
+                                  "' in the configuration; there are: " + known);
+  }
+  StoreDefinition definition = store->definition();
+  // Looking at a store must not change it: schema deploy does that.
+  definition.outbox.deploy_schema = definition.inbox.deploy_schema = false;
+  if (config.file.empty()) definition.name.clear();
+  return definition;
 }
 
 }  // namespace
@@ -58,19 +74,33 @@ std::string full_address(std::string address) {
   return address;
 }
 
+app::Config chosen_config(const Common& common) {
+  const std::string file = common.config.empty() ? variable("TWINBOX_CONFIG") : common.config;
+  try {
+    return app::load_config(
+        file.empty() ? std::nullopt : std::optional<std::filesystem::path>{file},
+        app::process_variables());
+  } catch (const app::ConfigError& error) {
+    throw Refusal(exit_usage, "the configuration cannot be used:\n" + std::string{error.what()});
+  }
+}
+
 StoreDefinition chosen_store(const Common& common) {
   StoreDefinition definition;
+  if (!common.database.empty() && !common.store.empty())
+    throw Refusal(exit_usage, "--database and --store are both given; leave one out");
+  const std::string address = variable("TWINBOX_DATABASE");
   if (!common.database.empty()) {
     refuse_password(common.database);
     definition.address = full_address(common.database);
-  } else if (const std::string address = variable("TWINBOX_DATABASE"); !address.empty()) {
+  } else if (common.store.empty() && common.config.empty() && !address.empty()) {
     definition.address = full_address(address);
   } else {
-    definition.address = default_address;
+    definition = configured_store(chosen_config(common), common.store);
   }
   if (!common.schema.empty()) definition.outbox.schema = definition.inbox.schema = common.schema;
   // The name in errors and headings; a password never reaches it.
-  definition.name = Database{definition.address}.name();
+  if (definition.name.empty()) definition.name = Database{definition.address}.name();
   return definition;
 }
 

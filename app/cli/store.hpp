@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/verb.hpp"
+#include "daemon/config.hpp"
 #include <twinbox/database_set.hpp>
 #include <twinbox/schema.hpp>
 
@@ -51,6 +52,10 @@ class OpenStore {
   Common common_;
   std::unique_ptr<Store> store_;
 };
+
+/// The configuration file that --config or TWINBOX_CONFIG names, or the defaults. Throws Refusal
+/// with every problem.
+app::Config chosen_config(const Common& common);
 
 /// Where the store is, from the command line, the environment and the configuration file.
 StoreDefinition chosen_store(const Common& common);

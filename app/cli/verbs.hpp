@@ -33,6 +33,15 @@ Verb schema_check_verb(Common& common);
 Verb health_verb(Common& common);
 // serve_verb.cpp
 Verb serve_verb();
+// doctor.cpp
+Verb doctor_verb(Common& common);
+// bench.cpp
+Verb bench_verb(Common& common);
+// config_verb.cpp
+Verb config_check_verb(Common& common);
+// pause.cpp
+Verb pause_verb(Common& common);
+Verb resume_verb(Common& common);
 // manual_verb.cpp
 Verb man_verb(Common& common);
 Verb completion_verb(Common& common);

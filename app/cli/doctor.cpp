@@ -1,0 +1,172 @@
+// doctor: what is wrong, and how to mend it.
+#include <algorithm>
+#include <thread>
+
+#include "cli/help.hpp"
+#include "cli/json.hpp"
+#include "cli/store.hpp"
+#include "cli/text.hpp"
+#include "cli/verbs.hpp"
+#include <twinbox/doctor.hpp>
+#include <twinbox/topic_pattern.hpp>
+
+namespace twinbox::cli {
+namespace {
+
+namespace json = boost::json;
+using Level = Finding::Level;
+
+struct DoctorOptions {
+  std::string interval = "2s";
+  bool all = false;
+};
+
+/// A finding, and the box it is about; empty: the whole store.
+struct Placed {
+  std::string box;
+  Finding finding;
+};
+
+void add(std::vector<Placed>& all, const std::string& box, std::vector<Finding> findings) {
+  for (Finding& finding : findings) all.push_back({box, std::move(finding)});
+}
+
+/// The open topics that no route of the configuration takes.
+std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kind,
+                                          const Counts& counts) {
+  std::vector<Finding> findings;
+  for (const auto& [topic, one] : counts.by_topic) {
+    const bool taken =
+        std::any_of(config.routes.begin(), config.routes.end(), [&](const app::RouteConfig& route) {
+          return route.box == kind && TopicPattern{route.topic}.matches(topic);
+        });
+    if (taken || one.open() == 0) continue;
+    findings.push_back(
+        {"handler", Level::warning,
+         counted(one.open(), "duty", "duties") + " of topic " + topic + " that no route takes",
+         "add a [[route]] whose topic is \"" + topic +
+             "\" or a pattern of it, or twinbox discard them"});
+  }
+  return findings;
+}
+
+/// Looks at what is open twice, `between` apart: growth cannot be seen at one look.
+void examine_backlog(const Common& common, OpenStore& store, const std::vector<BoxKind>& kinds,
+                     Duration between, std::vector<Placed>& all) {
+  std::vector<std::pair<OpenBox, Counts>> before;
+  for (const OpenBox& box : store.boxes()) {
+    if (std::find(kinds.begin(), kinds.end(), box.kind) != kinds.end())
+      before.emplace_back(box, Admin{box.queue}.counts());
+  }
+  std::this_thread::sleep_for(between);
+  const app::Config config = chosen_config(common);
+  for (auto& [box, first] : before) {
+    const Counts second = Admin{box.queue}.counts();
+    StateCounts latest = second.all;
+    latest.oldest_pending = second.oldest_pending;
+    all.push_back({box.name(), compare_backlog(first.all, latest, between)});
+    if (!config.routes.empty())
+      add(all, box.name(), topics_without_route(config, box.kind, second));
+  }
+}
+
+std::vector<Placed> examine(const Common& common, OpenStore& store, Duration between) {
+  std::vector<Placed> all;
+  add(all, "", examine_database(store.database()));
+  if (all.front().finding.level == Level::error && all.front().finding.check == "reach") return all;
+  std::vector<BoxKind> usable;
+  for (const BoxKind kind : store.kinds()) {
+    std::vector<Finding> findings = examine_box(store.database(), kind, store.options(kind));
+    const Finding& schema = findings.front();
+    const bool named = common.outbox || common.inbox;
+    // A store may have one box only: that the other is missing is a finding where nothing is there.
+    if (!named && Schema{store.database(), kind, store.options(kind)}.check().missing()) continue;
+    if (schema.level != Level::error) usable.push_back(kind);
+    add(all, std::string{to_string(kind)}, std::move(findings));
+  }
+  const bool broken = std::any_of(all.begin(), all.end(), [](const Placed& one) {
+    return one.finding.check == "schema" && one.finding.level == Level::error;
+  });
+  if (usable.empty() && !broken) {
+    all.push_back(
+        {"",
+         {"schema", Level::error, "there is neither outbox nor inbox", "twinbox schema deploy"}});
+  }
+  if (!usable.empty() && !broken) examine_backlog(common, store, usable, between, all);
+  return all;
+}
+
+constexpr int text_column = 21;
+
+/// Wrapped on a terminal, with the following lines under the first; as it is in a pipe.
+std::string body(const Screen& screen, const std::string& text) {
+  const int width = screen.look().width;
+  if (width <= text_column + 20) return text + "\n";
+  return wrapped(text, width, text_column).substr(text_column);
+}
+
+void print_finding(const Screen& screen, const Placed& one) {
+  const Look& look = screen.look();
+  const auto& [box, finding] = one;
+  const Style style = finding.level == Level::ok        ? Style::good
+                      : finding.level == Level::warning ? Style::warn
+                                                        : Style::bad;
+  const char* mark = finding.level == Level::ok ? "✓" : finding.level == Level::warning ? "!" : "✗";
+  screen.print(look.paint(style, mark) + " " + fit(box, 7) +
+               look.paint(Style::strong, fit(finding.check, 12)) +
+               body(screen, printable(finding.found)));
+  if (finding.fix.empty()) return;
+  screen.print(std::string(9, ' ') + look.paint(Style::faint, fit("mend it:", 12)) +
+               body(screen, printable_lines(finding.fix)));
+}
+
+int doctor(const Common& common, const DoctorOptions& options, const Screen& screen) {
+  const Duration between = parse_duration("--interval", options.interval);
+  OpenStore store(common);
+  const std::vector<Placed> all = examine(common, store, between);
+  const auto wrong = std::count_if(
+      all.begin(), all.end(), [](const Placed& one) { return one.finding.level != Level::ok; });
+  if (common.json) {
+    json::array findings;
+    for (const auto& [box, finding] : all) {
+      findings.push_back(
+          {{"box", box.empty() ? json::value(nullptr) : json::value(box)},
+           {"check", finding.check},
+           {"level", to_string(finding.level)},
+           {"found", finding.found},
+           {"fix", finding.fix.empty() ? json::value(nullptr) : json::value(finding.fix)}});
+    }
+    print_json(screen, {{"findings", std::move(findings)}});
+  } else {
+    for (const Placed& one : all) print_finding(screen, one);
+    screen.print(wrong == 0 ? "\nall is well\n" : "\n" + counted(wrong, "finding") + "\n");
+  }
+  return wrong == 0 ? exit_ok : exit_negative;
+}
+
+}  // namespace
+
+Verb doctor_verb(Common& common) {
+  auto options = std::make_shared<DoctorOptions>();
+  return {
+      .name = "doctor",
+      .group = "Check",
+      .summary = "what is wrong with a store, and how to mend it",
+      .text =
+          "Looks at whether the store can be reached, the tables, their functions and indexes, the "
+          "clocks, "
+          "how durable commits are, transactions that hold back vacuum, the file and its disk, and "
+          "the "
+          "backlog, at which it looks twice. With a configuration, also for topics that no route "
+          "takes. "
+          "Exit code 1 when there is a finding.",
+      .options = with({{"--interval", "DURATION",
+                        "between the two looks at the backlog (default: 2s)", &options->interval}},
+                      {box_options(common), store_options(common), answer_options(common)}),
+      .examples = {{"twinbox doctor", "on ./twinbox.db"},
+                   {"twinbox doctor --config /etc/twinbox.toml --store main",
+                    "as the daemon sees it"}},
+      .run = [&common, options](const Screen& screen) { return doctor(common, *options, screen); }};
+}
+
+}  // namespace twinbox::cli

@@ -1,0 +1,157 @@
+// pause and resume: asked of the daemon, over HTTP.
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdlib>
+#include <curl/curl.h>
+
+#include "cli/json.hpp"
+#include "cli/payload.hpp"
+#include "cli/store.hpp"
+#include "cli/text.hpp"
+#include "cli/verbs.hpp"
+
+namespace twinbox::cli {
+namespace {
+
+namespace json = boost::json;
+
+struct PauseOptions {
+  std::string server;
+  std::string token_file;
+  std::string ca_file;
+  std::optional<std::string> topic;
+};
+
+struct Answer {
+  long status = 0;
+  std::string body;
+};
+
+std::size_t append(char* data, std::size_t size, std::size_t count, void* body) {
+  static_cast<std::string*>(body)->append(data, size * count);
+  return size * count;
+}
+
+std::string token(const PauseOptions& options) {
+  std::string text;
+  if (!options.token_file.empty())
+    text = read_file(options.token_file);
+  else if (const char* value = std::getenv("TWINBOX_TOKEN"); value != nullptr)
+    text = value;
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
+    text.pop_back();
+  if (text.find_first_of("\r\n") != std::string::npos)
+    throw Refusal(exit_usage, "the token has more than one line; it is one word");
+  return text;
+}
+
+/// Throws Refusal when nobody answers.
+Answer post(const std::string& url, const std::string& body, const PauseOptions& options) {
+  using Handle = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
+  using Headers = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+  const Handle handle(curl_easy_init(), curl_easy_cleanup);
+  Headers headers(nullptr, curl_slist_free_all);
+  const auto add = [&](const std::string& line) {
+    headers.reset(curl_slist_append(headers.release(), line.c_str()));
+  };
+  add("Content-Type: application/json");
+  if (const std::string secret = token(options); !secret.empty())
+    add("Authorization: Bearer " + secret);
+  Answer answer;
+  curl_easy_setopt(handle.get(), CURLOPT_URL, url.c_str());
+  curl_easy_setopt(handle.get(), CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(handle.get(), CURLOPT_POSTFIELDS, body.c_str());
+  curl_easy_setopt(handle.get(), CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(handle.get(), CURLOPT_CONNECTTIMEOUT, 5L);
+  curl_easy_setopt(handle.get(), CURLOPT_TIMEOUT, 30L);
+  if (!options.ca_file.empty())
+    curl_easy_setopt(handle.get(), CURLOPT_CAINFO, options.ca_file.c_str());
+  curl_easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, append);
+  curl_easy_setopt(handle.get(), CURLOPT_WRITEDATA, &answer.body);
+  const CURLcode code = curl_easy_perform(handle.get());
+  if (code != CURLE_OK) {
+    throw Refusal(exit_daemon, "the daemon at " + printable(options.server) +
+                                   " does not answer: " + curl_easy_strerror(code) +
+                                   "; start it with twinbox serve, or name it with --server");
+  }
+  curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &answer.status);
+  return answer;
+}
+
+std::string detail_of(const std::string& body) {
+  json::error_code error;
+  const json::value value = json::parse(body, error);
+  if (error || !value.is_object()) return {};
+  for (const char* name : {"detail", "title"}) {
+    const json::value* member = value.as_object().if_contains(name);
+    if (member != nullptr && member->is_string())
+      return ": " + printable(std::string{member->as_string()});
+  }
+  return {};
+}
+
+int ask(const Common& common, PauseOptions options, const std::string& verb, const Screen& screen) {
+  if (options.server.empty()) options.server = "http://" + chosen_config(common).server.listen;
+  while (options.server.ends_with('/')) options.server.pop_back();
+  json::object body;
+  if (!common.store.empty()) body["store"] = common.store;
+  if (options.topic) body["topic"] = *options.topic;
+  const Answer answer =
+      post(options.server + "/v1/dispatch/" + verb, json::serialize(body), options);
+  if (answer.status == 401 || answer.status == 403) {
+    throw Refusal(exit_daemon,
+                  "the daemon refused (" + std::to_string(answer.status) + ")" +
+                      detail_of(answer.body) +
+                      "; give a token of the role operate by TWINBOX_TOKEN or --token-file");
+  }
+  if (answer.status < 200 || answer.status > 299)
+    throw Refusal(exit_daemon, "the daemon refused (" + std::to_string(answer.status) + ")" +
+                                   detail_of(answer.body));
+  if (common.json) {
+    screen.print(indented_json(answer.body) + "\n");
+  } else {
+    screen.print(verb + "d" + (options.topic ? " topic " + printable(*options.topic) : "") +
+                 (common.store.empty() ? "" : " of store " + printable(common.store)) + "\n");
+  }
+  return exit_ok;
+}
+
+Verb dispatch_verb(Common& common, const std::string& name, const std::string& summary,
+                   const std::string& text) {
+  auto options = std::make_shared<PauseOptions>();
+  return {
+      .name = name,
+      .group = "The daemon",
+      .summary = summary,
+      .text = text,
+      .options = with({{"--topic", "TOPIC", "only this topic", &options->topic},
+                       {"--store", "NAME", "only this store", &common.store},
+                       {"--server", "URL",
+                        "the daemon (default: what the configuration says it listens on, "
+                        "http://127.0.0.1:7117)",
+                        &options->server},
+                       {"--token-file", "FILE", "a file with the token (default: TWINBOX_TOKEN)",
+                        &options->token_file},
+                       {"--ca-file", "FILE", "who vouches for its certificate", &options->ca_file},
+                       {"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)",
+                        &common.config}},
+                      {answer_options(common)}),
+      .examples = {{"TWINBOX_TOKEN=$(cat token) twinbox " + name, "everything"},
+                   {"twinbox " + name + " --topic order.placed --token-file token", "one topic"}},
+      .run = [&common, options, name](const Screen& screen) {
+        return ask(common, *options, name, screen);
+      }};
+}
+
+}  // namespace
+
+Verb pause_verb(Common& common) {
+  return dispatch_verb(common, "pause", "lets the daemon call no more handlers",
+                       "What is being handled is finished. Messages go on being taken in.");
+}
+
+Verb resume_verb(Common& common) {
+  return dispatch_verb(common, "resume", "lets the daemon go on", "");
+}
+
+}  // namespace twinbox::cli

@@ -1,0 +1,44 @@
+-- What the doctor looks at. What a role may not see of others comes as null.
+
+-- name: doctor_settings
+select name, setting as value from pg_settings
+where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'autovacuum');
+
+-- name: doctor_clock
+select clock_timestamp() as now;
+
+-- Whoever has a snapshot or a transaction number keeps vacuum from removing what came later.
+-- name: doctor_held
+select who, what, age from (
+  select 'process ' || pid || coalesce(' of ' || usename, '') || coalesce(' (' || nullif(application_name, '') || ')', '') as who,
+    coalesce(state, 'unknown') as what,
+    extract(epoch from clock_timestamp() - xact_start)::float8 as age
+  from pg_stat_activity
+  where (backend_xmin is not null or backend_xid is not null) and xact_start is not null
+    and pid <> pg_backend_pid() and datname = current_database()
+  union all
+  select 'prepared transaction ' || quote_literal(gid) || ' of ' || owner, 'prepared',
+    extract(epoch from clock_timestamp() - prepared)::float8
+  from pg_prepared_xacts where database = current_database()
+) held
+order by age desc limit 20;
+
+-- name: doctor_names
+select c.relname as name, i.indisvalid as valid
+from pg_index i
+join pg_class c on c.oid = i.indexrelid
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = {schema_text}
+union all
+select t.tgname, t.tgenabled <> 'D'
+from pg_trigger t
+join pg_class c on c.oid = t.tgrelid
+join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = {schema_text} and not t.tgisinternal;
+
+-- name: doctor_vacuum
+select coalesce(array_to_string(reloptions, ','), '') as options
+from pg_class where oid = to_regclass({work_text});
+
+-- name: doctor_file
+select '' as file where false;

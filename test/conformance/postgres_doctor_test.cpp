@@ -1,0 +1,98 @@
+// What only a server can have wrong.
+#include "support/backend.hpp"
+#include "support/postgres.hpp"
+#include <twinbox/doctor.hpp>
+
+namespace twinbox::test {
+namespace {
+
+using Level = Finding::Level;
+
+class PostgresDoctor : public BoxTest {
+ protected:
+  static std::vector<Finding> all(const std::vector<Finding>& findings, std::string_view check) {
+    std::vector<Finding> found;
+    for (const Finding& one : findings) {
+      if (one.check == check) found.push_back(one);
+    }
+    return found;
+  }
+  static bool any(const std::vector<Finding>& findings, std::string_view text) {
+    for (const Finding& one : findings) {
+      if (one.found.find(text) != std::string::npos) return true;
+    }
+    return false;
+  }
+};
+
+TEST_P(PostgresDoctor, names_who_holds_back_vacuum_and_how_to_end_it) {
+  PgClient holder(place().address());
+  holder.run("begin isolation level repeatable read");
+  const std::string pid = holder.value("select pg_backend_pid()");
+  DoctorLimits strict;
+  strict.held = 0us;
+  bool named = false;
+  for (const Finding& one : all(examine_database(database(), strict), "vacuum")) {
+    named = named || one.fix.find("select pg_terminate_backend(" + pid + ");") != std::string::npos;
+  }
+  EXPECT_TRUE(named);
+  EXPECT_FALSE(any(examine_database(database()), "process " + pid)) << "it is too young to matter";
+  holder.rollback();
+  EXPECT_FALSE(any(examine_database(database(), strict), "process " + pid));
+}
+
+TEST_P(PostgresDoctor, tells_unsafe_commits_of_the_connection_and_of_the_server) {
+  EXPECT_FALSE(any(examine_database(database()), "synchronous_commit"));
+  const std::string separator = place().address().find('?') == std::string::npos ? "?" : "&";
+  Database hasty(place().address() + separator + "options=-c%20synchronous_commit%3Doff", {},
+                 environment());
+  EXPECT_TRUE(any(examine_database(hasty), "synchronous_commit is off"));
+  hasty.in_transaction([&](Session& session) {
+    EXPECT_TRUE(any(examine_session(session), "synchronous_commit is off"));
+  });
+  EXPECT_EQ(any(examine_database(database()), "fsync is off"), read("show fsync") == "off");
+}
+
+TEST_P(PostgresDoctor, finds_a_work_table_that_is_not_vacuumed) {
+  outbox();
+  BoxOptions looked_at = options();
+  EXPECT_TRUE(all(examine_box(database(), BoxKind::outbox, looked_at), "vacuum").empty());
+  write("alter table {schema}outbox_work set (autovacuum_enabled = false)");
+  const auto findings = all(examine_box(database(), BoxKind::outbox, looked_at), "vacuum");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].level, Level::error);
+  write(findings[0].fix.substr(0, findings[0].fix.size() - 1));
+  EXPECT_TRUE(all(examine_box(database(), BoxKind::outbox, looked_at), "vacuum").empty());
+}
+
+TEST_P(PostgresDoctor, finds_functions_that_are_not_this_programs) {
+  outbox();
+  write("update {schema}twinbox_schema set hash = 'other' where name = 'function/work'");
+  const auto findings = all(examine_box(database(), BoxKind::outbox, options()), "schema");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].level, Level::warning);
+  EXPECT_EQ(findings[0].found, "not as this program knows them: function/work");
+}
+
+TEST_P(PostgresDoctor, compares_its_clock_with_the_servers) {
+  EXPECT_EQ(all(examine_database(database()), "clock").at(0).level, Level::ok);
+  DoctorLimits strict;
+  strict.clock_skew = -1us;
+  EXPECT_EQ(all(examine_database(database(), strict), "clock").at(0).level, Level::warning);
+}
+
+TEST_P(PostgresDoctor, finds_a_server_that_cannot_be_reached) {
+  DatabaseOptions impatient;
+  impatient.retries = 0;
+  Database nobody("postgresql://nobody@127.0.0.1:1/nothing", impatient, environment());
+  const auto findings = examine_database(nobody);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].check, "reach");
+  EXPECT_EQ(findings[0].level, Level::error);
+  EXPECT_EQ(findings[0].fix, "check the address, and whether the database runs");
+}
+
+TWINBOX_ON_BACKENDS(PostgresDoctor, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test
