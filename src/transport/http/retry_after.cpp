@@ -13,6 +13,15 @@ using namespace std::chrono;
 constexpr std::array<std::string_view, 12> months{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                   "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
 
+constexpr std::array<std::string_view, 7> weekdays{"Monday", "Tuesday",  "Wednesday", "Thursday",
+                                                   "Friday", "Saturday", "Sunday"};
+
+/// In full, or its first three letters.
+bool is_weekday(std::string_view text) noexcept {
+  return std::ranges::any_of(
+      weekdays, [&](std::string_view name) { return text == name || text == name.substr(0, 3); });
+}
+
 /// Reads a text of fixed columns from left to right; one thing that does not fit spoils it all.
 class Columns {
  public:
@@ -99,6 +108,7 @@ std::string_view trimmed(std::string_view text) noexcept {
 std::optional<Instant> parse_http_date(std::string_view text, Instant now) noexcept {
   text = trimmed(text);
   const std::size_t comma = text.find(',');
+  if (!is_weekday(text.substr(0, std::min(comma, text.find(' '))))) return {};
   Date date;
   Columns columns{comma == std::string_view::npos ? text : text.substr(comma)};
   if (comma == std::string_view::npos) {  // Sun Nov  6 08:49:37 1994

@@ -43,6 +43,8 @@ TEST(RetryAfter, is_empty_for_anything_else) {
                            "12s",
                            "99999999999999999999",
                            "99999999999999",
+                           "2un Nov  6 08:49:37 1994",
+                           "Xyz, 06 Nov 1994 08:49:37 GMT",
                            "Sun, 31 Feb 1994 08:49:37 GMT",
                            "Sun, 06 Nov 1994 24:00:00 GMT",
                            "Sun, 06 Nov 1994 08:60:00 GMT",
