@@ -198,7 +198,8 @@ class Builder {
           source_.where(&node), name,
           "there is no such section" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
     }
-    for (const auto& [name, value] : source_.variables) {
+    for (const auto& variable : source_.variables) {
+      const std::string& name = variable.first;  // Clang 14 lets no lambda capture a binding
       const bool ours = std::ranges::any_of(sections_, [&](const std::string& section) {
         return name.starts_with(variable_name(section) + "_");
       });
