@@ -1,4 +1,5 @@
 """Starts the real program, talks to it, and stops it."""
+import atexit
 import contextlib
 import http.client
 import json
@@ -6,6 +7,7 @@ import os
 import pathlib
 import queue
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +16,13 @@ import threading
 
 PROGRAM = os.environ.get("TWINBOX_PROGRAM", "build/bin/twinbox")
 LIMIT = 60  # seconds; only a failure waits so long
+
+
+def new_folder(prefix):
+    """Removed at the end of the run."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 class Answer:
@@ -30,7 +39,7 @@ class Daemon:
     """`twinbox serve` on a free port, in a folder of its own."""
 
     def __init__(self, config="", environment=None, folder=None, args=()):
-        self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="twinbox_daemon_"))
+        self.folder = pathlib.Path(folder or new_folder("twinbox_daemon_"))
         self.args = list(args)
         self.environment = {"TWINBOX_SERVER_LISTEN": "127.0.0.1:0", **(environment or {})}
         self.configure(config)

@@ -6,15 +6,14 @@ import signal
 import socket
 import ssl
 import subprocess
-import tempfile
 import unittest
 
-from daemon import LIMIT, PROGRAM, Daemon
+from daemon import LIMIT, PROGRAM, Daemon, new_folder
 
 
 class Tls(unittest.TestCase):
     def test_with_a_certificate_there_is_https_and_nothing_else(self):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="twinbox_tls_"))
+        folder = pathlib.Path(new_folder("twinbox_tls_"))
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
              "-nodes", "-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2",
@@ -40,7 +39,7 @@ class Tls(unittest.TestCase):
             self.assertEqual(daemon.stop(), 0)
 
     def test_a_certificate_that_is_none_is_named(self):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="twinbox_tls_"))
+        folder = pathlib.Path(new_folder("twinbox_tls_"))
         (folder / "twinbox.toml").write_text(
             '[server]\nlisten = "127.0.0.1:0"\ntls_certificate = "none.pem"\ntls_key = "k.pem"\n')
         ended = subprocess.run([os.path.abspath(PROGRAM), "serve", "--config", "twinbox.toml"],
@@ -51,7 +50,7 @@ class Tls(unittest.TestCase):
 
 class Manager(unittest.TestCase):
     def test_readiness_reload_and_stop_are_told(self):
-        folder = tempfile.mkdtemp(prefix="twinbox_notify_")
+        folder = new_folder("twinbox_notify_")
         place = f"{folder}/notify"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(place)
@@ -67,7 +66,7 @@ class Manager(unittest.TestCase):
 
 class Mistakes(unittest.TestCase):
     def fails(self, config, words, environment=None):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="twinbox_mistake_"))
+        folder = pathlib.Path(new_folder("twinbox_mistake_"))
         (folder / "twinbox.toml").write_text(config)
         ended = subprocess.run([os.path.abspath(PROGRAM), "serve", "--config", "twinbox.toml"],
                                cwd=folder, capture_output=True, text=True, timeout=LIMIT,
