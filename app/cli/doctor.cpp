@@ -35,7 +35,8 @@ void add(std::vector<Placed>& all, const std::string& box, std::vector<Finding> 
 std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kind,
                                           const Counts& counts) {
   std::vector<Finding> findings;
-  for (const auto& [topic, one] : counts.by_topic) {
+  for (const auto& [name, one] : counts.by_topic) {
+    const std::string& topic = name;  // Clang 14 lets no lambda capture a structured binding
     const bool taken =
         std::any_of(config.routes.begin(), config.routes.end(), [&](const app::RouteConfig& route) {
           return route.box == kind && TopicPattern{route.topic}.matches(topic);
