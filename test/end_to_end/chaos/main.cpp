@@ -17,16 +17,19 @@ using namespace twinbox;
 using namespace twinbox::chaos;
 
 constexpr const char* usage =
-    "usage: chaos [--minutes N | --seconds N] [--seed N] [--backend sqlite|postgres] [--keep]\n"
+    "usage: chaos [--minutes N | --seconds N] [--seed N] [--backend sqlite|postgres] [--in-time] "
+    "[--keep]\n"
     "  --minutes N, --seconds N   how long faults happen (default 20 s)\n"
     "  --seed N                   chooses the faults, their victims and the messages\n"
     "  --backend                  sqlite (default) or postgres, the server of ./dev chaos\n"
+    "  --in-time                  fail when work goes on later than 5 s after a cause has ended\n"
     "  --keep                     keep the ledgers, as after a failure\n";
 
 struct Arguments {
   std::chrono::seconds time{20};
   std::uint64_t seed = std::random_device{}();
   bool postgres = false;
+  bool in_time = false;
   bool keep = false;
 };
 
@@ -40,8 +43,8 @@ bool parse(const char* word, Number& value) {
 bool parse(int count, char** words, Arguments& arguments) {
   for (int i = 1; i < count; ++i) {
     const std::string_view word = words[i];
-    if (word == "--keep") {
-      arguments.keep = true;
+    if (word == "--keep" || word == "--in-time") {
+      (word == "--keep" ? arguments.keep : arguments.in_time) = true;
       continue;
     }
     if (i + 1 == count) return false;
@@ -91,7 +94,7 @@ int run(const Arguments& arguments) {
   const Course course =
       Campaign({arguments.postgres, store, folder, arguments.seed, arguments.time}).run();
   const Stored stored = read_stored(store);
-  const Verdict verdict(course, stored);
+  const Verdict verdict(course, stored, arguments.in_time);
   verdict.print();
   if (!verdict.kept()) {
     std::printf(

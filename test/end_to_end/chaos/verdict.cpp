@@ -54,14 +54,16 @@ Stored read_stored(const Store& store) {
   return stored;
 }
 
-Verdict::Verdict(const Course& course, const Stored& stored) : course_(course), stored_(stored) {
+Verdict::Verdict(const Course& course, const Stored& stored, bool in_time)
+    : course_(course), stored_(stored), in_time_(in_time) {
   for (const std::string& file : course.producer_ledgers) produced_.read(file);
   for (const auto& [worker, file] : course.worker_ledgers) handled_.read(file, worker);
   handled_.sort();
   for (const char* text : {lost, phantom, torn, unhandled, repeated, doubled, once, effects,
-                           ordered, stale, named, processes, recovery}) {
+                           ordered, stale, named, processes}) {
     promise(text);
   }
+  if (in_time_) promise(recovery);
   promise(processes).broken = course.troubles;
   for (const Fault& fault : course.faults) ++aftermath_[fault.kind].count;
   check_producers();
@@ -248,25 +250,27 @@ void Verdict::check_order() {
 }
 
 void Verdict::check_recovery() {
+  std::vector<std::string> late;
   for (const Fault& fault : course_.faults) {
     const auto next = std::upper_bound(handled_.ends.begin(), handled_.ends.end(), fault.end);
     const std::string text{to_string(fault.kind)};
     if (next == handled_.ends.end()) {
-      promise(recovery).broken.push_back("nothing was handled after: " + text);
+      late.push_back("nothing was handled after: " + text);
       continue;
     }
     const Micros time = std::max(Micros{0}, *next - causes_gone(fault.end));
     aftermath_[fault.kind].resumed.push_back(time);
-    if (time > recovery_limit) promise(recovery).broken.push_back(text);
+    if (time > recovery_limit) late.push_back(text);
   }
   for (const auto& [kind, after] : aftermath_) {
     for (const Micros time : after.taken_over) {
       if (time > recovery_limit) {
-        promise(recovery).broken.push_back(std::string{to_string(kind)} + ": a call came " +
-                                           std::to_string(seconds(time)) + " s later");
+        late.push_back(std::string{to_string(kind)} + ": a call came " +
+                       std::to_string(seconds(time)) + " s later");
       }
     }
   }
+  if (in_time_) promise(recovery).broken = std::move(late);
 }
 
 bool Verdict::kept() const {

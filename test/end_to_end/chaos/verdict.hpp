@@ -40,7 +40,8 @@ struct Aftermath {
 
 class Verdict {
  public:
-  Verdict(const Course& course, const Stored& stored);
+  /// `in_time`: that work goes on within 5 s is a promise too. A busy machine can break it.
+  Verdict(const Course& course, const Stored& stored, bool in_time);
 
   [[nodiscard]] bool kept() const;
   void print() const;
@@ -67,6 +68,7 @@ class Verdict {
 
   const Course& course_;
   const Stored& stored_;
+  const bool in_time_;
   Produced produced_;
   Handled handled_;
   std::map<FaultKind, Aftermath> aftermath_;
