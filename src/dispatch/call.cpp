@@ -61,6 +61,16 @@ void Caller::log_error(const Message& message, std::string_view error) const {
            {{"topic", message.topic.view()}, {"id", message.id.view()}, {"error", error}});
 }
 
+void Caller::log_outcome(const Message& message, const Outcome& outcome) const {
+  // Without the reason: a receiver's answer may repeat the payload. It is kept with the message.
+  if (outcome.kind() == Outcome::Kind::retry) {
+    box_.log(LogLevel::warning, "handler_retry",
+             {{"topic", message.topic.view()},
+              {"id", message.id.view()},
+              {"attempt", std::int64_t{message.attempts} + 1}});
+  }
+}
+
 std::optional<Verdict> Caller::call_one(const HandlerEntry& entry, const Message& message,
                                         CallWatch& watch) const {
   log_call(message);
@@ -86,7 +96,11 @@ std::vector<std::optional<Verdict>> Caller::call_many(const HandlerEntry& entry,
   std::vector<std::optional<Verdict>> verdicts;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const Outcome& outcome = answer.outcomes[i];
-    if (!answer.error.empty()) log_error(messages[i], answer.error);
+    if (answer.error.empty()) {
+      log_outcome(messages[i], outcome);
+    } else {
+      log_error(messages[i], answer.error);
+    }
     if (observer_.handled) observer_.handled(store(), messages[i], outcome, each);
     verdicts.push_back(judge(outcome, entry, messages[i], watch));
   }
@@ -107,6 +121,7 @@ Outcome Caller::guarded(const Message& message, const CallWatch& watch,
   std::string error;
   try {
     Outcome outcome = handler();
+    log_outcome(message, outcome);
     if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
     return outcome;
   } catch (const std::exception& exception) {

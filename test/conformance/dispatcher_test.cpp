@@ -53,6 +53,20 @@ TEST_P(Dispatch, a_policy_says_what_happens_to_topics_without_handler) {
   }
 }
 
+TEST_P(Dispatch, tells_of_an_answer_that_is_tried_again_without_its_reason) {
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [](const Message&) { return Outcome::retry("full: secret"); });
+  outbox().enqueue(a_message());
+  dispatcher(std::move(handlers)).step();
+  const auto warnings = log().events("handler_retry");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].level, LogLevel::warning);
+  EXPECT_EQ(warnings[0].field("topic"), "order.placed");
+  EXPECT_EQ(warnings[0].field("attempt"), "1");
+  EXPECT_TRUE(warnings[0].field("error").empty());
+  EXPECT_EQ(only_duty().last_error, "full: secret");
+}
+
 TEST_P(Dispatch, OBX_056_an_exception_is_caught_logged_and_retried_by_the_policy) {
   REQUIREMENT("OBX-088, IBX-075, IBX-111, OBX-061, IBX-080");
   Handlers handlers;
