@@ -107,24 +107,12 @@ not exists (select 1 from {work} d where d.number = m.number)
       and (d.finished_at > {now} - @retention::bigint * interval '1 microsecond'
            or (d.state = 2 and not @dead::boolean)))
 
--- Numbers follow the time, so prune ends at the first message that is too young; it is found by halving, for what
--- must stay may be long. One from the future (a clock that was wrong) is no end.
+-- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
+-- was wrong) is no end.
 -- name: prune_bound
-with recursive search(low, high) as (
-  select (select number from {message} order by number limit 1),
-         (select number from {message} order by number desc limit 1) + 1
-  union all
-  select case when found.old then found.number + 1 else low end,
-         case when found.old then high else (low + high) / 2 end
-  from search
-  left join lateral (
-    select number, created_at <= {now} - @retention::bigint * interval '1 microsecond' as old
-    from {message}
-    where number >= (low + high) / 2 and number < high and created_at <= {now}
-    order by number limit 1) found on true
-  where low < high
-)
-select max(low) from search having max(low) is not null;
+select number from {message}
+where created_at > {now} - @retention::bigint * interval '1 microsecond' and created_at <= {now}
+order by number limit 1;
 
 -- name: prune_pick
 select m.number, m.source, m.id from {message} m

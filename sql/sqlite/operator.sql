@@ -57,22 +57,12 @@ not exists (select 1 from {work} d where d.number = m.number)
     where d.number = m.number
       and (d.finished_at > {now} - @retention or (d.state = 2 and not @dead)))
 
--- Numbers follow the time, so prune ends at the first message that is too young; it is found by halving, for what
--- must stay may be long. One from the future (a clock that was wrong) is no end.
+-- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
+-- was wrong) is no end.
 -- name: prune_bound
-with recursive search(low, high) as (
-  select min(number), max(number) + 1 from {message}
-  union all
-  select iif(m.created_at <= {now} - @retention, m.number + 1, s.low),
-         iif(m.created_at <= {now} - @retention, s.high, (s.low + s.high) / 2)
-  from search s
-  left join {message} m on m.number = (
-    select number from {message}
-    where number >= (s.low + s.high) / 2 and number < s.high and created_at <= {now}
-    order by number limit 1)
-  where s.low < s.high
-)
-select max(low) from search having max(low) is not null;
+select number from {message}
+where created_at > {now} - @retention and created_at <= {now}
+order by number limit 1;
 
 -- name: prune_pick
 select m.number, m.source, m.id from {message} m
