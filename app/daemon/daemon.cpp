@@ -261,9 +261,10 @@ class Daemon {
     const std::string token = make_token(file, "first", Role::admin);
     const std::lock_guard lock{mutex_};
     service_ = make_service(config);
-    std::cout << "This token is shown once; its hash is in " << file.string() << ".\n"
-              << (config.server.tls_key.empty() ? "http://" : "https://")
-              << show(server_.endpoint()) << "/#token=" << token << std::endl;
+    std::cout << "Operator token, shown once (its hash is in " << file.string() << "):\n  " << token
+              << "\nThe command line takes it from TWINBOX_TOKEN, HTTP as \"Authorization: Bearer "
+                 "<token>\"."
+              << std::endl;
   }
 
   void wait(const sigset_t& signals) {

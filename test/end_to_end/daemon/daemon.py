@@ -77,7 +77,7 @@ class Daemon:
                 self.broken = data
                 line = repr(data)
             self.lines.append(line.rstrip("\n"))
-            token = re.search(r"#token=(\S+)", line)
+            token = re.search(r"^  (twb_\S+)", line)
             if token:
                 self.token = token[1]
                 self.has_token.set()

@@ -18,7 +18,7 @@ def twinbox(daemon, *args, token=None):
 
 def token_of(daemon):
     """The token of the first start, which may be printed after the daemon listens."""
-    return daemon.token or daemon.wait_for(r"#token=(\S+)")[1]
+    return daemon.token or daemon.wait_for(r"^  (twb_\S+)")[1]
 
 
 class CommandLine(unittest.TestCase):
