@@ -84,8 +84,10 @@ class HttpClient::Loop {
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
     while (!stop.stop_requested()) {
+      // Asked before the look at what has arrived: who is told to stop later asks again.
+      const bool cancelling = cancelling_.exchange(false);
       take_arrived();
-      if (cancelling_.exchange(false)) end_cancelled();
+      if (cancelling) end_cancelled();
       int running = 0;
       curl_multi_perform(multi_, &running);
       end_finished();

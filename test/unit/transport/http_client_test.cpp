@@ -168,6 +168,27 @@ TEST(HttpClientTo, a_receiver_stops_waiting_when_told_to) {
   EXPECT_EQ(client.send(a_post(receiver.url()), patience).status, 200);
 }
 
+TEST(HttpClientTo, a_receiver_does_not_wait_for_it_when_told_to_stop_before_it_began) {
+  std::latch go{1};
+  Receiver receiver{[&](const auto&) {
+    go.wait();
+    return Receiver::answer(200);
+  }};
+  HttpClient client{on_loopback()};
+  std::stop_source stop;
+  stop.request_stop();
+  // One after the other: a request that the loop has overlooked is not saved by the next one.
+  for (int i = 0; i < 2'000; ++i) {
+    try {
+      client.send(a_post(receiver.url()), patience, stop.get_token());
+      ADD_FAILURE() << "answered";
+    } catch (const HttpError& error) {
+      ASSERT_TRUE(has(error.what(), "stopped before")) << error.what();
+    }
+  }
+  go.count_down();
+}
+
 TEST(HttpClientTo, a_receiver_that_closes_mid_answer_has_not_answered) {
   for (const char* bytes :
        {"", "HTTP/1.1 200 OK\r\nContent-Le", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
