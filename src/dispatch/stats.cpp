@@ -56,18 +56,16 @@ class SpreadCounter {
 struct StoreCounters {
   Counter claimed, failed, dead, settled, lease_lost, timeouts, loop_errors;
   Counter reaped, expired, pruned, chore_failures;
-  // Both are read one after the other and written in the other order, see read().
-  std::atomic<std::uint64_t> started = 0;
-  std::atomic<std::uint64_t> handled = 0;
+  Counter handled;
+  /// A number of its own: the difference of two that are read one after the other would count
+  /// whatever began in between.
+  std::atomic<std::uint64_t> in_flight = 0;
   SpreadCounter claim_size, claim_time, handler_time, start_age, wake_latency, settle_time;
 
   [[nodiscard]] StoreStats read(std::string name) const {
-    // Calls that have ended first: whoever has ended is then seen to have started.
-    const std::uint64_t ended = handled.load(std::memory_order_acquire);
-    const std::uint64_t begun = started.load(std::memory_order_relaxed);
     return {.store = std::move(name),
             .claimed = claimed.read(),
-            .handled = ended,
+            .handled = handled.read(),
             .failed = failed.read(),
             .dead = dead.read(),
             .settled = settled.read(),
@@ -78,7 +76,7 @@ struct StoreCounters {
             .expired = expired.read(),
             .pruned = pruned.read(),
             .chore_failures = chore_failures.read(),
-            .in_flight = begun - ended,
+            .in_flight = in_flight.load(std::memory_order_relaxed),
             .claim_size = claim_size.read(),
             .claim_time = claim_time.read(),
             .handler_time = handler_time.read(),
@@ -192,7 +190,7 @@ DispatchObserver DispatchStats::observer(DispatchObserver next) const {
   observer.started = then(
       [state](Store store, const Message&, Duration age) {
         StoreCounters& counters = state->stores[store];
-        counters.started.fetch_add(1, std::memory_order_relaxed);
+        counters.in_flight.fetch_add(1, std::memory_order_relaxed);
         counters.start_age.add(age);
       },
       std::move(next.started));
@@ -200,7 +198,8 @@ DispatchObserver DispatchStats::observer(DispatchObserver next) const {
       [state](Store store, const Message& message, const Outcome&, Duration took) {
         StoreCounters& counters = state->stores[store];
         counters.handler_time.add(took);
-        counters.handled.fetch_add(1, std::memory_order_release);
+        counters.handled.add();
+        counters.in_flight.fetch_sub(1, std::memory_order_relaxed);
         state->topics[message.topic.view()].handled.add();
       },
       std::move(next.handled));
