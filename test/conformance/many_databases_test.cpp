@@ -234,9 +234,12 @@ TEST_F(ManyDatabases, a_running_dispatcher_serves_them_all_within_the_same_budge
   };
   const auto enqueue_everywhere = [&] {
     const Router router(set);
-    for (const StoreDefinition& store : found) {
-      if (!store.name.starts_with("dead")) router.outbox(store.name)->enqueue(a_message());
-    }
+    race(thread_count, [&](int thread) {
+      for (auto i = static_cast<std::size_t>(thread); i < found.size(); i += thread_count) {
+        if (found[i].name.starts_with("dead")) continue;
+        router.outbox(found[i].name)->enqueue(a_message());
+      }
+    });
   };
   enqueue_everywhere();
   std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
