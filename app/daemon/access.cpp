@@ -85,6 +85,29 @@ std::optional<std::string_view> bearer(const HttpRequest& head) {
   return authorization->substr(scheme.size());
 }
 
+std::optional<std::string_view> cookie_of(const HttpRequest& head) {
+  for (std::string_view list : head.headers.all("Cookie")) {
+    while (!list.empty()) {
+      std::string_view pair = list.substr(0, std::min(list.find(';'), list.size()));
+      list.remove_prefix(std::min(pair.size() + 1, list.size()));
+      pair.remove_prefix(std::min(pair.find_first_not_of(' '), pair.size()));
+      if (pair.starts_with(Access::cookie) && pair.substr(Access::cookie.size()).starts_with('=')) {
+        return pair.substr(Access::cookie.size() + 1);
+      }
+    }
+  }
+  return {};
+}
+
+/// Whether a page of this very server asks; where `Origin` is given it was compared before.
+/// Another port of the same host is the same site to a browser, and gets its cookies.
+bool from_own_page(const HttpRequest& head) {
+  const auto site = head.headers.find("Sec-Fetch-Site");
+  if (site && *site != "same-origin" && *site != "none") return false;
+  if (head.method == "GET" || head.method == "HEAD") return true;
+  return head.headers.find("Origin").has_value() || (site && *site == "same-origin");
+}
+
 /// A proxy on this machine brings requests from elsewhere.
 bool from_this_machine(const HttpRequest& head) {
   return head.loopback && !head.headers.find("Forwarded") &&
@@ -92,6 +115,10 @@ bool from_this_machine(const HttpRequest& head) {
 }
 
 }  // namespace
+
+std::string_view to_string(Role role) noexcept {
+  return std::ranges::find(roles, role, &decltype(roles)::value_type::second)->first;
+}
 
 std::vector<Token> read_tokens(const std::filesystem::path& file) {
   std::vector<Token> tokens;
@@ -122,9 +149,8 @@ std::string make_token(const std::filesystem::path& file, const std::string& nam
   }
   std::string token = "twb_" + hex(bytes);
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  const auto known = std::ranges::find(roles, role, &decltype(roles)::value_type::second);
   const std::string line =
-      name + " " + std::string{known->first} + " " + hex(ContentHash::of(token).bytes) + "\n";
+      name + " " + std::string{to_string(role)} + " " + hex(ContentHash::of(token).bytes) + "\n";
   const bool written =
       descriptor >= 0 &&
       ::write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
@@ -177,16 +203,23 @@ std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) cons
                  (lower(origin->substr(scheme + 3)) != lower(hosts[0]) &&
                   std::ranges::find(hosts_.begin() + 1, hosts_.end(),
                                     host_of(origin->substr(scheme + 3))) == hosts_.end()));
-  if (foreign_origin || (site && *site == "cross-site")) {
+  // A link on another page may lead to the dashboard, which holds nothing by itself.
+  const bool followed_link = head.method == "GET" && head.target == "/" &&
+                             head.headers.find("Sec-Fetch-Dest") == "document";
+  if (foreign_origin || (site && *site == "cross-site" && !followed_link)) {
     return problem(403, "Forbidden", "a page of another origin may not ask this server");
   }
   return {};
 }
 
 const Token* Access::find(const HttpRequest& head) const {
-  const auto given = bearer(head);
-  if (!given) return nullptr;
-  const std::string hash = hex(ContentHash::of(*given).bytes);
+  if (const auto given = bearer(head)) return find(*given);
+  const auto given = cookie_of(head);
+  return given && from_own_page(head) ? find(*given) : nullptr;
+}
+
+const Token* Access::find(std::string_view given) const {
+  const std::string hash = hex(ContentHash::of(given).bytes);
   const Token* found = nullptr;
   for (const Token& token : tokens_) {
     if (same(token.hash, hash)) found = &token;
@@ -216,6 +249,22 @@ std::optional<HttpResponse> Access::refuse(const HttpRequest& head, Need need) c
 std::string Access::actor(const HttpRequest& head) const {
   const Token* token = find(head);
   return token == nullptr ? "" : token->name;
+}
+
+Caller Access::caller(const HttpRequest& head) const {
+  Caller caller{.may_read = !refuse(head, Need::read), .may_operate = !refuse(head, Need::operate)};
+  if (const Token* token = find(head)) {
+    caller.name = token->name;
+    caller.role = token->role;
+  }
+  return caller;
+}
+
+std::optional<Caller> Access::caller(std::string_view given) const {
+  const Token* token = find(given);
+  if (token == nullptr) return {};
+  return Caller{token->name, token->role, covers(token->role, Need::read),
+                covers(token->role, Need::operate)};
 }
 
 }  // namespace twinbox::app

@@ -20,6 +20,8 @@ enum class Role {
   admin,    ///< everything
 };
 
+std::string_view to_string(Role role) noexcept;
+
 /// Only the hash of a token is kept.
 struct Token {
   std::string name;
@@ -38,19 +40,35 @@ std::string make_token(const std::filesystem::path& file, const std::string& nam
 /// Where the tokens are when the configuration names no file: beside the first SQLite store.
 std::filesystem::path token_file(const Config& config);
 
+/// Who asks, as far as a token tells, and what he may do.
+struct Caller {
+  std::string name = {};  ///< empty: nobody is known
+  std::optional<Role> role = {};
+  bool may_read = false;
+  bool may_operate = false;
+};
+
 class Access {
  public:
+  /// Holds the token of a browser that has logged in. Such a cookie counts only in requests of this
+  /// server's own pages: browsers add it to those of others, too.
+  static constexpr std::string_view cookie = "twinbox";
+
   Access(const Config& config, std::vector<Token> tokens);
 
   /// Empty: the request may go on.
   [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head, Need need) const;
   /// Whose token the request brings; empty: nobody's.
   [[nodiscard]] std::string actor(const HttpRequest& head) const;
+  [[nodiscard]] Caller caller(const HttpRequest& head) const;
+  /// What a request that brings this token could do. Empty: it is none.
+  [[nodiscard]] std::optional<Caller> caller(std::string_view token) const;
 
  private:
   [[nodiscard]] std::optional<HttpResponse> refuse_foreign(const HttpRequest& head) const;
   [[nodiscard]] bool own_name(std::string_view host) const;
   [[nodiscard]] const Token* find(const HttpRequest& head) const;
+  [[nodiscard]] const Token* find(std::string_view token) const;
 
   std::vector<std::string> hosts_;
   bool loopback_without_token_;

@@ -43,6 +43,7 @@ class Builder {
     health.integer("pending", config_.health.pending, 0, 1'000'000);
     health.integer("dead", config_.health.dead, 0, 1'000'000);
     health.finish();
+    read_dashboard(section("dashboard"), config_.dashboard);
     named_tables();
     listed_tables();
     read_subscriptions();

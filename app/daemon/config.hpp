@@ -167,6 +167,12 @@ struct TracingConfig {
   bool operator==(const TracingConfig&) const = default;
 };
 
+struct DashboardConfig {
+  bool enabled = true;                   ///< the page at `/`
+  std::vector<std::string> redact = {};  ///< JSON pointers into payloads that nobody is shown
+  std::string trace_link = {};           ///< address of a trace, with `{trace_id}`; empty: none
+};
+
 struct Config {
   std::filesystem::path file = {};  ///< empty: there was none
   ServerConfig server = {};
@@ -184,6 +190,7 @@ struct Config {
   IntakeConfig intake = {};
   TracingConfig tracing = {};
   HealthThresholds health = {};
+  DashboardConfig dashboard = {};
 
   /// Null: there is none of that name.
   [[nodiscard]] const StoreConfig* find_store(std::string_view name) const;

@@ -242,6 +242,30 @@ void read_subscription(TableReader& table, SubscriptionConfig& subscription) {
   }
 }
 
+void read_dashboard(TableReader table, DashboardConfig& dashboard) {
+  table.boolean("enabled", dashboard.enabled);
+  table.texts("redact", dashboard.redact);
+  table.text("trace_link", dashboard.trace_link);
+  table.finish();
+  for (const std::string& pointer : dashboard.redact) {
+    bool good = pointer.starts_with('/');
+    for (std::size_t i = 0; i < pointer.size(); ++i) {
+      if (pointer[i] == '~')
+        good = good && i + 1 < pointer.size() && (pointer[i + 1] == '0' || pointer[i + 1] == '1');
+    }
+    if (!good) {
+      table.refuse("redact", "\"" + pointer + "\" is no JSON pointer, like \"/card/number\"");
+    }
+  }
+  const std::string& link = dashboard.trace_link;
+  const bool address = link.starts_with("http://") || link.starts_with("https://");
+  if (!link.empty() && (!address || link.find("{trace_id}") == std::string::npos)) {
+    table.refuse("trace_link",
+                 "expected an address with {trace_id} in it, like "
+                 "\"https://traces.example/trace/{trace_id}\"");
+  }
+}
+
 void read_intake(TableReader table, IntakeConfig& intake) {
   table.texts("keep_headers", intake.keep_headers);
   table.integer("max_events", intake.max_events, 1, 100'000);

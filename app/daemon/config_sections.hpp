@@ -16,6 +16,7 @@ void read_sink(TableReader table, SinkConfig& sink);
 void read_route(TableReader& table, RouteConfig& route);
 void read_webhook(TableReader table, WebhookConfig& webhook);
 void read_subscription(TableReader& table, SubscriptionConfig& subscription);
+void read_dashboard(TableReader table, DashboardConfig& dashboard);
 void read_intake(TableReader table, IntakeConfig& intake);
 void read_event(TableReader& table, EventConfig& event);
 

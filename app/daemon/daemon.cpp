@@ -16,6 +16,7 @@
 #include "daemon/stores.hpp"
 #include "daemon/tracer.hpp"
 #include "daemon/worker_pool.hpp"
+#include "dashboard/bundle.hpp"
 #include <twinbox/error.hpp>
 
 namespace twinbox::app {
@@ -255,16 +256,32 @@ class Daemon {
 
   void greet() {
     log_.write(LogLevel::info, "listening", {{"address", show(server_.endpoint())}});
-    const Config& config = current()->config();
+    const std::shared_ptr<const Service> former = current();
+    const Config& config = former->config();
     const std::filesystem::path file = token_file(config);
     if (!read_tokens(file).empty()) return;
     const std::string token = make_token(file, "first", Role::admin);
-    const std::lock_guard lock{mutex_};
-    service_ = make_service(config);
+    {
+      const std::lock_guard lock{mutex_};
+      service_ = make_service(config);
+    }
     std::cout << "Operator token, shown once (its hash is in " << file.string() << "):\n  " << token
               << "\nThe command line takes it from TWINBOX_TOKEN, HTTP as \"Authorization: Bearer "
-                 "<token>\"."
-              << std::endl;
+                 "<token>\".\n";
+    if (config.dashboard.enabled && !dashboard_assets().empty()) {
+      std::cout << "This link opens the dashboard and logs in:\n  " << address(config)
+                << "/#token=" << token << "\n";
+    }
+    std::cout << std::flush;
+  }
+
+  /// Where a browser on this machine finds the page. What follows a `#` stays in the browser.
+  [[nodiscard]] std::string address(const Config& config) const {
+    auto endpoint = server_.endpoint();
+    if (endpoint.address().is_unspecified()) {
+      endpoint.address(boost::asio::ip::address_v4::loopback());
+    }
+    return (config.server.tls_certificate.empty() ? "http://" : "https://") + show(endpoint);
   }
 
   void wait(const sigset_t& signals) {

@@ -154,7 +154,10 @@ json::object to_json(const DeadGroup& group) {
 }
 
 HttpResponse answer(const json::value& value, int status) {
-  return json_answer(status, json::serialize(value));
+  HttpResponse response = json_answer(status, json::serialize(value));
+  response.headers.add("Cache-Control", "no-store");
+  response.headers.add("X-Content-Type-Options", "nosniff");
+  return response;
 }
 
 std::optional<Instant> parse_instant(std::string_view text) {

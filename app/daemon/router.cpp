@@ -5,9 +5,14 @@
 namespace twinbox::app {
 
 Router& Router::add(Endpoint endpoint) {
-  std::vector<std::string> segments = parse_target(endpoint.path).value().segments;
-  for (std::string& segment : segments) {
-    if (segment.starts_with('{')) segment.clear();
+  std::vector<std::optional<std::string>> segments;
+  Target path = parse_target(endpoint.path).value();
+  for (std::string& segment : path.segments) {
+    if (segment.starts_with('{')) {
+      segments.emplace_back();
+    } else {
+      segments.emplace_back(std::move(segment));
+    }
   }
   entries_.push_back({std::move(endpoint), std::move(segments)});
   return *this;
@@ -29,10 +34,11 @@ std::variant<Match, HttpResponse> Router::find(std::string_view method,
   }
   std::string allowed;
   for (const Entry& entry : entries_) {
-    const bool fits = std::ranges::equal(entry.segments, parsed->segments,
-                                         [](const std::string& known, const std::string& given) {
-                                           return known.empty() ? !given.empty() : known == given;
-                                         });
+    const bool fits =
+        std::ranges::equal(entry.segments, parsed->segments,
+                           [](const std::optional<std::string>& known, const std::string& given) {
+                             return known ? *known == given : !given.empty();
+                           });
     if (!fits) continue;
     const std::string& wanted = entry.endpoint.method;
     if (wanted == method || (wanted == "GET" && method == "HEAD")) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -67,7 +68,7 @@ class Router {
  private:
   struct Entry {
     Endpoint endpoint;
-    std::vector<std::string> segments;  ///< empty: stands for any
+    std::vector<std::optional<std::string>> segments;  ///< empty: stands for any
   };
   std::vector<Entry> entries_;
 };

@@ -1,6 +1,8 @@
 #include "daemon/service.hpp"
 
+#include "daemon/login.hpp"
 #include "daemon/openapi.hpp"
+#include "daemon/pages.hpp"
 
 namespace twinbox::app {
 
@@ -15,6 +17,8 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
                }});
   router_.add({"GET", "/openapi.json", Need::nothing,
                [](const Call&) { return json_answer(200, std::string{openapi_json}); }, true});
+  add_pages(router_, dashboard_assets(), config_.dashboard.enabled);
+  add_login(router_, access_, !config_.server.tls_certificate.empty());
   SinkMaker sinks{config_, surroundings.stores, surroundings.environment, surroundings.spans};
   add_intakes(router_, config_, surroundings.stores, sinks, surroundings.observer,
               surroundings.environment);

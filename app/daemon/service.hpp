@@ -31,6 +31,8 @@ class Service {
  public:
   /// What `surroundings` refers to must outlive it.
   Service(Config config, const Surroundings& surroundings, std::vector<Token> tokens);
+  Service(const Service&) = delete;  // endpoints refer to it
+  Service& operator=(const Service&) = delete;
 
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] const Access& access() const noexcept { return access_; }

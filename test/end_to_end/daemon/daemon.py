@@ -45,6 +45,7 @@ class Daemon:
         self.configure(config)
         self.lines = []
         self.token = None
+        self.link = None
         self.has_token = threading.Event()
         self.broken = None
 
@@ -81,6 +82,9 @@ class Daemon:
             if token:
                 self.token = token[1]
                 self.has_token.set()
+            link = re.search(r"^  (https?://\S+/#token=\S+)", line)
+            if link:
+                self.link = link[1]
             self.events.put(line.rstrip("\n"))
         self.events.put(None)
 

@@ -54,6 +54,52 @@ TEST(Access, a_token_gives_its_role) {
   EXPECT_EQ(access.actor(a_request(false)), "");
 }
 
+HttpRequest with_cookie(std::string method, std::initializer_list<HttpHeaders::Field> headers,
+                        std::string cookie = "a=b; twinbox=secret; c=d") {
+  HttpRequest request = a_request(false, headers);
+  request.method = std::move(method);
+  request.headers.add("Cookie", std::move(cookie));
+  return request;
+}
+
+TEST(Access, a_cookie_counts_in_requests_of_its_own_page_only) {
+  const Access access = an_access();
+  EXPECT_EQ(status(access, with_cookie("GET", {}), Need::read), 200);
+  EXPECT_EQ(access.actor(with_cookie("GET", {})), "ci");
+  EXPECT_EQ(status(access, with_cookie("GET", {{"Sec-Fetch-Site", "same-site"}}), Need::read), 401);
+  EXPECT_EQ(status(access, with_cookie("POST", {}), Need::read), 401);
+  EXPECT_EQ(status(access, with_cookie("POST", {{"Origin", "http://localhost"}}), Need::read), 200);
+  EXPECT_EQ(status(access, with_cookie("POST", {{"Sec-Fetch-Site", "same-origin"}}), Need::read),
+            200);
+  EXPECT_EQ(status(access, with_cookie("POST", {{"Origin", "http://localhost:81"}}), Need::read),
+            403);
+}
+
+TEST(Access, a_cookie_of_that_name_exactly) {
+  const Access access = an_access();
+  for (const char* cookie : {"xtwinbox=secret", "twinbox", "twinbox=", "twinbox2=secret",
+                             "twinbox=wrong", "", ";", "a=twinbox=secret"}) {
+    EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), Need::read), 401) << cookie;
+  }
+  EXPECT_EQ(status(access, with_cookie("GET", {}, "twinbox=secret"), Need::read), 200);
+}
+
+TEST(Access, a_cookie_that_is_none_of_its_tokens_takes_nothing_away) {
+  HttpRequest request = a_request(true, {{"Cookie", "twinbox=of another port"}});
+  EXPECT_EQ(status(an_access(), request, Need::read), 200);
+  EXPECT_EQ(status(an_access(), request, Need::operate), 401);
+}
+
+TEST(Access, a_link_of_another_site_leads_to_the_page_and_to_nothing_else) {
+  const Access access = an_access();
+  HttpRequest request =
+      a_request(true, {{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Dest", "document"}});
+  request.target = "/";
+  EXPECT_EQ(status(access, request, Need::nothing), 200);
+  request.target = "/v1/me";
+  EXPECT_EQ(status(access, request, Need::nothing), 403);
+}
+
 TEST(Access, the_exception_for_this_machine_can_be_switched_off) {
   const Access access = an_access("[access]\nloopback_without_token = false\n");
   EXPECT_EQ(status(access, a_request(true), Need::send), 401);

@@ -139,6 +139,20 @@ TEST(Config, routes_and_events_must_lead_somewhere) {
                       "the request"}));
 }
 
+TEST(Config, what_the_dashboard_hides_is_named_by_json_pointers) {
+  const Config config = parse(
+      "[dashboard]\nredact = [\"/card/number\", \"/a~1b\"]\n"
+      "trace_link = \"https://t.example/{trace_id}\"\n");
+  EXPECT_EQ(config.dashboard.redact.size(), 2u);
+  for (const char* pointer : {"card", "/a~2", "/a~"}) {
+    const Problems found = problems("[dashboard]\nredact = [\"" + std::string{pointer} + "\"]\n");
+    ASSERT_EQ(found.size(), 1u) << pointer;
+    EXPECT_NE(found[0].find("is no JSON pointer"), std::string::npos) << found[0];
+  }
+  EXPECT_EQ(problems("[dashboard]\ntrace_link = \"https://t.example/\"\n").size(), 1u);
+  EXPECT_EQ(problems("[dashboard]\ntrace_link = \"javascript:{trace_id}\"\n").size(), 1u);
+}
+
 TEST(Config, secrets_come_from_the_environment_or_a_file_only) {
   const std::string text = "[webhook.stripe]\nscheme = \"stripe\"\nsecrets = [\"env:STRIPE\"]\n";
   EXPECT_EQ(parse(text, {{"STRIPE", "whsec_1"}}).webhooks[0].secrets,
