@@ -4,7 +4,7 @@ export default defineConfig({
   // Relative, so that the page also works below a path of a reverse proxy.
   base: "./",
   build: {
-    target: "es2020",
+    target: "es2022",
     // The content security policy knows no data: addresses and no inline script.
     assetsInlineLimit: 0,
     modulePreload: false,

@@ -1,0 +1,289 @@
+// What the daemon answers. Times are RFC 3339 texts in UTC.
+
+export type BoxName = "outbox" | "inbox";
+export type Status = "healthy" | "degraded" | "unhealthy";
+export type DutyState =
+  | "ready"
+  | "scheduled"
+  | "leased"
+  | "waiting"
+  | "done"
+  | "dead"
+  | "discarded"
+  | "marked"
+  | "seen";
+
+export interface Me {
+  version: string;
+  actor: string | null;
+  role: "admin" | "operate" | "read" | "send" | null;
+  can: { read: boolean; operate: boolean };
+  trace_link?: string | null;
+}
+
+export interface Counts {
+  ready: number;
+  scheduled: number;
+  leased: number;
+  waiting: number;
+  dead: number;
+  oldest_pending_seconds: number | null;
+}
+
+export interface Reason {
+  store: string;
+  box: BoxName | null;
+  status: Status;
+  text: string;
+}
+
+export interface BoxOverview {
+  box: BoxName;
+  counts: Counts;
+  open: number;
+  done_per_minute: number | null;
+  failed_per_minute: number | null;
+  p50_ms: number | null;
+  p99_ms: number | null;
+}
+
+export interface Overview {
+  at: string;
+  status: Status;
+  reasons: Reason[];
+  stores: number;
+  unreachable: number;
+  boxes: BoxOverview[];
+}
+
+export type Span = "15m" | "1h" | "24h";
+export type Series = (number | null)[];
+
+export interface History {
+  box: BoxName;
+  span: Span;
+  step_seconds: number;
+  at: number[];
+  done: Series;
+  failed: Series;
+  open: Series;
+  dead: Series;
+  oldest_seconds: Series;
+  p50_ms: Series;
+  p99_ms: Series;
+}
+
+export interface TopicCounts extends Counts {
+  done_per_minute: number | null;
+  error_rate: number | null;
+  paused: boolean;
+}
+
+export interface StoreBox {
+  box: BoxName;
+  at?: string | null;
+  status?: Status;
+  paused?: boolean;
+  counts?: Counts;
+  done_per_minute?: number | null;
+  error_rate?: number | null;
+  topics?: Record<string, TopicCounts>;
+  error?: string;
+}
+
+export interface StoreView {
+  name: string;
+  dialect: string;
+  boxes: StoreBox[];
+  error?: string;
+}
+
+export interface Duty {
+  number: number;
+  handler: string;
+  state: DutyState;
+  attempts: number;
+  expiries: number;
+  requeues: number;
+  visible_at: string | null;
+  lease_until: string | null;
+  finished_at: string | null;
+  reason: string;
+  last_error: string;
+}
+
+export interface MessageHead {
+  number: number;
+  id: string;
+  source: string;
+  topic: string | null;
+  correlation_id: string | null;
+  partition_key: string | null;
+  content_type: string | null;
+  created_at: string;
+  last_seen_at: string;
+  due_at: string | null;
+  expires_at: string | null;
+  seen_count: number;
+  content_version: number;
+  size: number;
+}
+
+export interface MessageEntry extends MessageHead {
+  duty: Duty;
+}
+
+export interface Attempt {
+  failed_at: string;
+  handler: string;
+  attempt: number;
+  error: string;
+  worker?: string | null;
+}
+
+export interface MessageDetail extends MessageHead {
+  payload: string;
+  payload_encoding: "utf-8" | "base64";
+  payload_size?: number;
+  payload_truncated?: boolean;
+  redacted?: string[];
+  trace_id?: string | null;
+  headers: string | null;
+  duties: Duty[];
+  timeline: Attempt[];
+}
+
+export interface MessagePage {
+  messages: MessageEntry[];
+  next: string | null;
+}
+
+export interface Group {
+  store: string;
+  box: BoxName;
+  topic: string;
+  handler: string;
+  error: string;
+  count: number;
+  first_at: string;
+  last_at: string;
+}
+
+export interface Groups {
+  at: string;
+  groups: Group[];
+}
+
+export type FilterField =
+  | "state"
+  | "topic"
+  | "handler"
+  | "source"
+  | "id"
+  | "correlation_id"
+  | "error_contains"
+  | "created_since"
+  | "created_before";
+export type Filter = Partial<Record<FilterField, string>>;
+
+export interface DutyKey {
+  number: number;
+  handler: string;
+}
+
+/** What an act is about: exactly one of the three. */
+export type Scope =
+  | { duties: DutyKey[] }
+  | { filter: Filter }
+  | { group: Pick<Group, "topic" | "handler" | "error"> };
+
+export type Verb = "requeue" | "discard" | "postpone";
+
+export interface Changed {
+  operation_id?: string | null;
+  changed: number;
+  finished?: boolean;
+  dry_run: boolean;
+}
+
+export interface Operation {
+  operation_id: string;
+  act: string;
+  actor: string;
+  reason: string;
+  started_at: string;
+  at: string;
+  changed: number;
+  finished: boolean;
+}
+
+export interface AuditEntry {
+  id: number;
+  at: string;
+  act: string;
+  actor: string;
+  reason: string;
+  number: number | null;
+  affected: number;
+  operation_id: string | null;
+  finished: boolean;
+}
+
+export interface AuditPage {
+  entries: AuditEntry[];
+  next: string | null;
+}
+
+export interface Worker {
+  store: string;
+  box: BoxName;
+  owner: string;
+  name: string;
+  version: string;
+  started_at: string;
+  seen_at: string;
+  leases: number;
+}
+
+export interface NamedLease {
+  store: string;
+  box: BoxName;
+  name: string;
+  owner: string;
+  until: string;
+}
+
+export interface Chore {
+  store: string;
+  box: BoxName;
+  chore: string;
+  last_at: string;
+  rows: number;
+  end: string;
+  error: string | null;
+}
+
+export interface Workers {
+  workers: Worker[];
+  leases: NamedLease[];
+  housekeeping: Chore[];
+}
+
+export interface Route {
+  name: string;
+  box: BoxName;
+  topic: string;
+  enabled: boolean;
+  reason: string;
+  done: number;
+  retried: number;
+  dead: number;
+  postponed: number;
+}
+
+export interface Dispatch {
+  paused: boolean;
+  paused_stores: string[];
+  paused_topics: string[];
+  routes: Route[];
+}

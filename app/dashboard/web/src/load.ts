@@ -1,0 +1,69 @@
+// Something that is loaded, and loaded again.
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { Problem } from "./api/client";
+
+export interface Loaded<Answer> {
+  answer: Answer | null;
+  problem: Problem | null;
+  again: () => void;
+}
+
+interface State<Answer> {
+  key: string;
+  answer: Answer | null;
+  problem: Problem | null;
+}
+
+/**
+ * Loads when `key` changes, and quietly when `tick` does: then what is shown stays until the new answer is there, or
+ * a problem stands beside it. Answers to a question that is no longer asked are dropped.
+ */
+export function useLoad<Answer>(
+  load: (signal: AbortSignal) => Promise<Answer>,
+  key: string,
+  tick: number | null = null,
+): Loaded<Answer> {
+  const [state, setState] = useState<State<Answer>>({ key, answer: null, problem: null });
+  const [turn, setTurn] = useState(0);
+  const flight = useRef<AbortController | null>(null);
+  const missed = useRef(false);
+  const latest = useRef(load);
+  latest.current = load;
+
+  const start = () => {
+    flight.current?.abort();
+    const control = new AbortController();
+    flight.current = control;
+    const end = (change: (before: State<Answer>) => State<Answer>) => {
+      if (flight.current !== control) return;
+      flight.current = null;
+      setState(change);
+      if (missed.current) start();
+    };
+    missed.current = false;
+    latest.current(control.signal).then(
+      (answer) => end(() => ({ key, answer, problem: null })),
+      (error: unknown) => {
+        const problem = error instanceof Problem ? error : new Problem(0, String(error));
+        end((before) => ({ key, answer: before.key === key ? before.answer : null, problem }));
+      },
+    );
+  };
+
+  useEffect(() => {
+    start();
+    return () => {
+      flight.current?.abort();
+      flight.current = null;
+    };
+  }, [key, turn]);
+
+  useEffect(() => {
+    if (flight.current) missed.current = tick !== null;
+    else start();
+  }, [tick]);
+
+  const again = useCallback(() => setTurn((value) => value + 1), []);
+  const current = state.key === key;
+  return { answer: current ? state.answer : null, problem: current ? state.problem : null, again };
+}

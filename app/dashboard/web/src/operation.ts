@@ -1,0 +1,61 @@
+// Acts of an operator. Each has an id of its own, so that a repeated request does nothing twice.
+import { get, post } from "./api/client";
+import type { BoxName, Changed, Operation, Scope, Verb } from "./api/types";
+
+export interface Target {
+  store: string;
+  box: BoxName;
+}
+
+export interface Order {
+  verb: Verb;
+  target: Target;
+  scope: Scope;
+  reason: string;
+  delay?: string;
+  until?: string;
+  limit?: number;
+}
+
+/** A UUID; crypto.randomUUID exists only where the page came by HTTPS or from this machine. */
+export function newOperationId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6]! & 0x0f) | 0x40;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+function body(order: Order): Record<string, unknown> {
+  const { target, scope, reason, delay, until, limit } = order;
+  return {
+    ...target,
+    ...scope,
+    ...(reason && { reason }),
+    ...(delay && { delay }),
+    ...(until && { until }),
+    ...(limit && { limit }),
+  };
+}
+
+/** How many it would be. */
+export async function countOf(order: Order): Promise<number> {
+  const asked = { ...order, reason: order.reason || "how many?" };
+  return (await post<Changed>(`v1/messages/${order.verb}`, { ...body(asked), dry_run: true })).changed;
+}
+
+/** Acts, and follows what goes on in the background until it has ended. */
+export async function perform(order: Order, id: string, progress: (changed: number) => void): Promise<number> {
+  const answer = await post<Changed>(`v1/messages/${order.verb}`, { ...body(order), operation_id: id });
+  if (answer.finished !== false) return answer.changed;
+  for (;;) {
+    progress((await operationOf(id, order.target)).changed);
+    await new Promise((resume) => setTimeout(resume, 500));
+    const now = await operationOf(id, order.target);
+    if (now.finished) return now.changed;
+  }
+}
+
+function operationOf(id: string, target: Target): Promise<Operation> {
+  return get<Operation>(`v1/operations/${encodeURIComponent(id)}`, { ...target });
+}

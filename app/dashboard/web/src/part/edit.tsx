@@ -1,0 +1,211 @@
+// Correct a message: write, see the difference, then send it again.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { get, post, Problem } from "../api/client";
+import type { Changed, MessageDetail } from "../api/types";
+import { compactJson, prettyJson } from "../content";
+import { diff, type Line } from "../diff";
+import { connection } from "../live";
+import { newOperationId, type Target } from "../operation";
+import { largest } from "./content";
+import { Dialog } from "./dialog";
+import { Empty, Trouble } from "./notice";
+import { Long } from "./text";
+
+interface Props {
+  message: MessageDetail;
+  target: Target;
+  onClose: () => void;
+}
+
+const asProblem = (error: unknown) => (error instanceof Problem ? error : new Problem(0, String(error)));
+
+export function EditDialog({ message, target, onClose }: Props) {
+  const [whole, setWhole] = useState<MessageDetail | null>(message.payload_truncated ? null : message);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  useEffect(() => {
+    if (whole) return;
+    const path = `v1/messages/${encodeURIComponent(message.id)}`;
+    get<MessageDetail>(path, { ...target, source: message.source, payload_limit: largest }).then(setWhole, (error) =>
+      setProblem(asProblem(error)),
+    );
+  }, []);
+  const impossible =
+    whole && (whole.payload_truncated || whole.payload_encoding === "base64")
+      ? "Binary content, and content of more than 1 MB, is edited with the command line: twinbox edit --help"
+      : null;
+  return (
+    <Dialog title="Edit this message" onClose={onClose} wide>
+      {problem && <Trouble problem={problem} />}
+      {!whole && !problem && <p role="status">Loading…</p>}
+      {impossible && <Empty title="Not here.">{impossible}</Empty>}
+      {whole && !impossible ? (
+        <Editor message={whole} target={target} onClose={onClose} />
+      ) : (
+        <p class="buttons">
+          <button type="button" onClick={onClose}>
+            Close
+          </button>
+        </p>
+      )}
+    </Dialog>
+  );
+}
+
+function Editor({ message, target, onClose }: Props) {
+  const redacted = (message.redacted ?? []).length > 0;
+  const pretty = useMemo(() => prettyJson(message.payload), [message.payload]);
+  const before = pretty ?? message.payload;
+  const [draft, setDraft] = useState(redacted ? "" : before);
+  const [headers, setHeaders] = useState(message.headers ?? "");
+  const [reason, setReason] = useState("");
+  const dead = message.duties.some((duty) => duty.state === "dead");
+  const [requeue, setRequeue] = useState(dead);
+  const [review, setReview] = useState(false);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [done, setDone] = useState(false);
+  const id = useRef(newOperationId());
+
+  const contentChanged = redacted ? draft !== "" : draft !== before;
+  const headersChanged = headers !== (message.headers ?? "");
+  const mistake = pretty !== null && draft !== "" && prettyJson(draft) === null ? "This is no JSON, and it was before." : null;
+  // What was laid out to be read goes back as compact as it came.
+  const payload = () => (pretty !== null && pretty !== message.payload && prettyJson(draft) ? compactJson(draft) : draft);
+
+  const save = async () => {
+    try {
+      await post<Changed>("v1/messages/edit", {
+        ...target,
+        number: message.number,
+        content_version: message.content_version,
+        ...(contentChanged && { payload: payload() }),
+        ...(headersChanged && { headers }),
+        ...(dead && { requeue }),
+        ...(reason.trim() && { reason: reason.trim() }),
+        operation_id: id.current,
+      });
+      connection.askSoon(0);
+      setDone(true);
+    } catch (error) {
+      setProblem(asProblem(error));
+    }
+  };
+
+  if (done) {
+    return (
+      <>
+        <p role="status">
+          <strong>Saved{dead && requeue ? ", and requeued" : ""}.</strong> What was there before is kept in the audit.
+        </p>
+        <p class="buttons">
+          <button type="button" class="primary" onClick={onClose}>
+            Close
+          </button>
+        </p>
+      </>
+    );
+  }
+  if (review) {
+    return (
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void save();
+        }}
+      >
+        {contentChanged && <Difference title="Content" before={before} after={draft} />}
+        {headersChanged && <Difference title="Headers" before={message.headers ?? ""} after={headers} />}
+        <label class="field">
+          Reason <span class="soft">(optional)</span>
+          <input type="text" value={reason} maxLength={500} onInput={(event) => setReason(event.currentTarget.value)} />
+        </label>
+        {dead && (
+          <label class="check">
+            <input type="checkbox" checked={requeue} onChange={() => setRequeue(!requeue)} /> Requeue it at once
+          </label>
+        )}
+        {problem && <Trouble problem={problem} />}
+        <p class="buttons">
+          <button type="submit" class="primary">
+            {dead && requeue ? "Save and requeue" : "Save"}
+          </button>
+          <button type="button" onClick={() => setReview(false)}>
+            Back
+          </button>
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+        </p>
+      </form>
+    );
+  }
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        setReview(true);
+      }}
+    >
+      {redacted && (
+        <p class="hint">Parts of the content are hidden, so it can only be replaced as a whole: write all of it.</p>
+      )}
+      <label class="field">
+        Content
+        <textarea rows={12} spellcheck={false} value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
+      </label>
+      {mistake && <p class="mistake">{mistake}</p>}
+      <label class="field">
+        Headers <span class="soft">(a JSON object)</span>
+        <textarea rows={3} spellcheck={false} value={headers} onInput={(event) => setHeaders(event.currentTarget.value)} />
+      </label>
+      <p class="buttons">
+        <button type="submit" class="primary" disabled={!contentChanged && !headersChanged}>
+          Review the change
+        </button>
+        <button type="button" onClick={onClose}>
+          Cancel
+        </button>
+      </p>
+    </form>
+  );
+}
+
+const sign = { same: " ", removed: "−", added: "+" };
+
+/** Lines that stay are shown only beside those that change. */
+const around = 3;
+
+function Difference({ title, before, after }: { title: string; before: string; after: string }) {
+  const lines = useMemo(() => near(diff(before, after)), [before, after]);
+  return (
+    <section class="diff" aria-label={`Difference: ${title}`}>
+      <h3>{title}</h3>
+      <div class="lines" tabIndex={0}>
+        {lines.map((line, index) =>
+          line === null ? (
+            <div key={index} class="gap">
+              ⋯
+            </div>
+          ) : (
+            <div key={index} class={line.kind}>
+              <span aria-hidden="true">{sign[line.kind]}</span>
+              <span class="unseen">{line.kind === "same" ? "" : line.kind + ": "}</span>
+              <Long text={line.text} limit={400} />
+            </div>
+          ),
+        )}
+      </div>
+    </section>
+  );
+}
+
+function near(lines: Line[]): (Line | null)[] {
+  const keep = lines.map((_, index) =>
+    lines.slice(Math.max(0, index - around), index + around + 1).some((line) => line.kind !== "same"),
+  );
+  const shown: (Line | null)[] = [];
+  lines.forEach((line, index) => {
+    if (keep[index]) shown.push(line);
+    else if (shown.length === 0 || shown[shown.length - 1] !== null) shown.push(null);
+  });
+  return shown;
+}

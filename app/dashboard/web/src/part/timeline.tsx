@@ -1,0 +1,81 @@
+// What became of a message, in the order it happened.
+import type { MessageDetail } from "../api/types";
+import { Shape } from "./state";
+import { Long, Name } from "./text";
+import { When } from "./time";
+
+interface Event {
+  at: string;
+  shape: "seen" | "dead" | "done" | "scheduled" | "discarded" | "leased" | "marked" | "degraded";
+  title: string;
+  handler: string;
+  text: string;
+  worker: string | null;
+}
+
+function eventsOf(message: MessageDetail): Event[] {
+  const plain = { handler: "", text: "", worker: null };
+  const events: Event[] = [{ ...plain, at: message.created_at, shape: "seen", title: "Created" }];
+  if (message.seen_count > 1) {
+    events.push({ ...plain, at: message.last_seen_at, shape: "seen", title: `Arrived again, ${message.seen_count} times in all` });
+  }
+  for (const failure of message.timeline) {
+    events.push({
+      at: failure.failed_at,
+      shape: "degraded",
+      title: `Attempt ${failure.attempt} failed`,
+      handler: failure.handler,
+      text: failure.error,
+      worker: failure.worker ?? null,
+    });
+  }
+  for (const duty of message.duties) {
+    const { handler } = duty;
+    if (duty.finished_at && (duty.state === "done" || duty.state === "dead" || duty.state === "discarded" || duty.state === "marked")) {
+      const title = { done: "Done", dead: "Given up: a dead letter", discarded: "Discarded", marked: "Marked" }[duty.state];
+      events.push({ ...plain, at: duty.finished_at, shape: duty.state, title, handler, text: duty.reason });
+    } else if (duty.lease_until) {
+      events.push({ ...plain, at: duty.lease_until, shape: "leased", title: "Being delivered; the lease ends", handler });
+    } else if (duty.visible_at) {
+      events.push({ ...plain, at: duty.visible_at, shape: "scheduled", title: "Due", handler });
+    }
+  }
+  return events.sort((a, b) => new Date(a.at).getTime() - new Date(b.at).getTime());
+}
+
+export function Timeline({ message }: { message: MessageDetail }) {
+  return (
+    <ol class="timeline">
+      {eventsOf(message).map((event, index) => (
+        <li key={index} class={event.shape}>
+          <Shape of={event.shape} />
+          <div>
+            <p>
+              <strong>{event.title}</strong>
+              {event.handler && (
+                <span class="soft">
+                  {" "}
+                  · <Name text={event.handler} />
+                </span>
+              )}
+              {event.worker && (
+                <span class="soft">
+                  {" "}
+                  · by <Name text={event.worker} limit={60} />
+                </span>
+              )}
+            </p>
+            <p class="soft">
+              <When at={event.at} exact />
+            </p>
+            {event.text && (
+              <p class="error">
+                <Long text={event.text} limit={400} />
+              </p>
+            )}
+          </div>
+        </li>
+      ))}
+    </ol>
+  );
+}

@@ -1,0 +1,54 @@
+// Where the reader is, in the fragment of the address: #/messages?state=dead&topic=order.placed
+import { useEffect, useState } from "preact/hooks";
+
+export const views = ["overview", "stores", "messages", "message", "dead", "workers", "audit", "login"] as const;
+export type View = (typeof views)[number];
+
+export type Parameters = Record<string, string>;
+
+export interface Place {
+  view: View;
+  parameters: Parameters;
+}
+
+export function parsePlace(fragment: string): Place {
+  const text = fragment.replace(/^#\/?/, "");
+  const cut = text.indexOf("?");
+  const name = cut < 0 ? text : text.slice(0, cut);
+  const view = views.find((known) => known === name) ?? "overview";
+  const parameters: Parameters = {};
+  if (cut >= 0) {
+    for (const [key, value] of new URLSearchParams(text.slice(cut + 1))) parameters[key] = value;
+  }
+  return { view, parameters };
+}
+
+/** The address of a place, for links; what is empty is left out. */
+export function to(view: View, parameters: Record<string, string | undefined> = {}): string {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(parameters)) {
+    if (value) query.set(key, value);
+  }
+  const text = query.toString();
+  return "#/" + (view === "overview" ? "" : view) + (text ? "?" + text : "");
+}
+
+export function go(fragment: string): void {
+  location.hash = fragment;
+}
+
+/** Changes the address without a step in the history: for switches, not for places. */
+export function replace(fragment: string): void {
+  history.replaceState(null, "", fragment);
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
+export function usePlace(): Place {
+  const [place, setPlace] = useState(() => parsePlace(location.hash));
+  useEffect(() => {
+    const follow = () => setPlace(parsePlace(location.hash));
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  return place;
+}

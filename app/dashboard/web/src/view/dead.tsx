@@ -1,0 +1,140 @@
+// Dead letters that look alike stand together: what has failed, where, since when, how often.
+import { useState } from "preact/hooks";
+import { get } from "../api/client";
+import type { Group, Groups, Verb } from "../api/types";
+import { count, plural } from "../format";
+import { useLive } from "../live";
+import { useLoad } from "../load";
+import { ActDialog, type ActRequest } from "../part/act";
+import { Empty, Loading, Trouble } from "../part/notice";
+import { Long, Name } from "../part/text";
+import { When } from "../part/time";
+import { to, type Parameters } from "../route";
+import { useCanOperate } from "../session";
+
+/** Shown at first; a page of thousands helps nobody. */
+const pageSize = 100;
+
+export function Dead({ parameters }: { parameters: Parameters }) {
+  const { tick } = useLive();
+  const { store, box, topic } = parameters;
+  const groups = useLoad(
+    (signal) => get<Groups>("v1/groups", { store, box }, signal),
+    JSON.stringify([store, box]),
+    tick,
+  );
+  const [acting, setActing] = useState<ActRequest | null>(null);
+  const [shown, setShown] = useState(pageSize);
+  const found = (groups.answer?.groups ?? []).filter((group) => !topic || group.topic === topic);
+  const total = found.reduce((sum, group) => sum + group.count, 0);
+  return (
+    <>
+      <div class="bar">
+        <h1>Dead letters</h1>
+        {found.length > 0 && (
+          <p class="soft">
+            {plural(total, "message")} in {plural(found.length, "group")}
+          </p>
+        )}
+      </div>
+      <Narrowed parameters={parameters} />
+      {groups.problem && <Trouble problem={groups.problem} again={groups.again} />}
+      {!groups.answer && !groups.problem && <Loading />}
+      {groups.answer && found.length === 0 && <Empty title="No dead letters.">Nothing needs you.</Empty>}
+      <ul class="groups">
+        {found.slice(0, shown).map((group) => (
+          <GroupCard key={JSON.stringify([group.store, group.box, group.topic, group.handler, group.error])} group={group} onAct={setActing} />
+        ))}
+      </ul>
+      {found.length > shown && (
+        <button type="button" onClick={() => setShown(shown + pageSize)}>
+          Show more groups <span class="soft">({count(found.length - shown)} left)</span>
+        </button>
+      )}
+      {acting && (
+        <ActDialog
+          request={acting}
+          onClose={() => {
+            setActing(null);
+            groups.again();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function Narrowed({ parameters: { store, box, topic } }: { parameters: Parameters }) {
+  if (!store && !box && !topic) return null;
+  return (
+    <p class="narrowed">
+      Only {topic && <Name text={topic} />} {box && `the ${box}`} {store && <>of <Name text={store} /></>}.{" "}
+      <a href={to("dead")}>Show all</a>
+    </p>
+  );
+}
+
+/** The longest part of a normalised error that stands in each of the originals. */
+function sharedPart(error: string): string {
+  const parts = error.split(/'…'|#/).map((part) => part.trim());
+  const longest = parts.reduce((best, part) => (part.length > best.length ? part : best), "");
+  return longest.length >= 4 ? longest : "";
+}
+
+function GroupCard({ group, onAct }: { group: Group; onAct: (request: ActRequest) => void }) {
+  const can = useCanOperate();
+  const { store, box, topic, handler, error } = group;
+  const act = (verb: Verb) =>
+    onAct({
+      verb,
+      target: { store, box },
+      scope: { group: { topic, handler, error } },
+      about: plural(group.count, "dead letter"),
+    });
+  const list = to("messages", { store, box, state: "dead", topic, handler, error_contains: sharedPart(error) });
+  return (
+    <li class="group">
+      <p class="count">
+        <b>{count(group.count)}</b> <span class="soft">dead</span>
+      </p>
+      <div class="what">
+        <h2>
+          <Name text={topic} />
+          {handler && (
+            <span class="soft">
+              {" → "}
+              <Name text={handler} />
+            </span>
+          )}
+        </h2>
+        <p class="error">{error ? <Long text={error} limit={300} /> : <span class="soft">no error was kept</span>}</p>
+        <p class="soft facts">
+          <span>
+            <Name text={store} /> · {box}
+          </span>
+          <span>
+            last <When at={group.last_at} />
+          </span>
+          <span>
+            first <When at={group.first_at} />
+          </span>
+        </p>
+      </div>
+      <p class="buttons">
+        <a class="button small" href={list} aria-label={`Show the messages of ${topic}`}>
+          Show messages
+        </a>
+        {can && (
+          <>
+            <button type="button" class="small" onClick={() => act("requeue")}>
+              Requeue…
+            </button>
+            <button type="button" class="small" onClick={() => act("discard")}>
+              Discard…
+            </button>
+          </>
+        )}
+      </p>
+    </li>
+  );
+}

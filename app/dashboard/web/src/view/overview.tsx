@@ -1,0 +1,187 @@
+// The verdict first, then the numbers, then how they came to be.
+import { useMemo } from "preact/hooks";
+import { get } from "../api/client";
+import type { BoxName, BoxOverview, History, Overview as Answer, Reason, Span } from "../api/types";
+import { compact, count, duration, milliseconds, percent, plural, rate } from "../format";
+import { useLive } from "../live";
+import { useLoad } from "../load";
+import { Chart, type Line } from "../part/chart";
+import { Choice } from "../part/choice";
+import { Loading, Trouble } from "../part/notice";
+import { Shape } from "../part/state";
+import { Long, Name } from "../part/text";
+import { replace, to, type Parameters } from "../route";
+
+const spans = [
+  ["15m", "15 min"],
+  ["1h", "1 h"],
+  ["24h", "24 h"],
+] as const;
+
+const boxes = [
+  ["outbox", "Outbox"],
+  ["inbox", "Inbox"],
+] as const;
+
+export function Overview({ parameters }: { parameters: Parameters }) {
+  const { overview, problem } = useLive();
+  if (!overview) return problem ? <Trouble problem={problem} /> : <Loading />;
+  return (
+    <>
+      <Verdict overview={overview} />
+      <div class="boxes">
+        {overview.boxes.map((box) => (
+          <Box key={box.box} box={box} />
+        ))}
+      </div>
+      <Charts parameters={parameters} />
+    </>
+  );
+}
+
+function Verdict({ overview }: { overview: Answer }) {
+  const { status, reasons, stores, unreachable } = overview;
+  return (
+    <section class={`verdict ${status}`} aria-label="Verdict">
+      <h1>
+        <Shape of={status} />
+        {status}
+      </h1>
+      {reasons.length === 0 ? (
+        <p class="lead">Nothing needs you. {plural(stores, "store")}, all of them answering.</p>
+      ) : (
+        <ul class="reasons">
+          {reasons.map((reason) => (
+            <li key={reason.store + (reason.box ?? "") + reason.text}>
+              <ReasonLine reason={reason} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {unreachable > 0 && (
+        <p class="lead">
+          {count(unreachable)} of {plural(stores, "store")} cannot be reached; the last known numbers are shown.
+        </p>
+      )}
+    </section>
+  );
+}
+
+function ReasonLine({ reason }: { reason: Reason }) {
+  const box = reason.box ?? undefined;
+  const place = /dead/.test(reason.text)
+    ? to("dead", { store: reason.store, box })
+    : /open|pending|due|backlog/.test(reason.text)
+      ? to("messages", { store: reason.store, box, state: "open" })
+      : to("stores");
+  return (
+    <>
+      <a href={place}>
+        <Name text={reason.store} />
+        {box ? ` · ${box}` : ""}
+      </a>
+      <span>
+        <Long text={reason.text} limit={240} />
+      </span>
+    </>
+  );
+}
+
+function Box({ box }: { box: BoxOverview }) {
+  const { counts } = box;
+  const list = (state: string) => to("messages", { box: box.box, state });
+  return (
+    <section class="box" aria-labelledby={box.box}>
+      <h2 id={box.box}>{box.box}</h2>
+      <dl class="numbers">
+        <Number label="open" value={compact(box.open)} href={list("open")} large />
+        <Number label="dead" value={compact(counts.dead)} href={to("dead", { box: box.box })} bad={counts.dead > 0} large />
+        <Number label="done per minute" value={rate(box.done_per_minute)} large />
+        <Number label="ready" value={compact(counts.ready)} href={list("ready")} />
+        <Number label="leased" value={compact(counts.leased)} href={list("leased")} />
+        <Number label="scheduled" value={compact(counts.scheduled)} href={list("scheduled")} />
+        <Number label="waiting for order" value={compact(counts.waiting)} href={list("waiting")} />
+        <Number label="oldest due" value={duration(counts.oldest_pending_seconds)} />
+        <Number label="handler p50 / p99" value={`${milliseconds(box.p50_ms)} / ${milliseconds(box.p99_ms)}`} />
+      </dl>
+    </section>
+  );
+}
+
+interface NumberProps {
+  label: string;
+  value: string;
+  href?: string;
+  bad?: boolean;
+  large?: boolean;
+}
+
+function Number({ label, value, href, bad = false, large = false }: NumberProps) {
+  return (
+    <div class={`${large ? "large" : ""} ${bad ? "bad" : ""}`}>
+      <dt>{label}</dt>
+      <dd>{href ? <a href={href}>{value}</a> : value}</dd>
+    </div>
+  );
+}
+
+function Charts({ parameters }: { parameters: Parameters }) {
+  const span = spans.find(([name]) => name === parameters.span)?.[0] ?? "15m";
+  const box = boxes.find(([name]) => name === parameters.chart)?.[0] ?? "outbox";
+  const { tick } = useLive();
+  const { answer, problem, again } = useLoad(
+    (signal) => get<History>("v1/history", { box, span }, signal),
+    box + span,
+    tick,
+  );
+  const choose = (next: { span?: Span; chart?: BoxName }) =>
+    replace(to("overview", { ...parameters, ...next }));
+  return (
+    <section aria-labelledby="history">
+      <div class="bar">
+        <h2 id="history">History</h2>
+        <Choice label="Box" name="chart" value={box} options={boxes} onChange={(chart) => choose({ chart })} />
+        <Choice label="Time span" name="span" value={span} options={spans} onChange={(next) => choose({ span: next })} />
+      </div>
+      {answer ? <Drawn history={answer} /> : problem ? <Trouble problem={problem} again={again} /> : <Loading />}
+    </section>
+  );
+}
+
+function Drawn({ history }: { history: History }) {
+  const lines = useMemo(() => linesOf(history), [history]);
+  const { at } = history;
+  return (
+    <div class="charts">
+      <Chart title="Throughput per minute" at={at} lines={lines.throughput} format={rate} least={10} wide />
+      <Chart title="Error rate" at={at} lines={lines.errors} format={percent} least={0.05} />
+      <Chart title="Backlog" at={at} lines={lines.backlog} format={compact} least={10} />
+      <Chart title="Age of the oldest" at={at} lines={lines.oldest} format={duration} least={10} />
+      <Chart title="Handler time" at={at} lines={lines.time} format={milliseconds} least={10} />
+    </div>
+  );
+}
+
+function linesOf(history: History): Record<"throughput" | "errors" | "backlog" | "oldest" | "time", Line[]> {
+  const share = history.done.map((done, i) => {
+    const failed = history.failed[i] ?? null;
+    if (done === null || failed === null || done + failed === 0) return null;
+    return failed / (done + failed);
+  });
+  return {
+    throughput: [
+      { label: "done", values: history.done, colour: "accent" },
+      { label: "failed", values: history.failed, colour: "bad", dashed: true },
+    ],
+    errors: [{ label: "failed of all attempts", values: share, colour: "bad" }],
+    backlog: [
+      { label: "open", values: history.open, colour: "accent" },
+      { label: "dead", values: history.dead, colour: "bad", dashed: true },
+    ],
+    oldest: [{ label: "waiting for", values: history.oldest_seconds, colour: "accent" }],
+    time: [
+      { label: "p50", values: history.p50_ms, colour: "accent" },
+      { label: "p99", values: history.p99_ms, colour: "second", dashed: true },
+    ],
+  };
+}
