@@ -25,7 +25,7 @@ struct ServerConfig {
   std::string tls_certificate = {};     ///< PEM files; both or none
   std::string tls_key = {};
   int threads = 1;   ///< that read and write sockets
-  int workers = 64;  ///< requests that may wait for a store at once: they share commits
+  int workers = 64;  ///< requests that may wait for stores at once
   int queue = 1024;  ///< requests that may wait for a worker
 
   bool operator==(const ServerConfig&) const = default;

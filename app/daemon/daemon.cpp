@@ -83,8 +83,8 @@ class Daemon {
             spans()),
         service_(make_service(config)),
         server_(config.server, config.limit, http_service(), log_.environment()),
-        workers_(static_cast<std::size_t>(config.server.workers),
-                 static_cast<std::size_t>(config.server.queue)) {}
+        queue_limit_(static_cast<std::size_t>(config.server.queue)),
+        workers_(static_cast<std::size_t>(config.server.workers), queue_limit_) {}
 
   int run(const sigset_t& signals) {
     open_stores();
@@ -183,13 +183,33 @@ class Daemon {
   void handle(std::shared_ptr<Request> context, HttpRequest request, HttpService::Answer answer) {
     // What is stored has this request as its parent.
     if (context->trace) request.headers.set("traceparent", context->trace->traceparent());
-    if (context->match()->endpoint->quick) return answer(call(*context, request));
+    const Endpoint& endpoint = *context->match()->endpoint;
+    if (endpoint.quick) return answer(call(*context, request));
+    if (endpoint.shared) {
+      if (auto calls = endpoint.shared(context->match()->target)) {
+        return share(std::move(calls), endpoint, std::move(request), std::move(answer));
+      }
+    }
     auto task = [this, context = std::move(context), request = std::move(request), answer] {
       answer(call(*context, request));
     };
-    if (!workers_.submit(std::move(task))) {
-      answer(unavailable("more requests wait than server.queue allows"));
+    if (!workers_.submit(std::move(task))) answer(queue_is_full());
+  }
+
+  static HttpResponse queue_is_full() {
+    return unavailable("more requests wait than server.queue allows");
+  }
+
+  void share(std::shared_ptr<SharedCalls> calls, const Endpoint& endpoint, HttpRequest request,
+             const HttpService::Answer& answer) {
+    switch (calls->add(std::move(request), answer, queue_limit_)) {
+      case SharedCalls::Added::full: return answer(queue_is_full());
+      case SharedCalls::Added::waits: return;
+      case SharedCalls::Added::needs_work: break;
     }
+    workers_.submit_always([this, calls = std::move(calls), path = endpoint.path] {
+      calls->work([&](const std::exception_ptr& error) { return explain(path, error); });
+    });
   }
 
   HttpResponse call(const Request& context, const HttpRequest& request) {
@@ -199,19 +219,24 @@ class Daemon {
     try {
       return match.endpoint->call(
           {request, match.target, context.service->access().actor(request)});
+    } catch (...) {
+      return explain(match.endpoint->path, std::current_exception());
+    }
+  }
+
+  HttpResponse explain(const std::string& path, const std::exception_ptr& thrown) {
+    try {
+      std::rethrow_exception(thrown);
     } catch (const Refused& refused) {
       return problem(refused.status(), title_of(refused.status()), refused.what());
     } catch (const DatabaseError& error) {
       log_.write(LogLevel::warning, "store_failed",
-                 {{"endpoint", match.endpoint->path},
-                  {"kind", to_string(error.kind())},
-                  {"error", error.what()}});
+                 {{"endpoint", path}, {"kind", to_string(error.kind())}, {"error", error.what()}});
       return unavailable("the store cannot be used now; repeat the request with the same id");
     } catch (const std::logic_error& error) {  // an argument that the library refused
       return problem(400, title_of(400), error.what());
     } catch (const std::exception& error) {
-      log_.write(LogLevel::error, "request_failed",
-                 {{"endpoint", match.endpoint->path}, {"error", error.what()}});
+      log_.write(LogLevel::error, "request_failed", {{"endpoint", path}, {"error", error.what()}});
       return problem(500, title_of(500), "the log of the daemon tells what happened");
     }
   }
@@ -335,6 +360,7 @@ class Daemon {
   mutable std::mutex mutex_;
   std::shared_ptr<const Service> service_;  // shared with the requests that are under way
   HttpServer server_;
+  const std::size_t queue_limit_;
   WorkerPool workers_;  // ends before the server, to which its tasks answer
 };
 

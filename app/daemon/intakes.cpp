@@ -151,8 +151,35 @@ void add_sidecar(Router& router, const Config& config, const Stores& stores,
   router.add({"POST", "/sidecar/{route}", Need::send, handle});
 }
 
-std::string store_name(const Call& call) {
-  return std::string{call.target.find("store").value_or("")};
+std::string store_name(const Target& target) {
+  return std::string{target.find("store").value_or("")};
+}
+
+/// Requests for the same box are answered together. `handle` gets the name of its store.
+using HandleAll = std::function<std::vector<HttpResponse>(const std::string& store,
+                                                          std::span<const HttpRequest> requests)>;
+
+/// An intake of one message per request into the box that `?store=` names.
+Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
+                      const HandleAll& handle) {
+  std::map<std::string, std::shared_ptr<SharedCalls>> by_store;
+  for (const Stores::Entry& entry : stores.all()) {
+    const std::string& name = entry.store->name();
+    by_store[name] = std::make_shared<SharedCalls>(
+        [handle, name](std::span<const HttpRequest> requests) { return handle(name, requests); });
+  }
+  return {.method = "POST",
+          .path = std::move(path),
+          .need = Need::send,
+          .call =
+              [handle](const Call& call) {
+                return std::move(handle(store_name(call.target), {&call.request, 1})[0]);
+              },
+          .shared =
+              [&stores, kind, by_store = std::move(by_store)](const Target& target) {
+                const Store* store = stores.find(store_name(target), kind);
+                return store == nullptr ? nullptr : by_store.at(store->name());
+              }};
 }
 
 }  // namespace
@@ -160,20 +187,23 @@ std::string store_name(const Call& call) {
 void add_intakes(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
                  const InlineObserver& observer, const Environment& environment) {
   const IntakeOptions options = intake_options(config, environment);
-  router.add({"POST", "/v1/outbox/{topic}", Need::send, [&stores, options](const Call& call) {
-                Outbox& outbox = store_of(stores, store_name(call), BoxKind::outbox).outbox();
-                return OutboxIntake{outbox, options}.handle(call.request);
+  router.add(box_endpoint(
+      "/v1/outbox/{topic}", stores, BoxKind::outbox,
+      [&stores, options](const std::string& store, std::span<const HttpRequest> requests) {
+        Outbox& outbox = store_of(stores, store, BoxKind::outbox).outbox();
+        return OutboxIntake{outbox, options}.handle(requests);
+      }));
+  router.add(box_endpoint(
+      "/v1/inbox/{source}/{topic}", stores, BoxKind::inbox,
+      [&stores, options](const std::string& store, std::span<const HttpRequest> requests) {
+        store_of(stores, store, BoxKind::inbox);
+        return InboxIntake{accept_into(stores, store), options}.handle(requests);
+      }));
+  router.add({"POST", "/v1/events", Need::send, [&stores, options](const Call& call) {
+                store_of(stores, store_name(call.target), BoxKind::inbox);
+                return EventIntake{accept_into(stores, store_name(call.target)), options}.handle(
+                    call.request);
               }});
-  router.add(
-      {"POST", "/v1/inbox/{source}/{topic}", Need::send, [&stores, options](const Call& call) {
-         store_of(stores, store_name(call), BoxKind::inbox);
-         return InboxIntake{accept_into(stores, store_name(call)), options}.handle(call.request);
-       }});
-  router.add(
-      {"POST", "/v1/events", Need::send, [&stores, options](const Call& call) {
-         store_of(stores, store_name(call), BoxKind::inbox);
-         return EventIntake{accept_into(stores, store_name(call)), options}.handle(call.request);
-       }});
   add_named_events(router, config, stores, sinks, observer, options);
   add_webhooks(router, config, stores, options);
   add_sidecar(router, config, stores, options);

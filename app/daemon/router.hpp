@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -10,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "daemon/shared_calls.hpp"
 #include "daemon/target.hpp"
 #include <twinbox/http.hpp>
 
@@ -48,6 +50,8 @@ struct Endpoint {
   Need need;
   std::function<HttpResponse(const Call&)> call;  ///< `{…}` are where they stand in the target
   bool quick = false;  ///< asks no store: answered even when all workers are busy
+  /// With whom a request is answered together; empty, or null: it is answered alone by `call`.
+  std::function<std::shared_ptr<SharedCalls>(const Target&)> shared = {};
 };
 
 struct Match {

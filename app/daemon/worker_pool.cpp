@@ -27,6 +27,14 @@ bool WorkerPool::submit(std::function<void()> task) {
   return true;
 }
 
+void WorkerPool::submit_always(std::function<void()> task) {
+  {
+    const std::lock_guard lock{mutex_};
+    queue_.push_back(std::move(task));
+  }
+  ready_.notify_one();
+}
+
 std::size_t WorkerPool::waiting() const {
   const std::lock_guard lock{mutex_};
   return queue_.size();

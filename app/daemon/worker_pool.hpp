@@ -22,6 +22,8 @@ class WorkerPool {
 
   /// False: the queue is full. `task` must not throw.
   bool submit(std::function<void()> task);
+  /// For tasks of which there are only so many: taken even when the queue is full.
+  void submit_always(std::function<void()> task);
   [[nodiscard]] std::size_t waiting() const;
 
  private:

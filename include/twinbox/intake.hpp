@@ -81,8 +81,12 @@ class InboxIntake {
   explicit InboxIntake(AcceptCall accept, IntakeOptions options = {},
                        std::string prefix = "/v1/inbox");
   [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
+  /// Requests that came together share a transaction; each has an answer of its own.
+  [[nodiscard]] std::vector<HttpResponse> handle(std::span<const HttpRequest> requests) const;
 
  private:
+  [[nodiscard]] Arrival read(const HttpRequest& request) const;
+
   AcceptCall accept_;
   IntakeOptions options_;
   std::string prefix_;
@@ -97,8 +101,12 @@ class OutboxIntake {
   explicit OutboxIntake(Outbox& outbox, IntakeOptions options = {},
                         std::string prefix = "/v1/outbox");
   [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
+  /// Requests that came together share a transaction; each has an answer of its own.
+  [[nodiscard]] std::vector<HttpResponse> handle(std::span<const HttpRequest> requests) const;
 
  private:
+  [[nodiscard]] NewMessage read(const HttpRequest& request) const;
+
   Outbox& outbox_;
   IntakeOptions options_;
   std::string prefix_;

@@ -1,33 +1,56 @@
+#include <optional>
 #include <utility>
 
 #include "core/json.hpp"
 #include "intake/request.hpp"
+#include "twinbox/error.hpp"
 #include "twinbox/event.hpp"
 
 namespace twinbox {
-
-InboxIntake::InboxIntake(AcceptCall accept, IntakeOptions options, std::string prefix)
-    : accept_(std::move(accept)), options_(std::move(options)), prefix_(std::move(prefix)) {}
-
-HttpResponse InboxIntake::handle(const HttpRequest& request) const {
-  return answer_or_problem(options_, "accept", [&] {
-    auto pieces = path_pieces(request, prefix_, 2);
-    require_post(request, options_);
-    auto id = id_of(request);
-    if (!id) {
-      throw RequestError(400, "there is no id: send the header Idempotency-Key, or ce-id");
-    }
-    Arrival arrival{.source = Source{std::move(pieces[0])},
-                    .id = MessageId{std::move(*id)},
-                    .topic = Topic{std::move(pieces[1])},
-                    .payload = request.body,
-                    .extras = extras_of(request, options_)};
-    arrival.extras.hash = ContentHash::of(arrival.payload);
-    return accept_and_answer(accept_, arrival);
-  });
-}
-
 namespace {
+
+/// Reads each request, writes all that could be read at once, and answers each. What cannot be
+/// written together is written alone, so that nobody pays for another one's message.
+/// `read` → Item; `write(std::span<const Item>)` → a result for each; `answer(item, result)`.
+template <class Read, class Write, class Answer>
+std::vector<HttpResponse> handle_together(const IntakeOptions& options, std::string_view act,
+                                          std::span<const HttpRequest> requests, Read read,
+                                          Write write, Answer answer) {
+  using Item = decltype(read(requests[0]));
+  std::vector<HttpResponse> answers(requests.size());
+  std::vector<Item> items;
+  std::vector<std::size_t> places;  // of their requests
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    answers[i] = answer_or_problem(options, act, [&] {
+      items.push_back(read(requests[i]));
+      places.push_back(i);
+      return HttpResponse{};
+    });
+  }
+  const auto write_some = [&](std::size_t from, std::size_t count) {
+    const std::span<const Item> some{items.data() + from, count};
+    const auto results = write(some);
+    if (results.size() != count) {
+      throw std::logic_error("the accept call must give one answer for each arrival");
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      answers[places[from + i]] = answer(some[i], results[i]);
+    }
+  };
+  try {
+    if (items.size() > 1) return write_some(0, items.size()), answers;
+  } catch (const std::exception&) {
+    // Each of them finds out alone below. An id that was written after all is met as a duplicate.
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    HttpResponse failure = answer_or_problem(options, act, [&] {
+      write_some(i, 1);
+      return HttpResponse{.status = 0};
+    });
+    if (failure.status != 0) answers[places[i]] = std::move(failure);
+  }
+  return answers;
+}
 
 NewMessage event_message(const HttpRequest& request, const IntakeOptions& options) {
   const auto events = events_from_http(request.headers, request.body, options.max_events);
@@ -45,26 +68,69 @@ NewMessage event_message(const HttpRequest& request, const IntakeOptions& option
 
 }  // namespace
 
+InboxIntake::InboxIntake(AcceptCall accept, IntakeOptions options, std::string prefix)
+    : accept_(std::move(accept)), options_(std::move(options)), prefix_(std::move(prefix)) {}
+
+Arrival InboxIntake::read(const HttpRequest& request) const {
+  auto pieces = path_pieces(request, prefix_, 2);
+  require_post(request, options_);
+  auto id = id_of(request);
+  if (!id) throw RequestError(400, "there is no id: send the header Idempotency-Key, or ce-id");
+  Arrival arrival{.source = Source{std::move(pieces[0])},
+                  .id = MessageId{std::move(*id)},
+                  .topic = Topic{std::move(pieces[1])},
+                  .payload = request.body,
+                  .extras = extras_of(request, options_)};
+  arrival.extras.hash = ContentHash::of(arrival.payload);
+  return arrival;
+}
+
+HttpResponse InboxIntake::handle(const HttpRequest& request) const {
+  return std::move(handle(std::span{&request, 1})[0]);
+}
+
+std::vector<HttpResponse> InboxIntake::handle(std::span<const HttpRequest> requests) const {
+  return handle_together(
+      options_, "accept", requests, [&](const HttpRequest& request) { return read(request); },
+      accept_, accepted_answer);
+}
+
 OutboxIntake::OutboxIntake(Outbox& outbox, IntakeOptions options, std::string prefix)
     : outbox_(outbox), options_(std::move(options)), prefix_(std::move(prefix)) {}
 
+NewMessage OutboxIntake::read(const HttpRequest& request) const {
+  auto pieces = path_pieces(request, prefix_, 1);
+  require_post(request, options_);
+  Topic topic{std::move(pieces[0])};
+  NewMessage message =
+      event_mode(request.headers)
+          ? event_message(request, options_)
+          : NewMessage{
+                .topic = topic, .payload = request.body, .extras = extras_of(request, options_)};
+  message.topic = std::move(topic);
+  // Known before it is written: what is written again then meets itself.
+  if (auto id = id_of(request)) message.id = MessageId{std::move(*id)};
+  if (!message.id) message.id = MessageId::make(options_.environment);
+  return message;
+}
+
 HttpResponse OutboxIntake::handle(const HttpRequest& request) const {
-  return answer_or_problem(options_, "enqueue", [&] {
-    auto pieces = path_pieces(request, prefix_, 1);
-    require_post(request, options_);
-    Topic topic{std::move(pieces[0])};
-    NewMessage message =
-        event_mode(request.headers)
-            ? event_message(request, options_)
-            : NewMessage{
-                  .topic = topic, .payload = request.body, .extras = extras_of(request, options_)};
-    message.topic = std::move(topic);
-    if (auto id = id_of(request)) message.id = MessageId{std::move(*id)};
-    const MessageId id = outbox_.enqueue(message);
-    std::string body = R"({"state":"enqueued","id":)";
-    append_json_string(body, id.view());
-    return json_answer(202, body + "}");
-  });
+  return std::move(handle(std::span{&request, 1})[0]);
+}
+
+std::vector<HttpResponse> OutboxIntake::handle(std::span<const HttpRequest> requests) const {
+  return handle_together(
+      options_, "enqueue", requests, [&](const HttpRequest& request) { return read(request); },
+      [&](std::span<const NewMessage> messages) {
+        // A single one shares its commit with those of other threads.
+        return messages.size() == 1 ? std::vector{outbox_.enqueue(messages[0])}
+                                    : outbox_.enqueue(messages);
+      },
+      [](const NewMessage&, const MessageId& id) {
+        std::string body = R"({"state":"enqueued","id":)";
+        append_json_string(body, id.view());
+        return json_answer(202, body + "}");
+      });
 }
 
 }  // namespace twinbox

@@ -66,6 +66,47 @@ TEST_P(Intake, PHD_31_keeps_what_came_with_the_message) {
   EXPECT_NE(message.headers->find("curl/8"), std::string::npos);
 }
 
+TEST_P(Intake, requests_that_come_together_are_answered_each_by_its_own_fate) {
+  std::vector<HttpRequest> requests{a_request(path, {{"Idempotency-Key", "evt_1"}}),
+                                    a_request(path, {}),
+                                    a_request(path, {{"Idempotency-Key", "evt_2"}}),
+                                    a_request(path, {{"Idempotency-Key", "evt_1"}}),
+                                    a_request(path, {{"Idempotency-Key", "refused"}})};
+  const AcceptCall picky = [&](std::span<const Arrival> arrivals) {
+    for (const Arrival& arrival : arrivals) {
+      if (arrival.id == MessageId{"refused"}) {
+        throw DatabaseError(DatabaseError::Kind::invalid_request, "not this one");
+      }
+    }
+    return accept_into(inbox())(arrivals);
+  };
+  const auto answers = InboxIntake{picky, intake_options()}.handle(requests);
+  std::vector<int> statuses;
+  for (const HttpResponse& answer : answers) statuses.push_back(answer.status);
+  EXPECT_EQ(statuses, (std::vector{202, 400, 202, 200, 422}));
+  EXPECT_EQ(count_messages(), "2");
+}
+
+TEST_P(Intake, what_comes_together_for_the_outbox_is_one_transaction_and_keeps_its_ids) {
+  std::vector<HttpRequest> requests{
+      a_request("/v1/outbox/order.placed", {{"Idempotency-Key", "order-1"}}),
+      a_request("/v1/outbox/order.placed", {}),
+      a_request("/v1/outbox/order.placed", {{"Twinbox-Due", "soon"}}),
+      a_request("/v1/outbox/order.shipped", {{"Idempotency-Key", "order-1"}})};
+  const auto answers = OutboxIntake{outbox(), intake_options()}.handle(requests);
+  ASSERT_EQ(answers.size(), 4u);
+  EXPECT_EQ(answers[0].body, R"({"state":"enqueued","id":"order-1"})");
+  EXPECT_EQ(answers[1].status, 202);
+  EXPECT_EQ(answers[2].status, 400);
+  EXPECT_EQ(answers[3].body, answers[0].body);
+  const auto messages = outbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 2u) << "an id that comes twice is one message";
+  const bool first = messages[0].id == MessageId{"order-1"};
+  EXPECT_EQ(answers[1].body,
+            R"({"state":"enqueued","id":")" + messages[first ? 1 : 0].id.str() + "\"}");
+  EXPECT_EQ(messages[0].created_at, messages[1].created_at);
+}
+
 TEST_P(Intake, a_duplicate_answers_success_and_a_conflict_is_flagged) {
   EXPECT_EQ(accept(a_request(path)).status, 202);
   const HttpResponse again = accept(a_request(path));
