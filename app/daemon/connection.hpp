@@ -163,6 +163,7 @@ class Connection final : public OpenConnection,
   void on_body(Error error) {
     if (error) return refuse_unread(error);
     lowest().expires_never();
+    if (stream_events()) return;
     const std::uint64_t number = ++number_;
     handling_.expires_after(limit_->handle_time);
     handling_.async_wait([self = this->shared_from_this(), number](Error stopped) {
@@ -183,6 +184,65 @@ class Connection final : public OpenConnection,
                                                  });
                              });
   }
+
+  // ---- an answer that goes on
+
+  bool stream_events() {
+    auto wake = [weak = this->weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self) return;
+      boost::asio::post(self->stream_.get_executor(), [self] { self->send_events(); });
+    };
+    events_ = server_.service().stream(context_, request_, std::move(wake));
+    if (!events_) return false;
+    give_back();
+    text_ =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nConnection: close\r\n\r\n";
+    server_.service().done(
+        context_, request_, 200, text_.size(),
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began_));
+    context_.reset();  // a reload must not be held up by pages that stay open
+    request_ = {};
+    wait_for_request();  // it may be closed at any time
+    stream_.async_read_some(boost::asio::buffer(waste_),
+                            [self = this->shared_from_this()](Error, std::size_t) {
+                              self->close();  // who listens has nothing more to say
+                            });
+    write_events();
+    return true;
+  }
+
+  void send_events() {
+    if (!events_ || writes_events_) return;
+    std::optional<std::string> news = events_->next();
+    if (!news) return close();
+    if (!news->empty()) {
+      text_ = std::move(*news);
+      return write_events();
+    }
+    handling_.expires_after(std::chrono::seconds{15});
+    handling_.async_wait([self = this->shared_from_this()](Error stopped) {
+      if (stopped || !self->events_ || self->writes_events_) return;
+      self->text_ = ":\n\n";  // whether somebody is still there
+      self->write_events();
+    });
+  }
+
+  void write_events() {
+    writes_events_ = true;
+    handling_.cancel();
+    lowest().expires_after(limit_->write_time);
+    boost::asio::async_write(stream_, boost::asio::buffer(text_),
+                             [self = this->shared_from_this()](Error error, std::size_t) {
+                               self->writes_events_ = false;
+                               if (error) return self->close();
+                               self->lowest().expires_never();
+                               self->send_events();
+                             });
+  }
+
+  // ---- heads and errors
 
   void take_head() {
     const auto& head = parser_->get();
@@ -273,6 +333,8 @@ class Connection final : public OpenConnection,
 
   void close() {
     done_waiting();
+    events_.reset();
+    handling_.cancel();
     lowest().close();
   }
 
@@ -288,12 +350,14 @@ class Connection final : public OpenConnection,
   HttpRequest request_;                       // its head, while it is handled
   HttpService::Context context_;
   std::string text_;  // the answer
+  std::unique_ptr<EventStream> events_;
   std::array<char, 512> waste_;
   Clock::time_point began_ = Clock::now();
   std::uint64_t number_ = 0;  // of the request: an answer that comes too late is dropped
   std::uint64_t ticket_ = 0;  // among those who wait
   std::size_t reserved_ = 0;
   bool waits_for_request_ = false;
+  bool writes_events_ = false;
   bool has_head_ = false;
   bool keep_alive_ = false;
 };

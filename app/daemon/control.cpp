@@ -2,8 +2,8 @@
 
 #include <boost/json/array.hpp>
 
-#include "daemon/act.hpp"
 #include "daemon/json.hpp"
+#include "daemon/parameters.hpp"
 
 namespace twinbox::app {
 namespace {

@@ -73,22 +73,26 @@ class Daemon {
       : options_(options),
         log_(config.log),
         stores_(config, log_.environment()),
-        metrics_(stores_),
         tracer_(config.tracing, log_.environment()),
         dispatching_(
             stores_, log_.environment(),
-            [this](BoxKind kind, DispatchObserver next) {
-              return metrics_.stats(kind).observer(std::move(next));
-            },
+            [this](BoxKind kind, DispatchObserver next) { return observer(kind, std::move(next)); },
             spans()),
+        dashboard_(stores_, pulse_, dispatching_, log_.environment(), history_file(config)),
         service_(make_service(config)),
         server_(config.server, config.limit, http_service(), log_.environment()),
         queue_limit_(static_cast<std::size_t>(config.server.queue)),
         workers_(static_cast<std::size_t>(config.server.workers), queue_limit_) {}
 
+  ~Daemon() { dashboard_.stop(); }  // before the server, whose connections it wakes
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
   int run(const sigset_t& signals) {
     open_stores();
     dispatching_.set(current()->config());
+    dashboard_.set(current()->config().health);
+    dashboard_.start();
     server_.start();
     greet();
     notify_manager("READY=1");
@@ -97,20 +101,21 @@ class Daemon {
     log_.write(LogLevel::info, "stopping", {});
     server_.stop(current()->config().limit.stop_time);
     dispatching_.stop();
+    dashboard_.stop();
     log_.write(LogLevel::info, "stopped", {});
     return 0;
   }
 
  private:
   std::shared_ptr<const Service> make_service(const Config& config) {
-    const Surroundings surroundings{
-        .stores = stores_,
-        .operations = operations_,
-        .dispatching = dispatching_,
-        .environment = log_.environment(),
-        .spans = spans(),
-        .observer = [this] { return metrics_.stats(BoxKind::inbox).observer(); },
-        .metrics = [this] { return metrics_text(); }};
+    const Surroundings surroundings{.stores = stores_,
+                                    .operations = operations_,
+                                    .dispatching = dispatching_,
+                                    .dashboard = dashboard_,
+                                    .environment = log_.environment(),
+                                    .spans = spans(),
+                                    .observer = [this] { return observer(BoxKind::inbox, {}); },
+                                    .metrics = [this] { return metrics_text(); }};
     return std::make_shared<const Service>(config, surroundings, read_tokens(token_file(config)));
   }
 
@@ -119,8 +124,13 @@ class Daemon {
     return service_;
   }
 
+  DispatchObserver observer(BoxKind kind, DispatchObserver next) {
+    return metrics_.stats(kind).observer(pulse_.observer(kind, std::move(next)));
+  }
+
   std::string metrics_text() {
     return metrics_.text({.server = server_,
+                          .boxes = dashboard_.census().reports(),
                           .waiting = workers_.waiting(),
                           .spans_sent = tracer_.sent(),
                           .spans_dropped = tracer_.dropped()});
@@ -151,6 +161,12 @@ class Daemon {
                        HttpService::Answer answer) {
                   handle(std::static_pointer_cast<Request>(context), std::move(request),
                          std::move(answer));
+                },
+            .stream =
+                [this](const HttpService::Context& context, const HttpRequest& request,
+                       std::function<void()> wake) {
+                  return listen(*static_cast<const Request*>(context.get()), request,
+                                std::move(wake));
                 },
             .done =
                 [this](const HttpService::Context& context, const HttpRequest& head, int status,
@@ -209,6 +225,17 @@ class Daemon {
     }
     workers_.submit_always([this, calls = std::move(calls), path = endpoint.path] {
       calls->work([&](const std::exception_ptr& error) { return explain(path, error); });
+    });
+  }
+
+  /// Null: it does not ask for events, or too many listen already.
+  std::unique_ptr<EventStream> listen(const Request& context, const HttpRequest& request,
+                                      std::function<void()> wake) {
+    if (request.method != "GET" || context.match()->endpoint->path != "/v1/live") return nullptr;
+    dashboard_.census().watch();
+    // A token may have been taken back meanwhile.
+    return dashboard_.feed().listen(std::move(wake), [this, request] {
+      return !current()->access().refuse(request, Need::read);
     });
   }
 
@@ -337,6 +364,7 @@ class Daemon {
       }
       auto service = make_service(config);
       dispatching_.set(config);
+      dashboard_.set(config.health);
       log_.set(config.log);
       server_.set_limit(config.limit);
       {
@@ -356,7 +384,9 @@ class Daemon {
   Metrics metrics_;
   Tracer tracer_;
   OperationMemory operations_;
+  Pulse pulse_;
   Dispatching dispatching_;
+  Dashboard dashboard_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Service> service_;  // shared with the requests that are under way
   HttpServer server_;

@@ -12,12 +12,16 @@ namespace {
 bool has_store(DatabaseSet& set, const std::string& name) { return set.find(name) != nullptr; }
 
 /// Housekeeping where no dispatcher does it; a store that is away is tried again.
-void keep_box(Store& store, BoxKind kind, const Environment& environment, std::stop_token stop) {
+void keep_box(Store& store, BoxKind kind, const DispatchObserver& observer,
+              const Environment& environment, std::stop_token stop) {
+  const auto told = [&](const ChoreReport& report) {
+    if (observer.chore) observer.chore(store.name(), report);
+  };
   std::mutex mutex;
   std::condition_variable_any rest;
   while (!stop.stop_requested()) {
     try {
-      Housekeeping{box_of(store, kind)}.run(stop);
+      Housekeeping{box_of(store, kind), {}, told}.run(stop);
     } catch (const std::exception& error) {
       environment.write(LogLevel::warning, "housekeeping_failed",
                         {{"store", store.name()}, {"error", error.what()}});
@@ -136,7 +140,7 @@ void Dispatching::keep_house() {
       });
       if (!serves(entry.boxes, kind) || dispatched) continue;
       chores_.emplace_back([this, &store = *entry.store, kind](std::stop_token stop) {
-        keep_box(store, kind, environment_, std::move(stop));
+        keep_box(store, kind, observe_(kind, {}), environment_, std::move(stop));
       });
     }
   }

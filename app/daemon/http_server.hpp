@@ -28,6 +28,14 @@ struct RequestContext {
   virtual ~RequestContext() = default;
 };
 
+/// An answer that goes on for as long as its client listens: server-sent events.
+class EventStream {
+ public:
+  virtual ~EventStream() = default;
+  /// What is new, to be sent now; an empty text: nothing. Empty: it is over.
+  virtual std::optional<std::string> next() = 0;
+};
+
 /// What the server asks of its owner. The calls come from its own threads and must not block.
 struct HttpService {
   using Context = std::shared_ptr<RequestContext>;  // shared by the connection and who answers
@@ -41,6 +49,11 @@ struct HttpService {
   std::function<Begun(const HttpRequest& head)> begin;
   /// `answer` is called exactly once, from any thread.
   std::function<void(const Context& context, HttpRequest request, Answer answer)> handle;
+  /// Asked before `handle`. Null: an ordinary request. `wake` may be called from any thread,
+  /// whenever the stream has something new, for as long as the stream lives.
+  std::function<std::unique_ptr<EventStream>(const Context& context, const HttpRequest& request,
+                                             std::function<void()> wake)>
+      stream;
   /// Every answer that is sent, refusals of the server itself among them: they have no context.
   std::function<void(const Context& context, const HttpRequest& head, int status, std::size_t bytes,
                      std::chrono::microseconds took)>

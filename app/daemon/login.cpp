@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <boost/json/object.hpp>
 
-#include "daemon/act.hpp"
 #include "daemon/json.hpp"
+#include "daemon/parameters.hpp"
 
 namespace twinbox::app {
 namespace {

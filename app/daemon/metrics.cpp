@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "daemon/http_server.hpp"
-#include <twinbox/admin.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -130,6 +129,31 @@ void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSn
   families.push_back(std::move(topics));
 }
 
+void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes) {
+  MetricFamily states = family("twinbox_duties", "Duties by state", MetricType::Gauge);
+  MetricFamily oldest =
+      family("twinbox_oldest_pending_seconds", "How long the oldest duty that is due has waited",
+             MetricType::Gauge);
+  MetricFamily up = family("twinbox_store_up", "1: the box could be asked", MetricType::Gauge);
+  for (const CensusTaker::Report& box : boxes) {
+    const Labels labels{{"box", std::string{to_string(box->kind)}}, {"store", box->store->name()}};
+    add(up, labels, box->error.empty() ? 1 : 0);
+    if (!box->at) continue;
+    const StateCounts& counts = box->counts.all;
+    for (const auto& [state, value] :
+         {std::pair{"ready", counts.ready}, std::pair{"scheduled", counts.scheduled},
+          std::pair{"leased", counts.leased}, std::pair{"waiting", counts.waiting},
+          std::pair{"dead", counts.dead}}) {
+      Labels with_state = labels;
+      with_state.push_back({"state", state});
+      add(states, std::move(with_state), static_cast<double>(value));
+    }
+    const Duration age = counts.oldest_pending.value_or(Duration{0});
+    add(oldest, labels, static_cast<double>(age.count()) / 1e6);
+  }
+  for (MetricFamily* one : {&states, &oldest, &up}) families.push_back(std::move(*one));
+}
+
 void add_http(Families& families, const Metrics::Moment& moment) {
   const HttpServerStats& stats = moment.server.stats();
   const auto count = [&](const char* name, const char* help, std::uint64_t value) {
@@ -163,8 +187,7 @@ struct Metrics::Series {
   std::map<std::string, prometheus::Histogram*, std::less<>> histograms = {};
 };
 
-Metrics::Metrics(const Stores& stores)
-    : stores_(stores), registry_(std::make_unique<prometheus::Registry>()) {
+Metrics::Metrics() : registry_(std::make_unique<prometheus::Registry>()) {
   auto& requests = prometheus::BuildCounter()
                        .Name("twinbox_http_requests_total")
                        .Help("Requests by endpoint and answer")
@@ -203,48 +226,11 @@ void Metrics::count_request(std::string_view method, std::string_view endpoint, 
   histogram->Observe(static_cast<double>(took.count()) / 1e6);
 }
 
-Families Metrics::duties() {
-  const std::lock_guard lock{duties_mutex_};
-  const auto now = std::chrono::steady_clock::now();
-  if (duties_ && now - duties_at_ < std::chrono::seconds{10}) return *duties_;
-  MetricFamily states = family("twinbox_duties", "Duties by state", MetricType::Gauge);
-  MetricFamily oldest =
-      family("twinbox_oldest_pending_seconds", "How long the oldest duty that is due has waited",
-             MetricType::Gauge);
-  MetricFamily up = family("twinbox_store_up", "1: the box could be asked", MetricType::Gauge);
-  for (const Stores::Entry& entry : stores_.all()) {
-    for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
-      if (!serves(entry.boxes, kind)) continue;
-      const Labels labels{{"box", std::string{to_string(kind)}}, {"store", entry.store->name()}};
-      try {
-        const Counts counts = Admin{box_of(*entry.store, kind)}.counts();
-        for (const auto& [state, value] :
-             {std::pair{"ready", counts.all.ready}, std::pair{"scheduled", counts.all.scheduled},
-              std::pair{"leased", counts.all.leased}, std::pair{"waiting", counts.all.waiting},
-              std::pair{"dead", counts.all.dead}}) {
-          Labels with_state = labels;
-          with_state.push_back({"state", state});
-          add(states, std::move(with_state), static_cast<double>(value));
-        }
-        const Duration age = counts.oldest_pending.value_or(Duration{0});
-        add(oldest, labels, static_cast<double>(age.count()) / 1e6);
-        add(up, labels, 1);
-      } catch (const std::exception&) {
-        add(up, labels, 0);
-      }
-    }
-  }
-  duties_ =
-      std::make_unique<Families>(Families{std::move(states), std::move(oldest), std::move(up)});
-  duties_at_ = now;
-  return *duties_;
-}
-
-std::string Metrics::text(const Moment& moment) {
+std::string Metrics::text(const Moment& moment) const {
   Families families = registry_->Collect();
   add_http(families, moment);
   add_dispatch(families, outbox_.snapshot(), inbox_.snapshot());
-  for (MetricFamily& one : duties()) families.push_back(std::move(one));
+  add_boxes(families, moment.boxes);
   return prometheus::TextSerializer{}.Serialize(families);
 }
 

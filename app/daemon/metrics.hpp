@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/stores.hpp"
+#include "daemon/census.hpp"
 #include <twinbox/stats.hpp>
 
 namespace prometheus {
@@ -17,7 +17,6 @@ class Histogram;
 class Registry;
 template <typename T>
 class Family;
-struct MetricFamily;
 }  // namespace prometheus
 
 namespace twinbox::app {
@@ -27,7 +26,7 @@ class HttpServer;
 /// Thread-safe.
 class Metrics {
  public:
-  explicit Metrics(const Stores& stores);
+  Metrics();
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -42,25 +41,21 @@ class Metrics {
 
   struct Moment {
     const HttpServer& server;
+    const std::vector<CensusTaker::Report>& boxes;
     std::size_t waiting = 0;  ///< requests that wait for a worker
     std::uint64_t spans_sent = 0;
     std::uint64_t spans_dropped = 0;
   };
-  /// The text format. Asks the stores how much lies in them, every ten seconds at most.
-  [[nodiscard]] std::string text(const Moment& moment);
+  /// The text format.
+  [[nodiscard]] std::string text(const Moment& moment) const;
 
  private:
   struct Series;
-  std::vector<prometheus::MetricFamily> duties();
 
-  const Stores& stores_;
   DispatchStats outbox_;
   DispatchStats inbox_;
   std::unique_ptr<prometheus::Registry> registry_;
   std::unique_ptr<Series> series_;
-  std::mutex duties_mutex_;
-  std::chrono::steady_clock::time_point duties_at_ = {};
-  std::unique_ptr<std::vector<prometheus::MetricFamily>> duties_;
 };
 
 }  // namespace twinbox::app

@@ -35,7 +35,7 @@ class OperationMemory {
   std::uint64_t next_ = 0;
 };
 
-/// Adds /health/ready, /v1/stores, /v1/messages…, /v1/groups. What is given must outlive the
+/// Adds /health/ready and /v1/messages…. What is given must outlive the
 /// router.
 void add_operations(Router& router, const Stores& stores, OperationMemory& memory,
                     const HealthThresholds& health);

@@ -23,6 +23,7 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
   add_intakes(router_, config_, surroundings.stores, sinks, surroundings.observer,
               surroundings.environment);
   add_control(router_, surroundings.dispatching);
+  surroundings.dashboard.add_to(router_);
   add_operations(router_, surroundings.stores, surroundings.operations, config_.health);
 }
 
@@ -30,10 +31,13 @@ void check_config(const Config& config) {
   const Stores stores{config, {}};
   OperationMemory operations;
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
+  const Pulse pulse;
+  Dashboard dashboard{stores, pulse, dispatching, {}};
   const Service service{config,
                         {.stores = stores,
                          .operations = operations,
                          .dispatching = dispatching,
+                         .dashboard = dashboard,
                          .environment = {},
                          .spans = {},
                          .observer = [] { return DispatchObserver{}; },

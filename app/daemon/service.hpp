@@ -9,6 +9,7 @@
 #include "daemon/access.hpp"
 #include "daemon/config.hpp"
 #include "daemon/control.hpp"
+#include "daemon/dashboard.hpp"
 #include "daemon/intakes.hpp"
 #include "daemon/operations.hpp"
 #include "daemon/router.hpp"
@@ -21,6 +22,7 @@ struct Surroundings {
   const Stores& stores;
   OperationMemory& operations;
   Dispatching& dispatching;
+  Dashboard& dashboard;
   Environment environment;
   std::function<void(const HandlerSpan&)> spans;  ///< empty: no traces
   InlineObserver observer;

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 
 PROGRAM = os.environ.get("TWINBOX_PROGRAM", "build/bin/twinbox")
 LIMIT = 60  # seconds; only a failure waits so long
@@ -33,6 +34,34 @@ class Answer:
 
     def json(self):
         return json.loads(self.body)
+
+
+class Live:
+    """The overviews of /v1/live, as they come; fails when none comes any more."""
+
+    def __init__(self, response):
+        self.response = response
+        self.end = time.monotonic() + LIMIT
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        event = None
+        while time.monotonic() < self.end:
+            line = self.response.readline().decode()
+            if not line:
+                raise StopIteration
+            if line.startswith("event: "):
+                event = line[7:].strip()
+            elif line.startswith("data: "):
+                assert event == "overview", event
+                return json.loads(line[6:])
+        raise AssertionError("nothing comes that was waited for")
+
+
+def box_of(overview, name="outbox"):
+    return next(box for box in overview["boxes"] if box["box"] == name)
 
 
 class Daemon:
@@ -118,6 +147,29 @@ class Daemon:
         if connection is None:
             own.close()
         return answer
+
+    @contextlib.contextmanager
+    def live(self, headers=None):
+        connection = self.connect()
+        try:
+            connection.request("GET", "/v1/live", headers=headers or {})
+            response = connection.getresponse()
+            assert response.status == 200, response.read()
+            yield Live(response)
+            response.close()
+        finally:
+            connection.close()
+
+    def wait_until(self, fits):
+        """The first overview that does."""
+        with self.live() as live:
+            for overview in live:
+                if fits(overview):
+                    return overview
+        raise AssertionError("the daemon ended before")
+
+    def wait_for_count(self, state, count, box="outbox"):
+        return self.wait_until(lambda overview: box_of(overview, box)["counts"][state] == count)
 
     def operate(self, method, target, body=None, headers=None):
         """With the token of the first start."""

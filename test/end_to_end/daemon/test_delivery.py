@@ -67,6 +67,7 @@ class Delivery(unittest.TestCase):
             shown = self.until(daemon, "/v1/messages/one",
                                lambda m: m["duties"][0]["state"] == "dead")
             self.assertEqual(len(shown["timeline"]), 2)
+            daemon.wait_for_count("dead", 1)
             groups = daemon.ask("GET", "/v1/groups").json()["groups"]
             self.assertEqual([(group["topic"], group["count"]) for group in groups],
                              [("order.placed", 1)])

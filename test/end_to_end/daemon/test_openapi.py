@@ -52,7 +52,8 @@ class OpenApi(unittest.TestCase):
         act = json.dumps({"filter": {"state": "dead"}, "reason": "r"})
         asks = [("GET", path, None) for path in
                 ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/v1/stores",
-                 "/v1/messages", "/v1/groups", "/v1/dispatch", "/dapr/subscribe"]]
+                 "/v1/messages", "/v1/groups", "/v1/dispatch", "/dapr/subscribe", "/v1/overview", "/v1/history",
+                 "/v1/history?span=24h&box=inbox&store=main"]]
         asks += [("POST", "/v1/outbox/{topic}", b"x"), ("POST", "/v1/inbox/{source}/{topic}", b"x"),
                  ("POST", "/v1/inbox/{source}/{topic}", b"x"), ("POST", "/v1/events", b"x"),
                  ("POST", "/events/{name}/{version}", b"x"), ("POST", "/webhooks/{endpoint}", b"x"),
@@ -80,6 +81,7 @@ class OpenApi(unittest.TestCase):
                     body = json.dumps({"token": daemon.token})
                 answer = daemon.operate(method, target, body,
                                         {**event, "Accept-Encoding": "gzip"})
+                path = path.split("?")[0]
                 if path not in document["paths"]:
                     path = "/v1/routes/{name}/enable"
                 responses = document["paths"][path][method.lower()]["responses"]
@@ -96,6 +98,11 @@ class OpenApi(unittest.TestCase):
                     except AssertionError as error:
                         self.fail(f"{method} {target} {answer.status}: {error}")
                 asked.add((method.lower(), path))
+            with daemon.live() as live:
+                answer = document["paths"]["/v1/live"]["get"]["responses"]["200"]["content"]
+                self.assertEqual([live.response.headers["Content-Type"]], list(answer))
+                check(next(live), document["components"]["schemas"]["Overview"], document)
+                asked.add(("get", "/v1/live"))
             self.assertEqual(asked, {(method, path) for path, methods in document["paths"].items()
                                      for method in methods})
             self.assertEqual(daemon.stop(), 0)

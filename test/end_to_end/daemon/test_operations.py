@@ -46,6 +46,7 @@ class Operations(unittest.TestCase):
                          {"changed": 2, "dry_run": True})
         self.assertEqual(self.act("discard", **wanted), {"changed": 2, "dry_run": False})
         self.assertEqual(self.act("discard", **wanted)["changed"], 0)
+        self.daemon.wait_for_count("ready", 3)
         counts = self.daemon.ask("GET", "/v1/stores").json()["stores"][0]["boxes"][0]["counts"]
         self.assertEqual(counts["ready"], 3)
 
@@ -71,6 +72,7 @@ class Operations(unittest.TestCase):
 
     def test_metrics_are_text_for_prometheus(self):
         self.enqueue(3)
+        self.daemon.wait_for_count("ready", 3)
         answer = self.daemon.ask("GET", "/metrics")
         self.assertIn("version=0.0.4", answer.headers["Content-Type"])
         series, types = {}, {}

@@ -33,10 +33,13 @@ TEST(OpenApi, describes_every_endpoint_and_no_other) {
   const Stores stores{config, {}};
   OperationMemory operations;
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
+  const Pulse pulse;
+  Dashboard dashboard{stores, pulse, dispatching, {}};
   const Service service{config,
                         {.stores = stores,
                          .operations = operations,
                          .dispatching = dispatching,
+                         .dashboard = dashboard,
                          .environment = {},
                          .spans = {},
                          .observer = [] { return DispatchObserver{}; },

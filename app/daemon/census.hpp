@@ -1,0 +1,86 @@
+// What lies in the boxes, counted in the background: requests answer from the last census, so that
+// no number of them makes a store count.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daemon/stores.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/named_lease.hpp>
+
+namespace twinbox::app {
+
+/// One box as it was last seen. A box that cannot be asked keeps its last numbers.
+struct BoxReport {
+  Store* store;
+  BoxKind kind;
+  bool asked = false;              ///< at least once, be it in vain
+  std::optional<Instant> at = {};  ///< of the numbers; empty: never seen
+  std::string error = {};          ///< why it could not be asked the last time; empty: it could
+  Counts counts = {};
+  std::vector<DeadGroup> dead_groups = {};
+  std::vector<LeaseHolder> leases = {};  ///< by name, chores among them
+};
+
+/// Walks the boxes, each at its own pace: every two seconds while somebody watches, else every ten;
+/// never busy more than a thirtieth of the time, but at least once a minute. A store that cannot be
+/// reached delays no other. Thread-safe.
+class CensusTaker {
+ public:
+  using Report = std::shared_ptr<const BoxReport>;  // shared with whoever still reads it
+
+  /// `changed` is called after each box, from threads of its own. What is given must outlive it.
+  CensusTaker(const Stores& stores, Environment environment, std::function<void()> changed = {});
+  ~CensusTaker();
+  CensusTaker(const CensusTaker&) = delete;
+  CensusTaker& operator=(const CensusTaker&) = delete;
+
+  void start();
+
+  /// In the order of the stores, the outbox first. Just after the start it waits a moment for the
+  /// first numbers. Somebody watches from now on.
+  [[nodiscard]] std::vector<Report> reports();
+  /// As they are, for whoever does not watch.
+  [[nodiscard]] std::vector<Report> glance() const;
+  /// Somebody watches from now on, for half a minute.
+  void watch();
+  /// Something was done to this box: it is looked at again at once.
+  void look_again(const Store& store, BoxKind kind);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Site {
+    Report report;
+    bool busy = false;
+    bool urgent = false;
+    Clock::time_point ended = {};
+    Clock::duration took = {};
+  };
+
+  void walk(const std::stop_token& stop);
+  void wake_walkers();
+  Site* next_due(Clock::time_point now, Clock::time_point& wake);
+  [[nodiscard]] Clock::duration pause(const Site& site, Clock::time_point now) const;
+  Report look(const BoxReport& former) const;
+
+  Environment environment_;
+  std::function<void()> changed_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any due_;
+  std::condition_variable visited_;
+  std::vector<Site> sites_;
+  std::size_t walker_count_;
+  std::uint64_t changes_ = 0;  ///< that may have made a box due
+  Clock::time_point started_ = {};
+  Clock::time_point watched_ = {};
+  std::vector<std::jthread> walkers_;
+};
+
+}  // namespace twinbox::app

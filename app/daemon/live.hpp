@@ -1,0 +1,42 @@
+// What open pages are told without asking: server-sent events.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "daemon/http_server.hpp"
+
+namespace twinbox::app {
+
+/// One kind of event; whoever listens gets the latest, and each that follows. One that is slow
+/// misses what was overtaken meanwhile. Thread-safe.
+class LiveFeed {
+ public:
+  static constexpr std::size_t most_listeners = 64;
+
+  /// `data` has no line break.
+  void publish(std::string_view event, std::string_view data);
+  /// `wake` is called from other threads whenever there is something to send; `welcome` tells each
+  /// time whether this listener may still hear it. Null: there are too many. The feed must outlive
+  /// what is returned.
+  [[nodiscard]] std::unique_ptr<EventStream> listen(std::function<void()> wake,
+                                                    std::function<bool()> welcome);
+  [[nodiscard]] std::size_t listeners() const;
+
+ private:
+  class Listener;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const std::string> latest_;  // shared with whoever sends it now
+  std::uint64_t number_ = 0;
+  std::uint64_t next_id_ = 0;
+  std::map<std::uint64_t, std::function<void()>> wakes_;
+};
+
+}  // namespace twinbox::app

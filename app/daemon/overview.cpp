@@ -1,0 +1,262 @@
+#include "daemon/overview.hpp"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <cmath>
+
+#include "daemon/json.hpp"
+
+namespace twinbox::app {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t most_reasons = 100;  // of a thousand stores that are away, these will do
+
+json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
+
+/// Due and not finished, as check_health() has it.
+std::int64_t pending(const StateCounts& counts) {
+  return counts.ready + counts.leased + counts.waiting;
+}
+
+struct Reason {
+  HealthState state;
+  std::string text;
+};
+
+std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& thresholds) {
+  std::vector<Reason> reasons;
+  if (!report.error.empty()) {
+    reasons.push_back({HealthState::unhealthy, "cannot be asked: " + report.error});
+  }
+  const StateCounts& counts = report.counts.all;
+  const auto more_than = [](std::int64_t count, std::string_view what, std::int64_t threshold) {
+    return std::to_string(count) + " " + std::string{what} + ", more than " +
+           std::to_string(threshold);
+  };
+  if (counts.dead > thresholds.dead) {
+    reasons.push_back(
+        {HealthState::unhealthy, more_than(counts.dead, "dead letters", thresholds.dead)});
+  }
+  if (pending(counts) > thresholds.pending) {
+    reasons.push_back(
+        {HealthState::degraded, more_than(pending(counts), "pending", thresholds.pending)});
+  }
+  return reasons;
+}
+
+json::object reason_json(json::value store, json::value box, const Reason& reason) {
+  return {{"store", std::move(store)},
+          {"box", std::move(box)},
+          {"status", view(to_string(reason.state))},
+          {"text", reason.text}};
+}
+
+/// What somebody has stopped is a reason why nothing is delivered, whoever it was.
+void add_paused(json::array& reasons, const Dispatching::View& dispatch) {
+  const auto add = [&](json::value store, json::value box, std::string text) {
+    reasons.push_back(
+        reason_json(std::move(store), std::move(box), {HealthState::degraded, std::move(text)}));
+  };
+  if (dispatch.paused) add(nullptr, nullptr, "delivery is paused");
+  for (const std::string& store : dispatch.paused_stores) {
+    add(json::string{store}, nullptr, "delivery is paused");
+  }
+  for (const std::string& topic : dispatch.paused_topics) {
+    add(nullptr, nullptr, "delivery of " + topic + " is paused");
+  }
+  for (const Dispatching::RouteView& route : dispatch.routes) {
+    if (route.status.enabled || route.status.postponed == 0) continue;  // nobody misses it
+    add(nullptr, view(to_string(route.box)),
+        "route " + route.status.name + " is disabled: " + route.status.reason);
+  }
+}
+
+void add(StateCounts& sum, const StateCounts& counts) {
+  sum.ready += counts.ready;
+  sum.scheduled += counts.scheduled;
+  sum.leased += counts.leased;
+  sum.waiting += counts.waiting;
+  sum.dead += counts.dead;
+  if (!counts.oldest_pending) return;
+  sum.oldest_pending = std::max(sum.oldest_pending.value_or(Duration{0}), *counts.oldest_pending);
+}
+
+void add_rates(json::object& out, const Rates& rates) {
+  const auto rounded = [](double value) { return std::round(value * 10) / 10; };
+  out["done_per_minute"] = rounded(rates.done_per_minute);
+  out["failed_per_minute"] = rounded(rates.failed_per_minute);
+  out["error_rate"] = nullptr;
+  if (rates.error_rate) out["error_rate"] = std::round(*rates.error_rate * 1e4) / 1e4;
+}
+
+json::object kind_json(BoxKind kind, const Reports& reports, const Pulse& pulse) {
+  StateCounts sum;
+  for (const auto& report : reports) {
+    if (report->kind == kind) add(sum, report->counts.all);
+  }
+  json::object out{{"box", view(to_string(kind))}, {"counts", to_json(sum)}, {"open", sum.open()}};
+  add_rates(out, pulse.rates(kind));
+  const Spread times = pulse.handler_times(kind);
+  out["p50_ms"] = nullptr;
+  out["p99_ms"] = nullptr;
+  if (times.count > 0) {
+    out["p50_ms"] = times.p50() / 1000;
+    out["p99_ms"] = times.p99() / 1000;
+  }
+  return out;
+}
+
+json::object topics_json(const BoxReport& report, const Pulse& pulse,
+                         const Dispatching::View& dispatch) {
+  std::map<std::string, Rates> rates = pulse.topics(report.kind, report.store->name());
+  std::map<std::string, StateCounts> counts = report.counts.by_topic;
+  for (const auto& [topic, rate] : rates) counts.try_emplace(topic);  // busy, with nothing open
+  json::object topics;
+  for (const auto& [topic, of_topic] : counts) {
+    json::object out = to_json(of_topic);
+    add_rates(out, rates[topic]);
+    const auto& paused = dispatch.paused_topics;
+    out["paused"] = std::ranges::find(paused, topic) != paused.end();
+    topics[topic] = std::move(out);
+  }
+  return topics;
+}
+
+json::object box_json(const BoxReport& report, const Pulse& pulse,
+                      const Dispatching::View& dispatch, const HealthThresholds& thresholds) {
+  const auto& paused = dispatch.paused_stores;
+  const std::string& store = report.store->name();
+  json::object out{{"box", view(to_string(report.kind))},
+                   {"at", nullptr},
+                   {"status", view(to_string(judge(report, thresholds)))},
+                   {"paused", dispatch.paused || std::ranges::find(paused, store) != paused.end()}};
+  add_rates(out, pulse.rates(report.kind, store));
+  if (!report.error.empty()) out["error"] = report.error;
+  if (!report.asked) out["error"] = "it has not been asked yet";
+  if (!report.at) return out;
+  out["at"] = to_json(*report.at);
+  out["counts"] = to_json(report.counts.all);
+  out["topics"] = topics_json(report, pulse, dispatch);
+  return out;
+}
+
+}  // namespace
+
+HealthState judge(const BoxReport& report, const HealthThresholds& thresholds) {
+  HealthState worst = HealthState::healthy;
+  for (const Reason& reason : reasons_of(report, thresholds)) {
+    worst = std::max(worst, reason.state);
+  }
+  return worst;
+}
+
+json::object overview_json(const Reports& reports, const Pulse& pulse,
+                           const Dispatching::View& dispatch, const HealthThresholds& thresholds) {
+  std::optional<Instant> at;
+  json::array unhealthy, degraded, boxes;
+  std::vector<const Store*> stores, unreachable;
+  const auto note = [](std::vector<const Store*>& list, const Store* store) {
+    if (std::ranges::find(list, store) == list.end()) list.push_back(store);
+  };
+  for (const auto& report : reports) {
+    note(stores, report->store);
+    if (!report->error.empty()) note(unreachable, report->store);
+    at = std::max(at, report->at);
+    for (const Reason& reason : reasons_of(*report, thresholds)) {
+      (reason.state == HealthState::unhealthy ? unhealthy : degraded)
+          .push_back(reason_json(json::string{report->store->name()}, view(to_string(report->kind)),
+                                 reason));
+    }
+  }
+  add_paused(degraded, dispatch);
+  const HealthState status = !unhealthy.empty()  ? HealthState::unhealthy
+                             : !degraded.empty() ? HealthState::degraded
+                                                 : HealthState::healthy;
+  json::array reasons = std::move(unhealthy);
+  for (json::value& reason : degraded) reasons.push_back(std::move(reason));
+  if (reasons.size() > most_reasons) reasons.resize(most_reasons);
+  for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
+    const bool served =
+        std::ranges::any_of(reports, [&](const auto& report) { return report->kind == kind; });
+    if (served) boxes.push_back(kind_json(kind, reports, pulse));
+  }
+  json::object out{{"at", nullptr},
+                   {"status", view(to_string(status))},
+                   {"reasons", std::move(reasons)},
+                   {"stores", stores.size()},
+                   {"unreachable", unreachable.size()},
+                   {"boxes", std::move(boxes)}};
+  if (at) out["at"] = to_json(*at);
+  return out;
+}
+
+json::object stores_json(const Reports& reports, const Pulse& pulse,
+                         const Dispatching::View& dispatch, const HealthThresholds& thresholds) {
+  json::array stores;
+  const Store* last = nullptr;
+  for (const auto& report : reports) {
+    if (report->store != last) {
+      stores.push_back(
+          json::object{{"name", report->store->name()},
+                       {"dialect", view(to_string(report->store->database().dialect()))},
+                       {"boxes", json::array{}}});
+    }
+    last = report->store;
+    stores.back().as_object()["boxes"].as_array().push_back(
+        box_json(*report, pulse, dispatch, thresholds));
+  }
+  return {{"stores", std::move(stores)}};
+}
+
+json::object groups_json(const Reports& reports, std::string_view store,
+                         std::optional<BoxKind> kind) {
+  std::optional<Instant> at;
+  std::vector<std::pair<const BoxReport*, const DeadGroup*>> found;
+  for (const auto& report : reports) {
+    if ((!store.empty() && report->store->name() != store) || (kind && report->kind != *kind)) {
+      continue;
+    }
+    if (report->at) at = std::min(at.value_or(*report->at), *report->at);
+    for (const DeadGroup& group : report->dead_groups) found.emplace_back(report.get(), &group);
+  }
+  std::ranges::stable_sort(found, std::greater{},
+                           [](const auto& one) { return one.second->last_at; });
+  json::array groups;
+  for (const auto& [report, group] : found) {
+    json::object out = to_json(*group);
+    out["store"] = report->store->name();
+    out["box"] = view(to_string(report->kind));
+    groups.push_back(std::move(out));
+  }
+  json::object out{{"at", nullptr}, {"groups", std::move(groups)}};
+  if (at) out["at"] = to_json(*at);
+  return out;
+}
+
+json::object chart_json(const History::Chart& chart) {
+  json::object out{{"step_seconds", chart.step_seconds},
+                   {"at", json::array(chart.at.begin(), chart.at.end())}};
+  const auto column = [&](const char* name, float HistoryPoint::*member) {
+    json::array values;
+    for (const std::optional<HistoryPoint>& point : chart.points) {
+      if (!point || std::isnan((*point).*member)) {
+        values.push_back(nullptr);
+      } else {
+        values.push_back(std::round(static_cast<double>((*point).*member) * 1000) / 1000);
+      }
+    }
+    out[name] = std::move(values);
+  };
+  column("done", &HistoryPoint::done_per_minute);
+  column("failed", &HistoryPoint::failed_per_minute);
+  column("open", &HistoryPoint::open);
+  column("dead", &HistoryPoint::dead);
+  column("oldest_seconds", &HistoryPoint::oldest_seconds);
+  column("p50_ms", &HistoryPoint::p50_ms);
+  column("p99_ms", &HistoryPoint::p99_ms);
+  return out;
+}
+
+}  // namespace twinbox::app

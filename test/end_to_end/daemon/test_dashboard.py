@@ -1,0 +1,229 @@
+"""What the dashboard shows: the verdict, the numbers, the history, live."""
+import contextlib
+import hashlib
+import json
+import signal
+import unittest
+
+from daemon import Daemon, box_of
+
+# Whatever has no route dies at once.
+DEADLY = '[dispatch]\nno_route = "dead"\n[sink.log]\ntype = "log"\n' \
+         '[[route]]\nname = "known"\ntopic = "known"\nsink = "log"\n'
+FAR = '[store.far]\nurl = "postgresql://127.0.0.1:1/nothing?connect_timeout=1"\n' \
+      'wait_limit = "1s"\n'
+HERE = '[store.here]\nurl = "sqlite:here.db"\n'
+
+
+def enqueue(daemon, topic, count, store=""):
+    connection = daemon.connect()
+    for _ in range(count):
+        target = f"/v1/outbox/{topic}" + (f"?store={store}" if store else "")
+        assert daemon.ask("POST", target, b"x", connection=connection).status == 202
+    connection.close()
+
+
+class Overview(unittest.TestCase):
+    def test_the_verdict_names_what_is_wrong(self):
+        with Daemon(DEADLY + "[health]\ndead = 2\n") as daemon:
+            first = daemon.ask("GET", "/v1/overview").json()
+            self.assertEqual((first["status"], first["reasons"]), ("healthy", []))
+            self.assertEqual((first["stores"], first["unreachable"]), (1, 0))
+            self.assertEqual([box["box"] for box in first["boxes"]], ["outbox", "inbox"])
+            enqueue(daemon, "unknown", 3)
+            sick = daemon.wait_until(lambda overview: overview["status"] == "unhealthy")
+            self.assertEqual(sick["reasons"], [
+                {"store": "main", "box": "outbox", "status": "unhealthy",
+                 "text": "3 dead letters, more than 2"}])
+            self.assertEqual(box_of(sick)["counts"]["dead"], 3)
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_done_failed_and_times_are_those_of_the_dispatchers(self):
+        with Daemon(DEADLY) as daemon:
+            enqueue(daemon, "known", 5)
+            enqueue(daemon, "unknown", 1)
+            box = box_of(daemon.wait_until(
+                lambda overview: box_of(overview)["done_per_minute"] > 0 and
+                box_of(overview)["failed_per_minute"] > 0 and
+                box_of(overview)["counts"]["dead"] == 1 and box_of(overview)["open"] == 0))
+            self.assertAlmostEqual(box["error_rate"], 1 / 6, places=3)
+            self.assertGreater(box["p99_ms"], 0)
+            self.assertLessEqual(box["p50_ms"], box["p99_ms"])
+            topics = daemon.ask("GET", "/v1/stores").json()["stores"][0]["boxes"][0]["topics"]
+            self.assertEqual(topics["known"]["error_rate"], 0)
+            self.assertEqual(topics["unknown"]["error_rate"], 1)
+            self.assertEqual((topics["known"]["ready"], topics["unknown"]["dead"]), (0, 1))
+
+    def test_what_is_paused_is_told(self):
+        with Daemon(DEADLY) as daemon:
+            daemon.wait_for_token()
+            for scope, store in [({}, None), ({"store": "main"}, "main"), ({"topic": "a"}, None)]:
+                daemon.operate("POST", "/v1/dispatch/pause", json.dumps(scope))
+                overview = daemon.ask("GET", "/v1/overview").json()
+                self.assertEqual(overview["status"], "degraded")
+                [reason] = overview["reasons"]
+                self.assertEqual(reason["store"], store)
+                self.assertIn("paused", reason["text"])
+                box = daemon.ask("GET", "/v1/stores").json()["stores"][0]["boxes"][0]
+                self.assertEqual(box["paused"], "topic" not in scope)
+                daemon.operate("POST", "/v1/dispatch/resume", json.dumps(scope))
+            self.assertEqual(daemon.ask("GET", "/v1/overview").json()["status"], "healthy")
+
+    def test_a_store_that_is_away_is_named_and_holds_up_no_other(self):
+        with Daemon(FAR + HERE + DEADLY) as daemon:
+            enqueue(daemon, "known", 2, "here")
+            overview = daemon.wait_until(lambda overview: overview["unreachable"] == 1)
+            self.assertEqual(overview["status"], "unhealthy")
+            self.assertEqual({reason["store"] for reason in overview["reasons"]}, {"far"})
+            far, here = daemon.ask("GET", "/v1/stores").json()["stores"]
+            self.assertIsNone(far["boxes"][0]["at"])
+            self.assertIn("127.0.0.1", far["boxes"][0]["error"])
+            self.assertNotIn("error", here["boxes"][0])
+            self.assertEqual(here["boxes"][0]["status"], "healthy")
+            self.assertEqual(daemon.ask("GET", "/v1/groups").status, 200)
+            self.assertEqual(daemon.stop(), 0)
+
+
+class Groups(unittest.TestCase):
+    def test_of_all_stores_and_both_boxes_newest_first(self):
+        other = '[store.main]\nurl = "sqlite:twinbox.db"\n[store.other]\nurl = "sqlite:other.db"\n'
+        inbox = '[[route]]\nname = "in"\nbox = "inbox"\ntopic = "known"\nsink = "log"\n'
+        with Daemon(other + DEADLY + inbox) as daemon:
+            enqueue(daemon, "a", 2, "other")
+            daemon.wait_for_count("dead", 2)
+            enqueue(daemon, "b", 1, "main")
+            daemon.wait_for_count("dead", 3)
+            daemon.ask("POST", "/v1/inbox/s/c", b"x", {"Idempotency-Key": "1"})
+            daemon.wait_for_count("dead", 1, "inbox")
+            answer = daemon.ask("GET", "/v1/groups").json()
+            self.assertEqual([(group["store"], group["box"], group["topic"], group["count"])
+                              for group in answer["groups"]],
+                             [("main", "inbox", "c", 1), ("main", "outbox", "b", 1),
+                              ("other", "outbox", "a", 2)])
+            one = daemon.ask("GET", "/v1/groups?store=other&box=outbox").json()["groups"]
+            self.assertEqual([group["topic"] for group in one], ["a"])
+            self.assertEqual(daemon.ask("GET", "/v1/groups?box=inbox").json()["groups"][0]["topic"],
+                             "c")
+            self.assertEqual(daemon.ask("GET", "/v1/groups?store=none").status, 404)
+            self.assertEqual(daemon.ask("GET", "/v1/groups?box=mail").status, 400)
+
+
+class Live(unittest.TestCase):
+    def test_a_reload_disturbs_nobody_who_listens_and_a_stop_ends_it(self):
+        with Daemon("[health]\npending = 1000\n") as daemon:
+            with daemon.live() as live:
+                self.assertEqual(next(live)["status"], "healthy")
+                enqueue(daemon, "a", 2)
+                daemon.configure("[health]\npending = 1\n")
+                daemon.signal(signal.SIGHUP)
+                for overview in live:
+                    if overview["status"] == "degraded":
+                        break
+                else:
+                    self.fail("the reload has ended it")
+                self.assertEqual(daemon.stop(), 0)
+                self.assertEqual(list(live), [])
+
+    def test_listeners_hold_no_worker(self):
+        with Daemon("[server]\nworkers = 1\n") as daemon, contextlib.ExitStack() as stack:
+            for _ in range(10):
+                next(stack.enter_context(daemon.live()))
+            enqueue(daemon, "a", 1)
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_their_number_is_bounded_and_who_leaves_makes_room(self):
+        with Daemon() as daemon, contextlib.ExitStack() as stack:
+            for _ in range(63):
+                stack.enter_context(daemon.live())
+            with daemon.live():
+                answer = daemon.ask("GET", "/v1/live")
+                self.assertEqual(answer.status, 503)
+                self.assertIn("Retry-After", answer.headers)
+            while daemon.ask("HEAD", "/v1/live").status != 200 or not self.room(daemon):
+                pass  # the daemon hears of it a moment later
+            self.assertEqual(daemon.stop(), 0)
+
+    @staticmethod
+    def room(daemon):
+        connection = daemon.connect()
+        connection.request("GET", "/v1/live")
+        status = connection.getresponse().status
+        connection.close()
+        return status == 200
+
+    def test_a_token_is_needed_and_when_it_is_taken_back_the_events_end(self):
+        daemon = Daemon("[access]\nloopback_without_token = false\n")
+        tokens = daemon.folder / "twinbox.tokens"
+        line = "{0} read " + hashlib.sha256(b"secret").hexdigest() + "\n"
+        other = "keep admin " + hashlib.sha256(b"other").hexdigest() + "\n"
+        tokens.write_text(line.format("one") + other)
+        with daemon:
+            self.assertEqual(daemon.ask("GET", "/v1/live").status, 401)
+            with daemon.live({"Cookie": "twinbox=secret"}) as live:
+                next(live)
+                tokens.write_text(other)
+                daemon.signal(signal.SIGHUP)
+                daemon.wait_for("reloaded")
+                daemon.ask("POST", "/v1/outbox/a", b"x", {"Authorization": "Bearer other"})
+                self.assertEqual(list(live), [])
+            self.assertEqual(daemon.stop(), 0)
+
+
+class History(unittest.TestCase):
+    def known(self, daemon, **query):
+        text = "&".join(f"{name}={value}" for name, value in query.items())
+        chart = daemon.ask("GET", "/v1/history?" + text).json()
+        columns = ["done", "failed", "open", "dead", "oldest_seconds", "p50_ms", "p99_ms"]
+        for name in columns:
+            self.assertEqual(len(chart[name]), len(chart["at"]))
+        self.assertEqual(chart["at"], sorted(chart["at"]))
+        return [{name: chart[name][i] for name in columns} for i in range(len(chart["at"]))
+                if chart["open"][i] is not None]
+
+    def test_it_survives_a_restart(self):
+        daemon = Daemon()
+        with daemon:
+            enqueue(daemon, "a", 2)
+            daemon.wait_for_count("ready", 2)
+            for span, steps, seconds in [("15m", 90, 10), ("1h", 60, 60), ("24h", 144, 600)]:
+                chart = daemon.ask("GET", f"/v1/history?span={span}").json()
+                self.assertEqual((len(chart["at"]), chart["step_seconds"]), (steps, seconds))
+            self.assertEqual(daemon.stop(), 0)
+        self.assertEqual((daemon.folder / "twinbox.history").stat().st_mode & 0o077, 0)
+        again = Daemon(folder=daemon.folder)
+        with again:
+            for span in ["15m", "1h", "24h"]:
+                points = self.known(again, span=span, box="outbox")
+                self.assertTrue(points, span)
+                self.assertEqual(points[0]["open"], 2)
+                self.assertEqual(self.known(again, span=span, store="main")[0]["open"], 2)
+            self.assertEqual(again.stop(), 0)
+
+    def test_a_damaged_file_is_put_aside(self):
+        daemon = Daemon()
+        (daemon.folder / "twinbox.history").write_bytes(b"twinbox history 1\nnonsense" * 9)
+        with daemon:
+            self.assertTrue(any("history_unusable" in line for line in daemon.lines))
+            self.assertLessEqual(len(self.known(daemon, span="24h")), 1)  # its own beginning
+            self.assertEqual(daemon.stop(), 0)
+        self.assertTrue((daemon.folder / "twinbox.history.damaged").exists())
+        self.assertTrue((daemon.folder / "twinbox.history").exists())
+
+    def test_a_file_that_cannot_be_written_stops_nobody(self):
+        daemon = Daemon()
+        (daemon.folder / "twinbox.history.new").mkdir()
+        with daemon:
+            self.assertEqual(daemon.ask("GET", "/v1/history").status, 200)
+            self.assertEqual(daemon.stop(), 0)
+            self.assertTrue(any("history_not_saved" in line for line in daemon.lines))
+
+    def test_what_it_cannot_tell(self):
+        with Daemon() as daemon:
+            self.assertEqual(daemon.ask("GET", "/v1/history?span=1y").status, 400)
+            self.assertEqual(daemon.ask("GET", "/v1/history?store=none").status, 404)
+            self.assertEqual(daemon.ask("GET", "/v1/history?box=none").status, 400)
+            self.assertEqual(daemon.ask("GET", "/v1/history?colour=red").status, 400)
+
+
+if __name__ == "__main__":
+    unittest.main()

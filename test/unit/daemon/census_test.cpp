@@ -1,0 +1,150 @@
+#include "daemon/census.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "daemon/dashboard.hpp"
+
+namespace twinbox::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Stores in a folder of their own, and every statement that ran on them.
+class CensusTest : public ::testing::Test {
+ protected:
+  ~CensusTest() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] Config config(const std::string& more = {}) const {
+    return parse_config(
+        "[store.main]\nurl = \"sqlite:" + (folder_ / "main.db").string() + "\"\n" + more, "t", {});
+  }
+  Environment environment() {
+    Environment environment;
+    environment.timing = [this](std::string_view name, std::chrono::nanoseconds, std::size_t) {
+      const std::lock_guard lock{mutex_};
+      statements_.emplace_back(name);
+    };
+    return environment;
+  }
+  /// Told of each box that was looked at; waits until `fits`.
+  std::function<void()> changed() {
+    return [this] {
+      { const std::lock_guard lock{mutex_}; }
+      condition_.notify_all();
+    };
+  }
+  template <class Fits>
+  bool wait_until(Fits fits) {
+    std::unique_lock lock{mutex_};
+    return condition_.wait_for(lock, 60s, fits);
+  }
+  static void enqueue(Stores& stores, int count) {
+    for (int i = 0; i < count; ++i) {
+      stores.all()[0].store->outbox().enqueue({.topic = Topic{"a"}, .payload = "x"});
+    }
+  }
+
+  std::filesystem::path folder_ = [] {
+    std::string name = (std::filesystem::temp_directory_path() / "twinbox_census_XXXXXX").string();
+    return std::filesystem::path{mkdtemp(name.data())};
+  }();
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  std::vector<std::string> statements_;
+};
+
+TEST_F(CensusTest, the_first_reader_waits_for_the_first_numbers) {
+  Stores stores{config(), environment()};
+  enqueue(stores, 3);
+  CensusTaker census{stores, {}};
+  EXPECT_FALSE(census.reports()[0]->asked);  // not started: it waits for nobody
+  census.start();
+  const auto reports = census.reports();
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0]->kind, BoxKind::outbox);
+  ASSERT_TRUE(reports[0]->at.has_value());
+  EXPECT_EQ(reports[0]->counts.all.ready, 3);
+}
+
+TEST_F(CensusTest, what_was_acted_on_is_looked_at_again_at_once) {
+  Stores stores{config(), environment()};
+  CensusTaker census{stores, {}, changed()};
+  census.start();
+  ASSERT_EQ(census.reports()[0]->counts.all.ready, 0);
+  enqueue(stores, 2);
+  census.look_again(*stores.all()[0].store, BoxKind::outbox);
+  EXPECT_TRUE(wait_until([&] { return census.glance()[0]->counts.all.ready == 2; }));
+}
+
+TEST_F(CensusTest, stores_that_cannot_be_reached_delay_no_other) {
+  std::string far;
+  for (int i = 0; i < 20; ++i) {
+    far += "[store.far" + std::to_string(i) + "]\nurl = \"postgresql://127.0.0.1:1/none" +
+           std::to_string(i) + "?connect_timeout=1\"\nwait_limit = \"100ms\"\n";
+  }
+  Stores stores{config(far), environment()};
+  CensusTaker census{stores, {}, changed()};
+  census.start();
+  const auto main = [&] {
+    for (const auto& report : census.glance()) {
+      if (report->store->name() == "main" && report->kind == BoxKind::outbox) return report;
+    }
+    return CensusTaker::Report{};
+  };
+  ASSERT_TRUE(wait_until([&] { return main()->at.has_value(); }));
+  const Instant first = main()->at.value();
+  census.watch();
+  EXPECT_TRUE(wait_until([&] { return main()->at.value() > first; }));
+  EXPECT_TRUE(wait_until([&] {
+    return std::ranges::count_if(census.glance(),
+                                 [](const auto& report) { return !report->error.empty(); }) == 40;
+  }));
+  EXPECT_EQ(main()->error, "");
+}
+
+TEST_F(CensusTest, a_box_that_goes_away_keeps_its_last_numbers) {
+  Stores stores{config(), environment()};
+  enqueue(stores, 1);
+  CensusTaker census{stores, {}, changed()};
+  census.start();
+  ASSERT_EQ(census.reports()[0]->counts.all.ready, 1);
+  {
+    Database database{"sqlite:" + (folder_ / "main.db").string()};
+    database.in_transaction(
+        [](Session& session) { session.execute("alter table outbox_work rename to moved", {}); });
+  }
+  census.look_again(*stores.all()[0].store, BoxKind::outbox);
+  EXPECT_TRUE(wait_until([&] { return !census.glance()[0]->error.empty(); }));
+  EXPECT_EQ(census.glance()[0]->counts.all.ready, 1);
+}
+
+TEST_F(CensusTest, requests_run_no_statement) {
+  Stores stores{config(), environment()};
+  enqueue(stores, 5);
+  const Pulse pulse;
+  Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
+  Dashboard dashboard{stores, pulse, dispatching, {}};  // not started: nothing counts meanwhile
+  Router router;
+  dashboard.add_to(router);
+  const auto ask = [&](const std::string& target) {
+    HttpRequest request{.method = "GET", .target = target};
+    const Match match = std::get<Match>(router.find("GET", target));
+    return match.endpoint->call({request, match.target, ""}).status;
+  };
+  statements_.clear();
+  for (int i = 0; i < 10; ++i) {
+    for (const char* target : {"/v1/overview", "/v1/stores", "/v1/groups", "/v1/groups?box=inbox",
+                               "/v1/history", "/v1/history?span=24h&store=main"}) {
+      EXPECT_EQ(ask(target), 200);
+    }
+  }
+  EXPECT_EQ(statements_, std::vector<std::string>{});
+}
+
+}  // namespace
+}  // namespace twinbox::app

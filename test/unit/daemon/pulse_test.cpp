@@ -1,0 +1,111 @@
+#include "daemon/pulse.hpp"
+
+#include <gtest/gtest.h>
+
+#include "unit/transport/a_message.hpp"
+
+namespace twinbox::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+class PulseTest : public ::testing::Test {
+ protected:
+  void done(int count, std::string_view store = "main", std::string topic = "a") {
+    for (int i = 0; i < count; ++i) {
+      observer_.handled(store, a_message(topic), Outcome::done(), 3ms);
+    }
+  }
+  void failed(int count, std::string_view store = "main", std::string topic = "a") {
+    for (int i = 0; i < count; ++i) {
+      observer_.handled(store, a_message(topic), Outcome::retry("no"), 3ms);
+      observer_.failed(store, a_message(topic), "no");
+    }
+  }
+  static Message a_message(std::string topic) { return test::claimed(std::move(topic)); }
+
+  std::chrono::steady_clock::time_point now_{1h};
+  Pulse pulse_{[this] { return now_; }};
+  DispatchObserver observer_ = pulse_.observer(BoxKind::outbox);
+};
+
+TEST_F(PulseTest, a_minute_is_what_happened_in_the_last_sixty_seconds) {
+  now_ += 10min;
+  done(30);
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox).done_per_minute, 36);  // 50 s and what began now
+  now_ += 10s;
+  done(30);
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox).done_per_minute, 72);
+  now_ += 59s;
+  EXPECT_NEAR(pulse_.rates(BoxKind::outbox).done_per_minute, 30 * 60.0 / 59, 0.01);
+  now_ += 10s;
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox).done_per_minute, 0);
+}
+
+TEST_F(PulseTest, a_daemon_that_has_just_started_has_no_minute_yet) {
+  now_ += 20s;
+  done(10);
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox).done_per_minute, 30);
+}
+
+TEST_F(PulseTest, the_error_rate_is_that_of_five_minutes) {
+  EXPECT_EQ(pulse_.rates(BoxKind::outbox).error_rate, std::nullopt);
+  done(3);
+  failed(1);
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox).error_rate.value(), 0.25);
+  EXPECT_EQ(pulse_.rates(BoxKind::inbox).error_rate, std::nullopt);
+  now_ += 4min;
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox).error_rate.value(), 0.25);
+  now_ += 1min;
+  EXPECT_EQ(pulse_.rates(BoxKind::outbox).error_rate, std::nullopt);
+}
+
+TEST_F(PulseTest, stores_and_topics_are_told_apart) {
+  done(2, "one", "a");
+  failed(2, "one", "b");
+  done(5, "two", "a");
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox, "one").error_rate.value(), 0.5);
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox, "two").error_rate.value(), 0);
+  const auto topics = pulse_.topics(BoxKind::outbox, "one");
+  ASSERT_EQ(topics.size(), 2u);
+  EXPECT_DOUBLE_EQ(topics.at("a").error_rate.value(), 0);
+  EXPECT_DOUBLE_EQ(topics.at("b").error_rate.value(), 1);
+  EXPECT_EQ(pulse_.total(BoxKind::outbox).done, 7u);
+  EXPECT_EQ(pulse_.total(BoxKind::outbox, "one").failed, 2u);
+  EXPECT_EQ(pulse_.total(BoxKind::outbox, "three").done, 0u);
+}
+
+TEST_F(PulseTest, the_number_of_topics_is_bounded) {
+  for (std::size_t i = 0; i < Pulse::most_topics + 10; ++i) done(1, "main", std::to_string(i));
+  EXPECT_EQ(pulse_.topics(BoxKind::outbox, "main").size(), Pulse::most_topics);
+  EXPECT_EQ(pulse_.total(BoxKind::outbox).done, Pulse::most_topics + 10);
+}
+
+TEST_F(PulseTest, times_of_handlers_are_those_of_five_minutes) {
+  EXPECT_EQ(pulse_.handler_times(BoxKind::outbox).count, 0u);
+  done(10);
+  EXPECT_EQ(pulse_.handler_times(BoxKind::outbox).count, 10u);
+  EXPECT_NEAR(pulse_.handler_times(BoxKind::outbox).p50(), 3000, 1100);
+  now_ += 5min;
+  EXPECT_EQ(pulse_.handler_times(BoxKind::outbox).count, 0u);
+  EXPECT_EQ(pulse_.total(BoxKind::outbox).handler_times.count, 10u);
+}
+
+TEST_F(PulseTest, what_comes_after_it_is_told_too) {
+  int told = 0;
+  DispatchObserver next;
+  next.dead = [&](auto...) { ++told; };
+  next.claimed = [&](auto...) { ++told; };
+  const DispatchObserver observer = pulse_.observer(BoxKind::inbox, std::move(next));
+  observer.dead("main", a_message("a"), "expired", "");
+  observer.claimed("main", 1, 1ms);
+  EXPECT_EQ(told, 2);
+  EXPECT_EQ(pulse_.total(BoxKind::inbox).failed, 1u);
+  observer.chore("main", {.chore = Chore::reap, .end = ChoreReport::End::done, .count = 2});
+  observer.chore("main", {.chore = Chore::reap, .end = ChoreReport::End::done, .count = 3});
+  ASSERT_EQ(pulse_.chores().size(), 1u);
+  EXPECT_EQ(pulse_.chores()[0].report.count, 3u);
+}
+
+}  // namespace
+}  // namespace twinbox::app
