@@ -1,6 +1,7 @@
 #include "dispatch/desk.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "queue/box.hpp"
 
@@ -71,6 +72,7 @@ void Desk::stop_listening() {
   watch_ = {};
   watcher_.reset();
   place_.reset();
+  kept_place_.reset();
   next_try_ = Clock::time_point::max();
 }
 
@@ -81,15 +83,14 @@ bool Desk::keep_place() {
         queue(), LeaseName{"dispatch"}, parts_.owner,
         LeaseKeeping{.slots = parts_.options.processors, .lease = parts_.options.lease});
   }
-  const std::optional<NamedLease> before = place_->lease();
   next_try_ = Clock::now() + place_->step();
-  const std::optional<NamedLease> now = place_->lease();
-  // One that was lost and taken anew was somebody else's in between, perhaps.
-  if (before && now != before) {
+  const std::optional<NamedLease> before = std::exchange(kept_place_, place_->lease());
+  // One that was lost, or ran out, and was taken anew was somebody else's in between, perhaps.
+  if (before && kept_place_ != before) {
     queue_->box().log(LogLevel::warning, "place_lost", {});
     return false;
   }
-  return now.has_value();
+  return kept_place_.has_value();
 }
 
 bool Desk::has_place() const {

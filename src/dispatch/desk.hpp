@@ -121,6 +121,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::shared_ptr<WorkQueue> queue_;  ///< shared with the set of databases it comes from
   std::unique_ptr<Caller> caller_;
   std::unique_ptr<LeaseKeeper> place_;
+  std::optional<NamedLease> kept_place_;  ///< as of the last call of keep_place()
   Clock::time_point next_try_ = Clock::time_point::max();
   std::unique_ptr<Wake::Subscription> wake_;
   std::shared_ptr<Watcher> watcher_;  ///< shared by all dispatchers of the process

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "twinbox/outbox.hpp"
+#include "twinbox/testing.hpp"
+
 namespace twinbox::test {
 namespace {
 
@@ -51,6 +54,33 @@ TEST_F(DeskRest, is_half_a_minute_at_most_after_other_errors_of_the_database) {
 TEST_F(DeskRest, is_the_restart_delay_after_what_is_no_error_of_the_database) {
   EXPECT_EQ(longest_rest(std::runtime_error("crash")), 7s);
 }
+
+#if TWINBOX_SQLITE
+TEST(DeskPlace, that_ran_out_unnoticed_is_lost_even_when_it_is_free_to_be_taken_again) {
+  ManualClock clock;
+  const Environment environment{.clock = [&] { return std::optional{clock.now()}; }};
+  Database database{"sqlite::memory:", {}, environment};
+  Outbox outbox{database, {.deploy_schema = true}};
+  const Handlers handlers{};
+  const DispatcherOptions options{.lease = 30s, .processors = 1};
+  const DispatchObserver observer{};
+  const OwnerToken owner = OwnerToken::make(environment);
+  const std::atomic<int> desks = 1;
+  Desk desk{{.key = &outbox,
+             .store = "north",
+             .open =
+                 [&] {
+                   return std::shared_ptr<WorkQueue>{std::shared_ptr<void>{}, &outbox};
+                 }},
+            {handlers, options, observer, owner, environment, desks}};
+  EXPECT_TRUE(desk.keep_place());
+  clock.advance(29s);
+  EXPECT_TRUE(desk.keep_place());
+  clock.advance(31s);
+  EXPECT_FALSE(desk.keep_place());  // somebody else may have worked in the meantime
+  EXPECT_TRUE(desk.keep_place());
+}
+#endif
 
 }  // namespace
 }  // namespace twinbox::test
