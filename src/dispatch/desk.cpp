@@ -15,8 +15,6 @@ using namespace std::chrono_literals;
 constexpr Duration first_pace = 1ms;
 /// A lease that has ended is told by nobody: its message is taken over within five seconds.
 constexpr Duration watched_pace = 4s;
-/// How long the question for the next message may take to reach the database.
-constexpr Duration question_time = 1s;
 /// Idle desks share a hundred looks a second: with a thousand stores each is looked at less often.
 constexpr Duration idle_look = 10ms;
 constexpr Duration first_rest = 250ms;
@@ -99,7 +97,7 @@ bool Desk::has_place() const {
 
 std::vector<Message> Desk::claim_once(std::int64_t limit) {
   const Clock::time_point begin = Clock::now();
-  Claim claim = claim_or_bury(queue(), parts_.owner, parts_.options.lease, limit, {});
+  Claim claim = claim_or_bury(queue(), {parts_.owner, parts_.options.lease, limit});
   report_dead(claim.dead);
   std::vector<Message> messages = std::move(claim.leased);
   if (parts_.observer.claimed && !messages.empty())
@@ -108,13 +106,16 @@ std::vector<Message> Desk::claim_once(std::int64_t limit) {
 }
 
 Claim Desk::claim(Session* session, std::int64_t limit) {
-  const Duration lease = parts_.options.lease;
   const Clock::time_point begin = Clock::now();
   const bool whole = !floor_ || begin >= next_full_look_;
-  const std::optional<Instant> floor = whole ? std::nullopt : floor_;
-  Claim claim = session != nullptr
-                    ? claim_or_bury(*queue_, *session, parts_.owner, lease, limit, floor)
-                    : claim_or_bury(*queue_, parts_.owner, lease, limit, floor);
+  const ClaimRequest request{.owner = parts_.owner,
+                             .lease = parts_.options.lease,
+                             .limit = limit,
+                             .visible_from = whole ? std::nullopt : floor_,
+                             .asks_next_due = whole};
+  Claim claim = session != nullptr ? claim_or_bury(*queue_, *session, request)
+                                   : claim_or_bury(*queue_, request);
+  next_due_ = claim.next_due;
   if (whole) {
     next_full_look_ = begin + std::min(full_look_share * since(begin), longest_without_full_look);
   }
@@ -154,7 +155,7 @@ std::vector<Message> Desk::settle_and_claim(std::vector<Settlement>& settlements
   called_ = {};
   if (parts_.observer.claimed && !messages.empty())
     parts_.observer.claimed(store(), messages.size(), since(begin));
-  plan_next_look(messages.size(), full, begin);
+  plan_next_look(messages.size(), full);
   return messages;
 }
 
@@ -262,7 +263,7 @@ void Desk::look_now(Clock::time_point call, bool from_afar) noexcept {
 
 /// A claim that found something may have left something: one whose last worker died is handed out
 /// alone. So only an empty claim means that nothing is due.
-void Desk::plan_next_look(std::size_t count, bool full, Clock::time_point begin) {
+void Desk::plan_next_look(std::size_t count, bool full) {
   const Clock::time_point now = Clock::now();
   if (count > 0) {
     watch_.set_waiting(false);
@@ -277,22 +278,8 @@ void Desk::plan_next_look(std::size_t count, bool full, Clock::time_point begin)
       std::max({parts_.options.poll_interval, usual, parts_.desks.load() * idle_look});
   pace_ = pace_ == Duration{} ? parts_.options.poll_interval : std::min(2 * pace_, longest);
   Duration wait = pace_;
-  if (pace_ > first_pace) {
-    const Duration window = since(begin) + question_time;
-    if (const auto due = until_next_due(window)) wait = std::clamp(*due, first_pace, wait);
-  }
+  if (next_due_ && pace_ > first_pace) wait = std::clamp(*next_due_, first_pace, pace_);
   next_look_ = now + wait;
-}
-
-std::optional<Duration> Desk::until_next_due(Duration window) {
-  Box& box = queue_->box();
-  // By the connection that has claimed: among many stores another one might have to be opened.
-  return box.own(Access::write_relaxed, Scope::statement, [&](Session& session) {
-    std::optional<Duration> left;
-    box.run(session, box.sql().next_due, {{"window", micros(window)}, box.now()},
-            [&](const Row& row) { left = Duration{row.integer(0)}; });
-    return left;
-  });
 }
 
 Duration Desk::rest_after(const std::exception& error) {

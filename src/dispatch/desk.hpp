@@ -110,8 +110,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::string settle_each(std::vector<Settlement>& settlements);
   void written_down(const std::vector<Settlement>& settlements, std::size_t lost,
                     Clock::time_point begin) const;
-  void plan_next_look(std::size_t count, bool full, Clock::time_point begin);
-  [[nodiscard]] std::optional<Duration> until_next_due(Duration window);
+  void plan_next_look(std::size_t count, bool full);
   void report_lost(std::size_t count) const;
   void report_dead(const std::vector<Message>& messages) const;
 
@@ -129,6 +128,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
 
   Clock::time_point next_look_ = {};
   Duration pace_ = {};
+  std::optional<Duration> next_due_ = {};  ///< what the last claim found besides
   Clock::time_point called_ = {};
   /// Everything that became visible earlier has been claimed. A claim that starts here need not
   /// step over the dead rows that a long transaction of somebody else keeps in the index.

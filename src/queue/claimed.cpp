@@ -1,6 +1,7 @@
 #include "queue/claimed.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "queue/box.hpp"
@@ -11,19 +12,28 @@ namespace {
 
 int number(const Row& row, int column) { return static_cast<int>(row.integer(column)); }
 
-std::vector<Message> claim_some(const Box& box, Session& session, const OwnerToken& owner,
-                                Duration lease, std::int64_t limit,
-                                const std::optional<Instant>& visible_from) {
+/// How long the question for the next message may take to reach the database.
+constexpr Duration question_time = std::chrono::seconds{1};
+
+std::vector<Message> claim_some(const Box& box, Session& session, const ClaimRequest& request) {
   std::vector<Message> messages;
-  messages.reserve(static_cast<std::size_t>(std::min<std::int64_t>(limit, 1024)));
+  messages.reserve(static_cast<std::size_t>(std::min<std::int64_t>(request.limit, 1024)));
   box.run(session, box.sql().claim,
-          {{"owner", Value{owner.uuid()}},
-           {"lease", micros(lease)},
-           {"limit", limit},
-           {"floor", visible_from},
+          {{"owner", Value{request.owner.uuid()}},
+           {"lease", micros(request.lease)},
+           {"limit", request.limit},
+           {"floor", request.visible_from},
            box.now()},
           [&](const Row& row) { messages.push_back(read_claimed(row)); });
   return messages;
+}
+
+/// What was due `window` ago has been looked at.
+std::optional<Duration> until_next_due(const Box& box, Session& session, Duration window) {
+  std::optional<Duration> left;
+  box.run(session, box.sql().next_due, {{"window", micros(window)}, box.now()},
+          [&](const Row& row) { left = Duration{row.integer(0)}; });
+  return left;
 }
 
 /// Such a message is handed out alone, so it is the whole claim: it is failed, and the claim is
@@ -34,18 +44,31 @@ bool only_crash_looped(const Box& box, const std::vector<Message>& messages) {
 
 }  // namespace
 
-Claim claim_or_bury(WorkQueue& queue, const OwnerToken& owner, Duration lease, std::int64_t limit,
-                    const std::optional<Instant>& visible_from) {
+Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request) {
+  using Clock = std::chrono::steady_clock;
   Box& box = queue.box();
-  box.advise(lease, limit);
+  box.advise(request.lease, request.limit);
+  // Where begin and commit cost no round trips, both questions are one call: a second one would
+  // have to wait for the writer again.
+  const bool together = request.asks_next_due && box.database().dialect() == Dialect::sqlite;
   Claim claim;
   for (;;) {
-    claim.leased = box.own(Access::write_relaxed, Scope::statement, [&](Session& session) {
-      return claim_some(box, session, owner, lease, limit, visible_from);
+    const Clock::time_point begin = Clock::now();
+    const Scope scope = together ? Scope::transaction : Scope::statement;
+    claim.leased = box.own(Access::write_relaxed, scope, [&](Session& session) {
+      auto some = claim_some(box, session, request);
+      if (together && some.empty()) claim.next_due = until_next_due(box, session, question_time);
+      return some;
     });
+    if (request.asks_next_due && !together && claim.leased.empty()) {
+      const auto took = std::chrono::duration_cast<Duration>(Clock::now() - begin);
+      claim.next_due = box.own(Access::read, Scope::statement, [&](Session& session) {
+        return until_next_due(box, session, took + question_time);
+      });
+    }
     if (!only_crash_looped(box, claim.leased)) break;
     Message& last = claim.leased.front();
-    if (queue.fail(owner, last, crash_text(last), crash_loop) > 0) {
+    if (queue.fail(request.owner, last, crash_text(last), crash_loop) > 0) {
       log_dead(box, last, crash_loop.reason);
       claim.dead.push_back(std::move(last));
     }
@@ -54,20 +77,19 @@ Claim claim_or_bury(WorkQueue& queue, const OwnerToken& owner, Duration lease, s
   return claim;
 }
 
-Claim claim_or_bury(WorkQueue& queue, Session& session, const OwnerToken& owner, Duration lease,
-                    std::int64_t limit, const std::optional<Instant>& visible_from) {
+Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& request) {
   Box& box = queue.box();
-  box.advise(lease, limit);
-  Claim claim = all_or_nothing(box.checked(session), [&] {
-    Claim some;
-    for (;;) {
-      some.leased = claim_some(box, session, owner, lease, limit, visible_from);
-      if (!only_crash_looped(box, some.leased)) return some;
-      Message& last = some.leased.front();
-      queue.fail(session, owner, last, crash_text(last), crash_loop);
-      some.dead.push_back(std::move(last));
-    }
-  });
+  box.advise(request.lease, request.limit);
+  Claim claim;
+  for (;;) {
+    claim.leased = claim_some(box, session, request);
+    if (!only_crash_looped(box, claim.leased)) break;
+    Message& last = claim.leased.front();
+    queue.fail(session, request.owner, last, crash_text(last), crash_loop);
+    claim.dead.push_back(std::move(last));
+  }
+  if (request.asks_next_due && claim.leased.empty())
+    claim.next_due = until_next_due(box, session, question_time);
   for (const Message& message : claim.dead) log_dead(box, message, crash_loop.reason);
   box.log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(claim.leased.size())}});
   return claim;

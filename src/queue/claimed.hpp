@@ -16,14 +16,22 @@ class Box;
 struct Claim {
   std::vector<Message> leased = {};
   std::vector<Message> dead = {};  ///< they had taken down too many workers: `crash_loop`
+  /// Asked for, and nothing was leased: how long until something becomes due; below zero: it is.
+  std::optional<Duration> next_due = {};
 };
 
-/// WorkQueue::claim, telling what became of the rest. In a transaction of its own, or in
-/// `session`'s.
-Claim claim_or_bury(WorkQueue& queue, const OwnerToken& owner, Duration lease, std::int64_t limit,
-                    const std::optional<Instant>& visible_from);
-Claim claim_or_bury(WorkQueue& queue, Session& session, const OwnerToken& owner, Duration lease,
-                    std::int64_t limit, const std::optional<Instant>& visible_from);
+struct ClaimRequest {
+  OwnerToken owner;
+  Duration lease;
+  std::int64_t limit;
+  std::optional<Instant> visible_from = {};
+  bool asks_next_due = false;
+};
+
+/// WorkQueue::claim, telling what became of the rest, in a transaction of its own.
+Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request);
+/// The same in a transaction that its owner rolls back when this throws.
+Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& request);
 
 /// Makes open work that is past its expiry dead, and returns it.
 std::vector<Message> bury_expired(Box& box, Session& session, std::int64_t limit);

@@ -231,14 +231,16 @@ std::vector<Message> WorkQueue::claim(OwnerToken owner, Duration lease, std::int
                                       std::optional<Instant> visible_from) {
   require_lease(lease);
   require_limit(limit);
-  return claim_or_bury(*this, owner, lease, limit, visible_from).leased;
+  return claim_or_bury(*this, {owner, lease, limit, visible_from}).leased;
 }
 
 std::vector<Message> WorkQueue::claim(Session& session, OwnerToken owner, Duration lease,
                                       std::int64_t limit, std::optional<Instant> visible_from) {
   require_lease(lease);
   require_limit(limit);
-  return claim_or_bury(*this, session, owner, lease, limit, visible_from).leased;
+  return all_or_nothing(box_->checked(session), [&] {
+    return claim_or_bury(*this, session, {owner, lease, limit, visible_from}).leased;
+  });
 }
 
 std::vector<WorkId> WorkQueue::renew(OwnerToken owner, const Duties& duties, Duration lease) {
