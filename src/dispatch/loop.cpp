@@ -30,28 +30,80 @@ bool was_stopped(const std::exception& error, const std::stop_token& stop) {
 
 }  // namespace
 
+// ---- who does what
+
+/// Whoever has claimed a message goes on with its handler, unless another visit is due: to wake up
+/// somebody else for it takes longer than many a handler.
+void Dispatcher::Loop::serve() {
+  Lock lock{mutex_};
+  while (!closing_) {
+    const Clock::time_point now = Clock::now();
+    if (Desk* desk = next_visit(now)) {
+      visit_next(*desk, lock);
+    } else if (may_call()) {
+      call_next(lock);
+    } else {
+      rest(now, lock);
+    }
+  }
+}
+
+void Dispatcher::Loop::rest(Clock::time_point now, Lock& lock) {
+  const Clock::time_point at = next_time(now);
+  ++resting_;
+  if (at < kept_) {
+    kept_ = at;
+    work_.wait_until(lock, at);
+    if (kept_ == at) kept_ = never;
+  } else {
+    work_.wait(lock);
+  }
+  --resting_;
+  waking_ = false;
+}
+
+/// Each one that comes calls the next while there is more to do. Where handlers return before
+/// another thread is awake, all at once would only be in each other's way.
+Dispatcher::Loop::Wanted Dispatcher::Loop::others_wanted() {
+  if (resting_ == 0 || waking_) return Wanted::nobody;
+  const Clock::time_point now = Clock::now();
+  const bool calls = may_call();
+  if (!calls && next_visit(now) == nullptr && next_time(now) >= kept_) return Wanted::nobody;
+  waking_ = true;
+  const bool one = !calls || waiting_.size() == 1 || in_a_moment(waiting_.size());
+  return one ? Wanted::one : Wanted::all;
+}
+
+void Dispatcher::Loop::wake(Wanted others) {
+  if (others == Wanted::one) work_.notify_one();
+  if (others == Wanted::all) work_.notify_all();
+}
+
+// ---- visits
+
 void Dispatcher::Loop::schedule(Desk& desk, Clock::time_point at) {
   if (desk.at != never) schedule_.erase({desk.at, &desk});
   desk.at = at;
-  if (at == never) return;
-  const auto place = schedule_.emplace(at, &desk).first;
-  if (place != schedule_.begin()) return;
-  // Whoever waits for the time has to look at it again; the others need not wake up for that.
-  timekeeper_ ? time_.notify_one() : due_.notify_one();
+  if (at != never) schedule_.emplace(at, &desk);
 }
 
 void Dispatcher::Loop::call(Desk& desk, bool from_afar) {
   if (from_afar) desk.called_from_afar = true;
   if (desk.called.exchange(true)) return;
-  const std::scoped_lock lock{mutex_};
+  Lock lock{mutex_};
   const Clock::time_point now = Clock::now();
   desk.called_at = now;
   // One that leaves may have been taken out already, and must not come back.
-  if (active_ && !desk.leaving && !desk.busy && desk.at > now) schedule(desk, now);
+  if (!active_ || desk.leaving || desk.busy || desk.at <= now) return;
+  schedule(desk, now);
+  const Wanted others = others_wanted();
+  lock.unlock();
+  wake(others);
 }
 
-Desk* Dispatcher::Loop::next_due(Clock::time_point now) {
-  // Half of the pollers at most wait for stores that may not answer.
+Desk* Dispatcher::Loop::next_visit(Clock::time_point now) {
+  if (stopping_ || visits_ >= options_.pollers) return nullptr;
+  // Half of them at most wait for stores that may not answer.
   const int most = std::max(1, options_.pollers / 2);
   for (const auto& [at, desk] : schedule_) {
     if (at > now) break;
@@ -60,34 +112,24 @@ Desk* Dispatcher::Loop::next_due(Clock::time_point now) {
   return nullptr;
 }
 
-void Dispatcher::Loop::poll() {
-  Lock lock{mutex_};
-  while (!stopping_) {
-    const Clock::time_point now = Clock::now();
-    if (Desk* desk = next_due(now)) {
-      schedule_.erase({desk->at, desk});
-      desk->at = never;
-      if (!schedule_.empty() && !timekeeper_) due_.notify_one();
-      visit(*desk, lock);
-      if (desk->leaving && !desk->busy && desk->held.empty() && desk->finished.empty()) {
-        SharedDesk gone = take_out(*desk);
-        lock.unlock();
-        gone.reset();
-        lock.lock();
-      }
-      continue;
-    }
-    const auto next = schedule_.lower_bound({now, nullptr});
-    if (timekeeper_ || next == schedule_.end()) {
-      due_.wait(lock);
-    } else {
-      // A copy: the entry may be gone when the wait ends.
-      const Clock::time_point at = next->first;
-      timekeeper_ = true;
-      time_.wait_until(lock, at);
-      timekeeper_ = false;
-    }
+Clock::time_point Dispatcher::Loop::next_time(Clock::time_point now) const {
+  if (stopping_) return never;
+  const auto next = schedule_.lower_bound({now, nullptr});
+  return next == schedule_.end() ? never : next->first;
+}
+
+void Dispatcher::Loop::visit_next(Desk& desk, Lock& lock) {
+  schedule(desk, never);
+  ++visits_;
+  visit(desk, lock);
+  if (desk.leaving && !desk.busy && desk.held.empty() && desk.finished.empty()) {
+    SharedDesk gone = take_out(desk);
+    lock.unlock();
+    gone.reset();
+    lock.lock();
   }
+  --visits_;
+  if (stopping_) calm_.notify_all();
 }
 
 bool Dispatcher::Loop::takes_more(const Desk& desk) const {
@@ -115,7 +157,9 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   // After the stop nothing new is begun, and nothing of what is left must be interrupted.
   const std::stop_token stop = draining_ ? std::stop_token{} : claims_.get_token();
 
+  const Wanted others = others_wanted();
   lock.unlock();
+  wake(others);
   std::vector<Message> messages;
   std::vector<SharedTask> lost;
   std::optional<Duration> rest;
@@ -257,16 +301,6 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
       waiting_.push_back(std::move(task));
     }
   }
-  wake_workers();
-}
-
-/// Each one that comes wakes the next while there is more to do. Where handlers return before
-/// another thread is awake, all at once would only be in each other's way.
-void Dispatcher::Loop::wake_workers() {
-  if (waiting_.empty() || asleep_ == 0 || waking_) return;
-  waking_ = true;
-  const bool one = waiting_.size() == 1 || in_a_moment(waiting_.size());
-  one ? work_.notify_one() : work_.notify_all();
 }
 
 /// Others may work on the box now: what has not started goes back, what runs is told to stop.

@@ -1,4 +1,5 @@
-// The threads of a dispatcher: pollers visit desks, workers call handlers, one watches over both.
+// The threads of a dispatcher: each does what is to be done next, a visit to a desk or a call of a
+// handler; one more watches over them.
 #pragma once
 
 #include <atomic>
@@ -53,14 +54,27 @@ class Dispatcher::Loop {
   std::size_t step(Desk& desk);
   std::vector<Settlement> put_off_paused(std::vector<Message>& messages);
 
-  // The pollers. What takes a lock has it on entry and on return.
-  void poll();
+  // The threads. What takes a lock has it on entry and on return.
+  void serve();
+  /// Until there is something to do, or time for it. At `now` there was nothing.
+  void rest(Clock::time_point now, Lock& lock);
+  enum class Wanted { nobody, one, all };
+  /// Who is to be called from those who rest, since there is more to do than the caller is about to
+  /// do himself. wake() follows, best without the lock: whoever wakes up needs it.
+  [[nodiscard]] Wanted others_wanted();
+  void wake(Wanted others);
+
+  // Visits.
+  void visit_next(Desk& desk, Lock& lock);
   void visit(Desk& desk, Lock& lock);
   void call(Desk& desk, bool from_afar);
   void look_again();
   void schedule(Desk& desk, Clock::time_point at);
   void schedule_next(Desk& desk, Clock::time_point now);
-  Desk* next_due(Clock::time_point now);
+  /// Null: there is none, or as many are under way as may be.
+  Desk* next_visit(Clock::time_point now);
+  /// When the next one is due that is not yet.
+  [[nodiscard]] Clock::time_point next_time(Clock::time_point now) const;
   [[nodiscard]] bool takes_more(const Desk& desk) const;
   /// How many messages may be in flight: what runs, and what waits to be run.
   [[nodiscard]] std::int64_t capacity() const;
@@ -72,7 +86,6 @@ class Dispatcher::Loop {
   [[nodiscard]] Clock::time_point settle_time(const Desk& desk, Clock::time_point now) const;
   void feed_starving();
   void hand_out(Desk& desk, std::vector<Message> messages, Clock::time_point claimed);
-  void wake_workers();
   void give_up_late(Desk& desk, Clock::time_point now);
   void give_up_stuck(Desk& desk, Clock::time_point begin, Clock::time_point now);
   void leave_place(Desk& desk, Lock& lock);
@@ -80,8 +93,9 @@ class Dispatcher::Loop {
   void give_back(Desk& desk, Which which);
   SharedDesk take_out(Desk& desk);
 
-  // The workers.
-  void work();
+  // Calls.
+  [[nodiscard]] bool may_call() const;
+  void call_next(Lock& lock);
   std::vector<SharedTask> take_tasks();
   std::vector<Settlement> call_tasks(Desk& desk, const std::vector<SharedTask>& tasks);
   void finish(const std::vector<SharedTask>& tasks, std::vector<Settlement> settlements,
@@ -107,9 +121,7 @@ class Dispatcher::Loop {
   std::atomic<int> desk_count_ = 0;
 
   std::mutex mutex_;
-  std::condition_variable due_;        ///< for the pollers: a desk may be due
-  std::condition_variable time_;       ///< for the one of them that waits for the time
-  std::condition_variable work_;       ///< for the workers: there is something to do
+  std::condition_variable work_;       ///< for those who rest: there is something to do
   std::condition_variable_any calm_;   ///< for run(): a deadline was set, or the last desk is idle
   std::condition_variable_any house_;  ///< for the chores: desks have come or gone
   std::vector<SharedDesk> desks_;
@@ -122,19 +134,22 @@ class Dispatcher::Loop {
   Duration handler_time_ = {};                       ///< of late, on average; zero: not known
   Duration usual_time_ = {};                         ///< the same, whatever a few of them take
   std::size_t next_step_ = 0;                        ///< the desk of the next step by hand
-  int troubled_visits_ = 0;     ///< pollers that try a store that failed before
-  int asleep_ = 0;              ///< workers that have nothing to do
-  bool waking_ = false;         ///< one of them was called and is not there yet
-  bool timekeeper_ = false;     ///< one poller waits for the time, the others for a call
-  bool desks_changed_ = false;  ///< for the chores
-  bool retimed_ = false;        ///< a call with a timeout has begun
-  bool active_ = false;         ///< run() is there to settle what workers finish
-  bool draining_ = false;       ///< nothing new begins
-  bool stopping_ = false;       ///< pollers end
-  bool closing_ = false;        ///< workers end
-  std::stop_source claims_;     ///< stopped with run(): calls that would begin something new end
+  int visits_ = 0;                                   ///< under way
+  int troubled_visits_ = 0;         ///< those of them that try a store that failed before
+  int calls_ = 0;                   ///< of handlers, under way
+  int resting_ = 0;                 ///< threads that have nothing to do
+  bool waking_ = false;             ///< one of them was called and is not there yet
+  Clock::time_point kept_ = never;  ///< until when one of them rests at most
+  bool desks_changed_ = false;      ///< for the chores
+  bool retimed_ = false;            ///< a call with a timeout has begun
+  bool active_ = false;             ///< run() is there to settle what workers finish
+  bool draining_ = false;           ///< nothing new begins
+  bool stopping_ = false;           ///< no more visits
+  bool closing_ = false;            ///< the threads end
+  std::stop_source claims_;  ///< stopped with run(): calls that would begin something new end
 
-  std::vector<std::jthread> workers_;  ///< last: joined before anything above is destroyed
+  /// As many as may visit and call at once. A handler may outlast run(), and its thread with it.
+  std::vector<std::jthread> threads_;  ///< last: joined before anything above is destroyed
 };
 
 }  // namespace twinbox

@@ -37,7 +37,9 @@ void Dispatcher::Loop::add(QueueSource source) {
   ++desk_count_;
   desks_changed_ = true;
   house_.notify_all();
-  if (active_) schedule(*desk, Clock::now());
+  if (!active_) return;
+  schedule(*desk, Clock::now());
+  wake(others_wanted());
 }
 
 void Dispatcher::Loop::remove(const void* key) {
@@ -48,10 +50,11 @@ void Dispatcher::Loop::remove(const void* key) {
   if (found == desks_.end()) return;
   Desk& desk = **found;
   desk.leaving = true;
-  if (active_) {
-    if (!desk.busy) schedule(desk, Clock::now());
-  } else {
+  if (!active_) {
     gone = take_out(desk);
+  } else if (!desk.busy) {
+    schedule(desk, Clock::now());
+    wake(others_wanted());
   }
 }
 
@@ -82,13 +85,12 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
       desk->look_now({}, false);
       schedule(*desk, Clock::now());
     }
-    while (workers_.size() < static_cast<std::size_t>(options_.workers)) {
-      workers_.emplace_back([this] { work(); });
+    while (threads_.size() < static_cast<std::size_t>(options_.workers + options_.pollers)) {
+      threads_.emplace_back([this] { serve(); });
     }
+    wake(others_wanted());
   }
   {
-    std::vector<std::jthread> pollers;
-    for (int i = 0; i < options_.pollers; ++i) pollers.emplace_back([this] { poll(); });
     std::jthread house;
     if (options_.housekeeping)
       house = std::jthread{[this](const std::stop_token& end) { keep_house(end); }};
@@ -219,6 +221,7 @@ void Dispatcher::Loop::shut_down() {
     for (const SharedDesk& desk : desks_) {
       if (!desk->busy) schedule_next(*desk, now);
     }
+    wake(others_wanted());
   }
   claims_.request_stop();
   for (const SharedTask& task : running) task->watch->stop.request_stop();
@@ -229,8 +232,7 @@ void Dispatcher::Loop::shut_down() {
     });
   });
   stopping_ = true;
-  due_.notify_all();
-  time_.notify_all();
+  calm_.wait(lock, [&] { return visits_ == 0; });
 }
 
 // ---- pause
@@ -270,6 +272,7 @@ void Dispatcher::Loop::look_again() {
   for (const SharedDesk& desk : desks_) {
     if (active_ && !desk->busy && desk->at > now) schedule(*desk, now);
   }
+  wake(others_wanted());
 }
 
 }  // namespace twinbox

@@ -1,4 +1,4 @@
-// Calls of handlers: by the worker threads, and by hand.
+// Calls of handlers: by the threads of run(), and by hand.
 #include <algorithm>
 
 #include "dispatch/call_batch.hpp"
@@ -97,27 +97,22 @@ std::size_t Dispatcher::Loop::drain() {
   return handled;
 }
 
-// ---- workers
+// ---- by the threads of run()
 
-void Dispatcher::Loop::work() {
-  Lock lock{mutex_};
-  for (;;) {
-    while (!closing_ && waiting_.empty()) {
-      ++asleep_;
-      work_.wait(lock);
-      --asleep_;
-      waking_ = false;
-    }
-    if (closing_) return;
-    const std::vector<SharedTask> tasks = take_tasks();
-    wake_workers();
-    Desk& desk = *tasks.front()->desk;
-    lock.unlock();
-    const Clock::time_point begin = Clock::now();
-    std::vector<Settlement> settlements = call_tasks(desk, tasks);
-    lock.lock();
-    finish(tasks, std::move(settlements), begin, lock);
-  }
+bool Dispatcher::Loop::may_call() const { return !waiting_.empty() && calls_ < options_.workers; }
+
+void Dispatcher::Loop::call_next(Lock& lock) {
+  const std::vector<SharedTask> tasks = take_tasks();
+  ++calls_;
+  Desk& desk = *tasks.front()->desk;
+  const Wanted others = others_wanted();
+  lock.unlock();
+  wake(others);
+  const Clock::time_point begin = Clock::now();
+  std::vector<Settlement> settlements = call_tasks(desk, tasks);
+  lock.lock();
+  --calls_;
+  finish(tasks, std::move(settlements), begin, lock);
 }
 
 /// The next message; for a batch handler also those that wait behind it, up to its limit.

@@ -4,6 +4,8 @@
 #include <latch>
 #include <map>
 #include <mutex>
+#include <random>
+#include <semaphore>
 #include <thread>
 
 #include "support/backend.hpp"
@@ -47,6 +49,22 @@ TEST_P(Running, PHD_28_a_committed_enqueue_wakes_a_waiting_dispatcher) {
   outbox().enqueue(batch);
   database().in_transaction([&](Session& session) { outbox().enqueue(session, a_message()); });
   handled.wait();
+}
+
+TEST_P(Running, no_wake_up_is_missed_whenever_it_comes) {
+  // Beside a look that begins, one that ends, a handler that returns, a thread that lies down.
+  const int rounds = GetParam() == Backend::sqlite_memory ? 3000 : 300;
+  std::counting_semaphore<> handled{0};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.release(); });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up()};
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  std::minstd_rand chance{7};
+  for (int i = 0; i < rounds; ++i) {
+    for (auto turns = chance() % 300; turns > 0; --turns) std::this_thread::yield();
+    outbox().enqueue(a_message());
+    ASSERT_TRUE(handled.try_acquire_for(60s)) << "round " << i;
+  }
 }
 
 TEST_P(Running, OBX_060_handles_different_messages_at_once) {
