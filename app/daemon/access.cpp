@@ -246,6 +246,13 @@ std::optional<HttpResponse> Access::refuse(const HttpRequest& head, Need need) c
   return {};
 }
 
+std::optional<HttpResponse> Access::refuse(const HttpRequest& head, const Found& found) const {
+  const auto* match = std::get_if<Match>(&found);
+  auto refusal = refuse(head, match == nullptr ? Need::nothing : match->endpoint->need);
+  if (!refusal && match == nullptr) refusal = std::get<HttpResponse>(found);
+  return refusal;
+}
+
 std::string Access::actor(const HttpRequest& head) const {
   const Token* token = find(head);
   return token == nullptr ? "" : token->name;

@@ -58,6 +58,9 @@ class Access {
 
   /// Empty: the request may go on.
   [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head, Need need) const;
+  /// The same with what the router has found for it; who may not ask here learns nothing else.
+  [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head,
+                                                   const Found& found) const;
   /// Whose token the request brings; empty: nobody's.
   [[nodiscard]] std::string actor(const HttpRequest& head) const;
   [[nodiscard]] Caller caller(const HttpRequest& head) const;

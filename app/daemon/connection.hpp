@@ -6,11 +6,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <boost/beast/ssl.hpp>
 #include <chrono>
 #include <memory>
@@ -19,6 +16,7 @@
 #include <utility>
 
 #include "daemon/http_server.hpp"
+#include "daemon/request_parser.hpp"
 #include "daemon/response_text.hpp"
 
 namespace twinbox::app {
@@ -84,9 +82,7 @@ class Connection final : public OpenConnection,
     if (server_.stopping() && buffer_.size() == 0) return close();
     limit_ = server_.limit();
     parser_.emplace();
-    parser_->header_limit(static_cast<std::uint32_t>(limit_->header_bytes));
-    parser_->body_limit(limit_->body_bytes);
-    buffer_.max_size(limit_->header_bytes + 65536);
+    set_limits(*parser_, buffer_, *limit_);
     wait_for_request();
     if (buffer_.size() > 0) return read_head();
     buffer_.shrink_to_fit();
@@ -121,27 +117,23 @@ class Connection final : public OpenConnection,
     done_waiting();
     if (error) return refuse_unread(error);
     take_head();
+    if (const auto refusal = refuse_framing(*parser_)) {
+      ++server_.stats().malformed;
+      return write(*refusal, false);
+    }
     HttpService::Begun begun = server_.service().begin(request_);
     context_ = std::move(begun.context);
-    if (begun.refusal) return write(*begun.refusal, body_is_there());
-    const auto length = parser_->content_length();
-    if (length && *length > limit_->body_bytes) return refuse_unread(body_too_large());
-    reserved_ =
-        length ? static_cast<std::size_t>(*length) : (parser_->chunked() ? limit_->body_bytes : 0);
-    if (!server_.reserve(reserved_)) {
-      reserved_ = 0;
+    if (begun.refusal) return write(*begun.refusal, is_whole(*parser_));
+    const auto room = room_for_body(*parser_, *limit_);
+    if (!room) return refuse_unread(body_too_large());
+    if (!server_.reserve(*room)) {
       return write(busy("the bodies of all requests together are at their limit"), false);
     }
+    reserved_ = *room;
     const auto expect = request_.headers.find("Expect");
     if (expect && *expect == "100-continue" && !parser_->is_done()) return write_continue();
     read_body();
   }
-
-  [[nodiscard]] bool body_is_there() const {
-    return parser_->is_done() || parser_->content_length().value_or(1) == 0;
-  }
-
-  static Error body_too_large() { return make_error_code(boost::beast::http::error::body_limit); }
 
   void write_continue() {
     static constexpr std::string_view text = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -245,51 +237,22 @@ class Connection final : public OpenConnection,
   // ---- heads and errors
 
   void take_head() {
-    const auto& head = parser_->get();
-    request_ = {.method = std::string(head.method_string()),
-                .target = std::string(head.target()),
-                .loopback = loopback_};
-    for (const auto& field : head) {
-      request_.headers.add(std::string(field.name_string()), std::string(field.value()));
-    }
-    keep_alive_ = head.keep_alive();
+    request_ = head_of(*parser_, loopback_);
+    keep_alive_ = parser_->get().keep_alive();
     has_head_ = true;
-  }
-
-  static HttpResponse busy(std::string_view why) {
-    HttpResponse response = problem(503, "Service Unavailable", why);
-    response.headers.add("Retry-After", "1");
-    return response;
   }
 
   /// What cannot be read any further is answered and closed.
   void refuse_unread(Error error) {
-    namespace http = boost::beast::http;
     if (!has_head_ && parser_->got_some()) take_head();
     if (error == boost::beast::error::timeout) {
       ++server_.stats().timeouts;
       return close();  // the stream is closed by its timer
     }
-    if (error == http::error::end_of_stream || error.category() != http_category()) return close();
+    const auto refusal = refusal_of(error, *limit_);
+    if (!refusal) return close();
     ++server_.stats().malformed;
-    if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-      return write(
-          problem(431, "Request Header Fields Too Large",
-                  "the header has more than " + std::to_string(limit_->header_bytes) + " bytes"),
-          false);
-    }
-    if (error == http::error::body_limit) {
-      return write(
-          problem(413, "Content Too Large",
-                  "the body has more than " + std::to_string(limit_->body_bytes) + " bytes"),
-          false);
-    }
-    if (error == http::error::partial_message) return close();
-    write(problem(400, "Bad Request", "this is no HTTP/1.1 request: " + error.message()), false);
-  }
-
-  static const boost::system::error_category& http_category() {
-    return make_error_code(boost::beast::http::error::end_of_stream).category();
+    write(*refusal, false);
   }
 
   void write(const HttpResponse& response, bool may_go_on) {
@@ -345,7 +308,7 @@ class Connection final : public OpenConnection,
   boost::asio::steady_timer handling_;
   const bool loopback_;
   boost::beast::flat_buffer buffer_;
-  std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
+  std::optional<RequestParser> parser_;
   std::shared_ptr<const LimitConfig> limit_;  // shared with the server until it changes
   HttpRequest request_;                       // its head, while it is handled
   HttpService::Context context_;

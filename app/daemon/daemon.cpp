@@ -22,16 +22,10 @@
 namespace twinbox::app {
 namespace {
 
-HttpResponse unavailable(std::string_view why) {
-  HttpResponse response = problem(503, "Service Unavailable", why);
-  response.headers.add("Retry-After", "1");
-  return response;
-}
-
 /// A request, with the configuration that it began under.
 struct Request : RequestContext {
   std::shared_ptr<const Service> service;  // shared with the daemon until it reads another one
-  std::variant<Match, HttpResponse> found;
+  Found found;
   std::optional<TraceContext> parent;  ///< of the sender
   std::optional<TraceContext> trace;   ///< of this request, when it is traced
 
@@ -180,12 +174,7 @@ class Daemon {
     request->service = current();
     request->found = request->service->router().find(head.method, head.target);
     if (tracer_.enabled()) begin_trace(*request, head);
-    const Match* match = request->match();
-    HttpService::Begun begun{request,
-                             request->service->access().refuse(
-                                 head, match == nullptr ? Need::nothing : match->endpoint->need)};
-    if (!begun.refusal && match == nullptr) begun.refusal = std::get<HttpResponse>(request->found);
-    return begun;
+    return {request, request->service->access().refuse(head, request->found)};
   }
 
   void begin_trace(Request& request, const HttpRequest& head) {
@@ -213,7 +202,7 @@ class Daemon {
   }
 
   static HttpResponse queue_is_full() {
-    return unavailable("more requests wait than server.queue allows");
+    return busy("more requests wait than server.queue allows");
   }
 
   void share(std::shared_ptr<SharedCalls> calls, const Endpoint& endpoint, HttpRequest request,
@@ -259,7 +248,7 @@ class Daemon {
     } catch (const DatabaseError& error) {
       log_.write(LogLevel::warning, "store_failed",
                  {{"endpoint", path}, {"kind", to_string(error.kind())}, {"error", error.what()}});
-      return unavailable("the store cannot be used now; repeat the request with the same id");
+      return busy("the store cannot be used now; repeat the request with the same id");
     } catch (const std::logic_error& error) {  // an argument that the library refused
       return problem(400, title_of(400), error.what());
     } catch (const std::exception& error) {

@@ -20,6 +20,12 @@ std::string title_of(int status) {
   return {reason.data(), reason.size()};
 }
 
+HttpResponse busy(std::string_view why) {
+  HttpResponse response = problem(503, title_of(503), why);
+  response.headers.add("Retry-After", "1");
+  return response;
+}
+
 std::string response_text(const HttpResponse& response, bool keep_alive, bool head_only) {
   std::string text;
   text.reserve(256 + response.body.size());

@@ -26,8 +26,7 @@ std::vector<std::pair<std::string, std::string>> Router::endpoints() const {
   return list;
 }
 
-std::variant<Match, HttpResponse> Router::find(std::string_view method,
-                                               std::string_view target) const {
+Found Router::find(std::string_view method, std::string_view target) const {
   std::optional<Target> parsed = parse_target(target);
   if (!parsed) {
     return problem(400, "Bad Request", "the target is no path, or its %-escapes are broken");

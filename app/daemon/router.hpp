@@ -59,13 +59,14 @@ struct Match {
   Target target;
 };
 
+/// The endpoint, or the answer that says there is none.
+using Found = std::variant<Match, HttpResponse>;
+
 /// Not changed once it serves: read from many threads at once.
 class Router {
  public:
   Router& add(Endpoint endpoint);
-  /// The endpoint, or the answer that says there is none.
-  [[nodiscard]] std::variant<Match, HttpResponse> find(std::string_view method,
-                                                       std::string_view target) const;
+  [[nodiscard]] Found find(std::string_view method, std::string_view target) const;
   /// Method and path of each, for the documentation.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> endpoints() const;
 

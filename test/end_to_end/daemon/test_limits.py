@@ -130,6 +130,11 @@ class Malformed(unittest.TestCase):
                            b"Content-Length: +3\r\n", b"Content-Length: 0x3\r\n"]:
                 answer = daemon.raw(HEAD + fields + b"\r\nabc" + smuggled)
                 self.assertEqual(statuses(answer), [400], (fields, answer))
+            for coding in [b"gzip", b"gzip, chunked", b"chunked\r\nTransfer-Encoding: chunked",
+                           b"\xffchunked\r\nContent-Length: 3"]:
+                answer = daemon.raw(HEAD + b"Transfer-Encoding: " + coding + b"\r\n\r\nabc" +
+                                    smuggled)
+                self.assertIn(statuses(answer), ([400], [501]), (coding, answer))
             self.assertEqual(daemon.stop(), 0)
 
 
