@@ -20,10 +20,9 @@ int report_problems(const Common& common, const std::vector<app::ConfigProblem>&
     return problems.empty() ? exit_ok : exit_negative;
   }
   for (const app::ConfigProblem& one : problems) {
-    screen.print(
-        screen.look().paint(Style::bad, printable(one.where)) + ": " +
-        (one.key.empty() ? "" : screen.look().paint(Style::strong, printable(one.key)) + ": ") +
-        printable(one.text) + "\n");
+    screen.print(screen.look().paint(Style::bad, printable(one.where)) + ": " +
+                 screen.look().paint(Style::strong, printable(one.key)) + ": " +
+                 printable(one.text) + "\n");
   }
   return exit_negative;
 }
@@ -37,14 +36,8 @@ int check(const Common& common, const Screen& screen) {
     const app::Config config =
         app::load_config(file.empty() ? std::nullopt : std::optional<std::filesystem::path>{file},
                          app::process_variables());
-    try {
-      app::check_config(config);
-    } catch (const std::exception& error) {
-      return report_problems(
-          common, {{.where = file.empty() ? "environment" : file, .key = "", .text = error.what()}},
-          screen);
-    }
-    if (common.json) return report_problems(common, {}, screen);
+    const std::vector<app::ConfigProblem> problems = app::check_config(config);
+    if (common.json || !problems.empty()) return report_problems(common, problems, screen);
     screen.print((file.empty() ? "no file: the defaults and the environment" : printable(file)) +
                  ": " + counted(static_cast<std::int64_t>(config.stores.size()), "store") + ", " +
                  counted(static_cast<std::int64_t>(config.routes.size()), "route") + ", " +

@@ -1,14 +1,14 @@
 #include "daemon/config.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <charconv>
 #include <toml++/toml.h>
 #include <unistd.h>
 
 #include "daemon/config_reader.hpp"
 #include "daemon/config_sections.hpp"
-#include <twinbox/topic_pattern.hpp>
+#include <twinbox/event_handler.hpp>
+#include <twinbox/route.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -19,6 +19,19 @@ std::string list_of(const std::vector<ConfigProblem>& problems) {
     text += (text.empty() ? "" : "\n") + problem.str();
   }
   return text;
+}
+
+/// As one reads a file, what the environment says last.
+std::vector<ConfigProblem> by_line(std::vector<ConfigProblem> problems) {
+  const auto line = [](const ConfigProblem& problem) {
+    std::uint64_t number = UINT64_MAX;
+    const char* end = problem.where.data() + problem.where.size();
+    std::from_chars(problem.where.data() + problem.where.rfind(':') + 1, end, number);
+    return number;
+  };
+  std::stable_sort(problems.begin(), problems.end(),
+                   [&](const auto& a, const auto& b) { return line(a) < line(b); });
+  return problems;
 }
 
 /// Builds a Config out of the tables of one document.
@@ -34,20 +47,11 @@ class Builder {
     read_access(section("access"), config_.access);
     read_dispatch(section("dispatch"), config_.dispatch);
     read_intake(section("intake"), config_.intake);
-    TableReader tracing = section("tracing");
-    tracing.text("endpoint", config_.tracing.endpoint);
-    tracing.text("service", config_.tracing.service);
-    tracing.integer("queue", config_.tracing.queue, 1, 1'000'000);
-    tracing.finish();
-    TableReader health = section("health");
-    health.integer("pending", config_.health.pending, 0, 1'000'000);
-    health.integer("dead", config_.health.dead, 0, 1'000'000);
-    health.finish();
+    read_tracing(section("tracing"), config_.tracing);
+    read_health(section("health"), config_.health);
     read_dashboard(section("dashboard"), config_.dashboard);
     named_tables();
     listed_tables();
-    read_subscriptions();
-    check_names();
     refuse_leftovers();
     return std::move(config_);
   }
@@ -95,11 +99,14 @@ class Builder {
     });
     each_named("sink", [&](TableReader reader, std::string name, const toml::table*) {
       config_.sinks.push_back({.name = std::move(name)});
-      read_sink(std::move(reader), config_.sinks.back());
+      read_sink(reader, config_.sinks.back());
+      const bool to_inbox = config_.sinks.back().kind == SinkConfig::Kind::inbox;
+      need_inbox(reader, config_.sinks.back().store, to_inbox);
     });
     each_named("webhook", [&](TableReader reader, std::string name, const toml::table*) {
       config_.webhooks.push_back({.name = std::move(name), .scheme = {}});
-      read_webhook(std::move(reader), config_.webhooks.back());
+      read_webhook(reader, config_.webhooks.back());
+      need_inbox(reader, config_.webhooks.back().store, true);
     });
   }
 
@@ -132,11 +139,7 @@ class Builder {
         reader.refuse("retry", "there is no [retry." + route.retry + "]");
       }
       need_sink(reader, route.sink);
-      try {
-        const TopicPattern pattern{route.topic};
-      } catch (const std::invalid_argument& error) {
-        reader.refuse("topic", error.what());
-      }
+      try_route(reader, "topic", route.box, route.name, route.topic);
       config_.routes.push_back(std::move(route));
     });
     each_listed("event", [&](TableReader& reader, const toml::table*) {
@@ -147,17 +150,46 @@ class Builder {
       if (sink != nullptr && sink->kind == SinkConfig::Kind::inbox) {
         reader.refuse("sink", "a sink of type inbox cannot be called within a request");
       }
-      need_store(reader, event.store);
+      need_inbox(reader, event.store, true);
+      if (!event.name.empty()) try_event(reader, event);
       config_.events.push_back(std::move(event));
     });
-  }
-
-  void read_subscriptions() {
     each_listed("subscription", [&](TableReader& reader, const toml::table*) {
       SubscriptionConfig subscription;
       read_subscription(reader, subscription);
-      need_store(reader, subscription.store);
+      need_inbox(reader, subscription.store, true);
+      refuse_second(reader, "route", "subscription", subscription.route);
       config_.subscriptions.push_back(std::move(subscription));
+    });
+  }
+
+  /// A name that may be there once.
+  void refuse_second(TableReader& reader, std::string_view key, const std::string& kind,
+                     const std::string& name) {
+    const auto [first, fresh] = first_.emplace(kind + " " + name, reader.where());
+    if (!fresh) reader.refuse(key, "\"" + name + "\" is there twice; first at " + first->second);
+  }
+
+  /// The dispatcher of a box takes each pattern once; inline events are retried by routes, too.
+  void try_route(TableReader& reader, std::string_view key, BoxKind box, const std::string& name,
+                 const std::string& topic) {
+    std::optional<TopicPattern> pattern;
+    reader.attempt(key, [&] { pattern.emplace(topic); });
+    if (!pattern) return;
+    const MessageHandler nobody = [](const Message&, std::stop_token) { return Outcome::done(); };
+    reader.attempt("name", [&] { const Routes made{{{name, *pattern, nobody}}}; });
+    const std::string kind{to_string(box)};
+    if (name != topic) refuse_second(reader, "name", "route of the " + kind, name);
+    refuse_second(reader, key, "topic of the " + kind, topic);
+  }
+
+  void try_event(TableReader& reader, const EventConfig& event) {
+    reader.attempt("name", [&] {
+      const std::string type = EventName{event.name, event.version}.type();
+      refuse_second(reader, "name", "event", type);
+      if (event.inline_mode) {
+        try_route(reader, "name", BoxKind::inbox, "event " + type, type);
+      }
     });
   }
 
@@ -173,20 +205,17 @@ class Builder {
     }
   }
 
-  void need_store(TableReader& reader, const std::string& store) {
-    if (!store.empty() && config_.find_store(store) == nullptr) {
+  /// `really`: what is read needs it; else it is only named, and must be there.
+  void need_inbox(TableReader& reader, const std::string& store, bool really) {
+    const StoreConfig* named = config_.find_store(store);
+    if (!store.empty() && named == nullptr) {
       reader.refuse("store", "there is no [store." + store + "]");
-    }
-  }
-
-  void check_names() {
-    for (const SinkConfig& sink : config_.sinks) {
-      TableReader reader{source_, nullptr, "sink." + sink.name};
-      need_store(reader, sink.store);
-    }
-    for (const WebhookConfig& webhook : config_.webhooks) {
-      TableReader reader{source_, nullptr, "webhook." + webhook.name};
-      need_store(reader, webhook.store);
+    } else if (really && named != nullptr && !serves(named->boxes, BoxKind::inbox)) {
+      reader.refuse("store", "[store." + store + "] serves no inbox");
+    } else if (really && store.empty() && std::ranges::none_of(config_.stores, [](const auto& one) {
+                 return serves(one.boxes, BoxKind::inbox);
+               })) {
+      reader.refuse("store", "no [store.…] serves an inbox");
     }
   }
 
@@ -218,9 +247,14 @@ class Builder {
   const toml::table& document_;
   Config config_ = {};
   std::vector<std::string> sections_ = {};
+  std::map<std::string, std::string> first_ = {};  ///< where a name was given first
 };
 
 }  // namespace
+
+bool serves(Boxes boxes, BoxKind kind) noexcept {
+  return boxes == Boxes::both || (boxes == Boxes::outbox) == (kind == BoxKind::outbox);
+}
 
 StoreDefinition StoreConfig::definition() const {
   StoreDefinition definition{.name = name, .address = url};
@@ -258,8 +292,8 @@ Variables process_variables() {
 }
 
 Config parse_config(std::string_view text, const std::filesystem::path& file,
-                    const Variables& variables) {
-  ConfigSource source{.file = file.string(), .variables = variables};
+                    const Variables& variables, const FileReader& read_file) {
+  ConfigSource source{.file = file.string(), .variables = variables, .read_file = read_file};
   toml::table document;
   try {
     document = toml::parse(text, file.string());
@@ -269,17 +303,17 @@ Config parse_config(std::string_view text, const std::filesystem::path& file,
     throw ConfigError{std::move(source.problems)};
   }
   Config config = Builder{source, document}.build();
-  if (!source.problems.empty()) throw ConfigError{std::move(source.problems)};
+  if (!source.problems.empty()) throw ConfigError{by_line(std::move(source.problems))};
   config.file = file;
+  config.places = std::move(source.places);
   return config;
 }
 
 Config load_config(const std::optional<std::filesystem::path>& file, const Variables& variables) {
   if (!file) return parse_config("", "", variables);
-  std::ifstream stream{*file, std::ios::binary};
-  std::string text{std::istreambuf_iterator<char>{stream}, {}};
-  if (!stream) throw ConfigError{{{file->string(), "file", "cannot be read"}}};
-  return parse_config(text, *file, variables);
+  const std::optional<std::string> text = read_whole_file(file->string());
+  if (!text) throw ConfigError{{{file->string(), "file", "cannot be read"}}};
+  return parse_config(*text, *file, variables);
 }
 
 std::vector<std::string> keep_fixed(Config& config, const Config& running) {
@@ -312,8 +346,7 @@ std::vector<std::string> config_keys() {
   const toml::table document = toml::parse(one_of_each);
   Builder{source, document}.build();
   std::ranges::sort(source.keys);
-  const auto rest = std::ranges::unique(source.keys);
-  source.keys.erase(rest.begin(), rest.end());
+  source.keys.erase(std::unique(source.keys.begin(), source.keys.end()), source.keys.end());
   return source.keys;
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -58,6 +59,8 @@ struct AccessConfig {
 
 /// Which boxes of a store the daemon serves.
 enum class Boxes { both, outbox, inbox };
+
+bool serves(Boxes boxes, BoxKind kind) noexcept;
 
 struct StoreConfig {
   std::string name = "main";
@@ -173,8 +176,12 @@ struct DashboardConfig {
   std::string trace_link = {};           ///< address of a trace, with `{trace_id}`; empty: none
 };
 
+/// Where each key was given: `file:line`, or the variable of the environment.
+using Places = std::map<std::string, std::string, std::less<>>;
+
 struct Config {
   std::filesystem::path file = {};  ///< empty: there was none
+  Places places = {};
   ServerConfig server = {};
   LimitConfig limit = {};
   LogConfig log = {};
@@ -220,11 +227,16 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 /// The environment of this process.
 Variables process_variables();
 
+/// The text of a file that a configuration names. Empty: it cannot be read, or is too large.
+using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
+inline constexpr std::size_t max_file_size = 16 * 1024 * 1024;
+std::optional<std::string> read_whole_file(const std::string& path);
+
 /// Without a file: the defaults and what the environment says. Throws ConfigError.
 Config load_config(const std::optional<std::filesystem::path>& file, const Variables& variables);
-/// The same from text; `file` stands in the problems.
+/// The same from text; `file` stands in the problems, `read_file` is asked for secrets.
 Config parse_config(std::string_view text, const std::filesystem::path& file,
-                    const Variables& variables);
+                    const Variables& variables, const FileReader& read_file = read_whole_file);
 
 /// Gives `config` the values of `running` where a change needs a restart. Returns the sections
 /// that were changed in vain.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 
 namespace twinbox::app {
@@ -75,6 +74,18 @@ std::optional<Milliseconds> parse_duration(std::string_view text) {
   return {};
 }
 
+std::optional<std::string> read_whole_file(const std::string& path) {
+  std::ifstream file{path, std::ios::binary};
+  std::string text;
+  // By pieces: a device or a pipe has no size, and may have no end.
+  for (char piece[4096]; file && text.size() <= max_file_size;) {
+    file.read(piece, sizeof piece);
+    text.append(piece, static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.eof() || text.size() > max_file_size) return {};
+  return text;
+}
+
 std::string variable_name(std::string_view key) {
   std::string name = "TWINBOX_";
   for (const char c : key) {
@@ -111,7 +122,7 @@ void ConfigSource::add(std::string where, std::string key, std::string text) {
 }
 
 std::string TableReader::full(std::string_view key) const {
-  return path_.empty() ? std::string{key} : path_ + "." + std::string{key};
+  return key.empty() ? path_ : path_ + "." + std::string{key};
 }
 
 std::optional<TableReader::Found> TableReader::find(std::string_view key) {
@@ -122,10 +133,12 @@ std::optional<TableReader::Found> TableReader::find(std::string_view key) {
   const std::string name = variable_name(full(key));
   if (const auto variable = source_.variables.find(name); variable != source_.variables.end()) {
     source_.used.insert(name);
+    source_.places[full(key)] = "environment " + name;
     return Found{nullptr, &variable->second, "environment " + name};
   }
   const toml::node* node = table_ == nullptr ? nullptr : table_->get(key);
   if (node == nullptr) return {};
+  source_.places[full(key)] = source_.where(node);
   return Found{node, nullptr, source_.where(node)};
 }
 
@@ -294,11 +307,11 @@ std::optional<std::string> TableReader::resolve(std::string_view key, std::strin
     return variable->second;
   }
   const std::string path{reference.substr(5)};
-  std::ifstream file{path, std::ios::binary};
-  std::string text{std::istreambuf_iterator<char>{file}, {}};
-  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
-  if (!file || text.empty()) {
-    refuse(key, "the file " + path + " cannot be read or is empty");
+  std::optional<std::string> text = source_.read_file(path);
+  while (text && (text->ends_with('\n') || text->ends_with('\r'))) text->pop_back();
+  if (!text || text->empty()) {
+    refuse(key, "the file " + path + " cannot be read, is empty, or has more than " +
+                    std::to_string(max_file_size / 1024 / 1024) + " MiB");
     return {};
   }
   return text;
@@ -326,7 +339,7 @@ void TableReader::text_or_secret(std::string_view key, std::string& out) {
 }
 
 void TableReader::refuse(std::string_view key, std::string text) {
-  const std::optional<Found> found = find(key);
+  const std::optional<Found> found = key.empty() ? std::nullopt : find(key);
   source_.add(found ? found->where : source_.where(table_), full(key), std::move(text));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -21,9 +22,11 @@ namespace twinbox::app {
 struct ConfigSource {
   std::string file;
   const Variables& variables;
+  FileReader read_file = read_whole_file;
   std::vector<ConfigProblem> problems = {};
   std::set<std::string, std::less<>> used = {};  ///< variables
   std::vector<std::string> keys = {};            ///< all that were asked for
+  Places places = {};
 
   [[nodiscard]] std::string where(const toml::node* node) const;
   void add(std::string where, std::string key, std::string text);
@@ -72,8 +75,19 @@ class TableReader {
   /// The same for one text that may be secret or not; anything else is taken as it stands.
   void text_or_secret(std::string_view key, std::string& out);
 
-  /// A problem with a value of this table.
+  /// A problem with a value of this table; an empty key: with the table itself.
   void refuse(std::string_view key, std::string text);
+  /// What `make` throws is a problem with `key`.
+  template <class Make>
+  void attempt(std::string_view key, Make make) {
+    try {
+      make();
+    } catch (const std::exception& error) {
+      refuse(key, error.what());
+    }
+  }
+  /// Where the table is, for the text of another problem.
+  [[nodiscard]] std::string where() const { return source_.where(table_); }
   /// Refuses the keys that nobody asked for.
   void finish();
 

@@ -1,5 +1,7 @@
 #include "daemon/config_sections.hpp"
 
+#include "daemon/config_parts.hpp"
+
 namespace twinbox::app {
 namespace {
 
@@ -35,10 +37,6 @@ void read_http_sink(TableReader& table, SinkConfig& sink) {
   table.texts("allow", sink.allow);
   table.text("ca_file", sink.ca_file);
   table.text("proxy", sink.proxy);
-  if (sink.kind == SinkConfig::Kind::http && !sink.url.starts_with("http://") &&
-      !sink.url.starts_with("https://")) {
-    table.refuse("url", "a sink of type http needs an address: \"https://…\"");
-  }
 }
 
 }  // namespace
@@ -121,11 +119,7 @@ void read_store(TableReader table, StoreConfig& store, const toml::table* source
                  "holds a password; take the whole address from \"env:NAME\" or "
                  "\"file:path\", or the password from a pgpass file");
   }
-  try {
-    const Store opened{store.definition()};
-  } catch (const std::exception& error) {
-    table.refuse("url", error.what());
-  }
+  try_store(table, store);
 }
 
 void read_dispatch(TableReader table, DispatcherOptions& dispatch) {
@@ -161,7 +155,7 @@ void read_retry(TableReader table, RetryPolicy& retry) {
   }
 }
 
-void read_sink(TableReader table, SinkConfig& sink) {
+void read_sink(TableReader& table, SinkConfig& sink) {
   using Kind = SinkConfig::Kind;
   table.choice("type", sink.kind,
                {{"http", Kind::http},
@@ -180,6 +174,10 @@ void read_sink(TableReader table, SinkConfig& sink) {
   table.finish();
   if (sink.kind == Kind::command && sink.command.empty()) {
     table.refuse("command", "a sink of type command needs its program: [\"/usr/bin/…\"]");
+  } else if (sink.kind == Kind::http && sink.url.empty()) {
+    table.refuse("url", "a sink of type http needs an address: \"https://…\"");
+  } else {
+    try_sink(table, sink);
   }
 }
 
@@ -193,7 +191,7 @@ void read_route(TableReader& table, RouteConfig& route) {
   table.finish();
 }
 
-void read_webhook(TableReader table, WebhookConfig& webhook) {
+void read_webhook(TableReader& table, WebhookConfig& webhook) {
   table.choice("scheme", webhook.scheme,
                {{"stripe", std::string{"stripe"}},
                 {"github", "github"},
@@ -218,14 +216,17 @@ void read_webhook(TableReader table, WebhookConfig& webhook) {
   table.text("timestamp_header", webhook.timestamp_header);
   table.text("signed_content", webhook.signed_content);
   table.finish();
-  if (webhook.scheme.empty())
+  if (webhook.scheme.empty()) {
     table.refuse("scheme", "is missing: how its senders prove themselves");
+    return;
+  }
   if (webhook.scheme != "none" && webhook.secrets.empty()) {
     table.refuse("secrets", "is missing: [\"env:NAME\"], several while they are rotated");
   }
   if (webhook.scheme == "hmac" && webhook.header.empty()) {
     table.refuse("header", "is missing: the header that carries the signature");
   }
+  try_webhook(table, webhook);
 }
 
 void read_subscription(TableReader& table, SubscriptionConfig& subscription) {
@@ -236,10 +237,31 @@ void read_subscription(TableReader& table, SubscriptionConfig& subscription) {
   table.text("store", subscription.store);
   table.finish();
   if (subscription.name.empty()) table.refuse("name", "is missing: the sidecar's broker");
-  if (subscription.topic.empty()) table.refuse("topic", "is missing: the broker's topic");
-  if (!subscription.route.starts_with("/sidecar/")) {
-    table.refuse("route", "expected a path that begins with /sidecar/");
+  if (subscription.topic.empty()) {
+    table.refuse("topic", "is missing: the broker's topic");
+  } else {
+    try_subscription(table, subscription);
   }
+  constexpr std::string_view prefix = "/sidecar/";
+  const std::string_view route = subscription.route;
+  if (!route.starts_with(prefix) || route.size() == prefix.size() ||
+      route.find_first_of("/?", prefix.size()) != std::string_view::npos) {
+    table.refuse("route", "expected a path like /sidecar/orders, with one word behind /sidecar/");
+  }
+}
+
+void read_tracing(TableReader table, TracingConfig& tracing) {
+  table.text("endpoint", tracing.endpoint);
+  table.text("service", tracing.service);
+  table.integer("queue", tracing.queue, 1, 1'000'000);
+  table.finish();
+  if (!tracing.endpoint.empty()) try_address(table, "endpoint", tracing.endpoint);
+}
+
+void read_health(TableReader table, HealthThresholds& health) {
+  table.integer("pending", health.pending, 0, 1'000'000);
+  table.integer("dead", health.dead, 0, 1'000'000);
+  table.finish();
 }
 
 void read_dashboard(TableReader table, DashboardConfig& dashboard) {

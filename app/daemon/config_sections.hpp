@@ -12,11 +12,13 @@ void read_access(TableReader table, AccessConfig& access);
 void read_store(TableReader table, StoreConfig& store, const toml::table* source);
 void read_dispatch(TableReader table, DispatcherOptions& dispatch);
 void read_retry(TableReader table, RetryPolicy& retry);
-void read_sink(TableReader table, SinkConfig& sink);
+void read_sink(TableReader& table, SinkConfig& sink);
 void read_route(TableReader& table, RouteConfig& route);
-void read_webhook(TableReader table, WebhookConfig& webhook);
+void read_webhook(TableReader& table, WebhookConfig& webhook);
 void read_subscription(TableReader& table, SubscriptionConfig& subscription);
 void read_dashboard(TableReader table, DashboardConfig& dashboard);
+void read_tracing(TableReader table, TracingConfig& tracing);
+void read_health(TableReader table, HealthThresholds& health);
 void read_intake(TableReader table, IntakeConfig& intake);
 void read_event(TableReader& table, EventConfig& event);
 

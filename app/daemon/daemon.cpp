@@ -387,6 +387,9 @@ class Daemon {
 
 int serve(const ServeOptions& options) {
   const Config config = load_config(options.config, process_variables());
+  if (auto problems = check_config(config); !problems.empty()) {
+    throw ConfigError{std::move(problems)};
+  }
   const sigset_t signals = take_signals();
   raise_descriptor_limit();
   Daemon daemon{options, config};

@@ -12,24 +12,6 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 
-asio::ssl::context open_tls(const ServerConfig& config) {
-  asio::ssl::context tls{asio::ssl::context::tls_server};
-  tls.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                  asio::ssl::context::no_tlsv1_1);
-  boost::system::error_code error;
-  tls.use_certificate_chain_file(config.tls_certificate, error);
-  if (error) {
-    throw std::runtime_error("server.tls_certificate: " + config.tls_certificate +
-                             " cannot be used: " + error.message());
-  }
-  tls.use_private_key_file(config.tls_key, asio::ssl::context::pem, error);
-  if (error) {
-    throw std::runtime_error("server.tls_key: " + config.tls_key +
-                             " cannot be used: " + error.message());
-  }
-  return tls;
-}
-
 bool is_loopback(const asio::ip::address& address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped()) {
     return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
@@ -38,6 +20,18 @@ bool is_loopback(const asio::ip::address& address) {
 }
 
 }  // namespace
+
+void use_certificate(asio::ssl::context& tls, const std::string& file) {
+  boost::system::error_code error;
+  tls.use_certificate_chain_file(file, error);
+  if (error) throw std::runtime_error("certificate " + file + ": " + error.message());
+}
+
+void use_key(asio::ssl::context& tls, const std::string& file) {
+  boost::system::error_code error;
+  tls.use_private_key_file(file, asio::ssl::context::pem, error);
+  if (error) throw std::runtime_error("private key " + file + ": " + error.message());
+}
 
 asio::ip::tcp::endpoint parse_listen(const std::string& listen) {
   const std::size_t colon = listen.rfind(':');
@@ -63,7 +57,13 @@ HttpServer::HttpServer(const ServerConfig& config, LimitConfig limit, HttpServic
       limit_(std::make_shared<const LimitConfig>(limit)),
       acceptor_(asio::make_strand(io_)),
       rest_(acceptor_.get_executor()) {
-  if (!config.tls_certificate.empty()) tls_.emplace(open_tls(config));
+  if (!config.tls_certificate.empty()) {
+    tls_.emplace(asio::ssl::context::tls_server);
+    tls_->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                      asio::ssl::context::no_tlsv1_1);
+    use_certificate(*tls_, config.tls_certificate);
+    use_key(*tls_, config.tls_key);
+  }
   endpoint_ = parse_listen(config.listen);
   try {
     acceptor_.open(endpoint_.protocol());

@@ -140,6 +140,11 @@ class HttpServer {
   std::vector<std::jthread> threads_;
 };
 
+/// PEM files; the key belongs to the certificate that is there already. Both throw
+/// std::runtime_error that names the file.
+void use_certificate(boost::asio::ssl::context& tls, const std::string& file);
+void use_key(boost::asio::ssl::context& tls, const std::string& file);
+
 /// `host:port` or `[v6]:port`; a name is resolved. Throws std::runtime_error.
 boost::asio::ip::tcp::endpoint parse_listen(const std::string& listen);
 

@@ -1,5 +1,6 @@
 #include "daemon/service.hpp"
 
+#include "daemon/http_server.hpp"
 #include "daemon/login.hpp"
 #include "daemon/openapi.hpp"
 #include "daemon/pages.hpp"
@@ -27,7 +28,9 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
   add_operations(router_, surroundings.stores, surroundings.operations, config_.health);
 }
 
-void check_config(const Config& config) {
+namespace {
+
+void make_all(const Config& config) {
   const Stores stores{config, {}};
   OperationMemory operations;
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
@@ -49,6 +52,29 @@ void check_config(const Config& config) {
       const Routes routes{sinks.routes(kind, set.stores->stores())};
     }
   }
+}
+
+}  // namespace
+
+std::vector<ConfigProblem> check_config(const Config& config) {
+  std::vector<ConfigProblem> problems;
+  const auto attempt = [&](const std::string& key, const auto& make) {
+    try {
+      make();
+    } catch (const std::exception& error) {
+      const auto place = config.places.find(key);
+      const std::string file = config.file.empty() ? "configuration" : config.file.string();
+      problems.push_back({place == config.places.end() ? file : place->second, key, error.what()});
+    }
+  };
+  if (!config.server.tls_certificate.empty()) {
+    boost::asio::ssl::context tls{boost::asio::ssl::context::tls_server};
+    attempt("server.tls_certificate", [&] { use_certificate(tls, config.server.tls_certificate); });
+    attempt("server.tls_key", [&] { use_key(tls, config.server.tls_key); });
+  }
+  attempt("access.token_file", [&] { read_tokens(token_file(config)); });
+  attempt("configuration", [&] { make_all(config); });
+  return problems;
 }
 
 }  // namespace twinbox::app

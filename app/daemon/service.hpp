@@ -46,9 +46,9 @@ class Service {
   Router router_;
 };
 
-/// Makes everything that the configuration describes, and throws it away; connects to nothing. What
-/// reading alone cannot know is found here: secrets that are none, patterns that are used twice.
-/// Throws std::exception naming the thing.
-void check_config(const Config& config);
+/// What reading alone cannot know: files that are no certificates or tokens, and whatever else
+/// would keep the daemon from starting. Makes everything that the configuration describes, throws
+/// it away and connects to nothing. Empty: it can be used.
+std::vector<ConfigProblem> check_config(const Config& config);
 
 }  // namespace twinbox::app

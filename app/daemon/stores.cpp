@@ -2,10 +2,6 @@
 
 namespace twinbox::app {
 
-bool serves(Boxes boxes, BoxKind kind) noexcept {
-  return boxes == Boxes::both || (boxes == Boxes::outbox) == (kind == BoxKind::outbox);
-}
-
 WorkQueue& box_of(Store& store, BoxKind kind) {
   if (kind == BoxKind::outbox) return store.outbox();
   return store.inbox();

@@ -12,8 +12,6 @@
 
 namespace twinbox::app {
 
-bool serves(Boxes boxes, BoxKind kind) noexcept;
-
 /// Throws as the box's constructor does.
 WorkQueue& box_of(Store& store, BoxKind kind);
 

@@ -45,7 +45,8 @@ class Tls(unittest.TestCase):
         ended = subprocess.run([os.path.abspath(PROGRAM), "serve", "--config", "twinbox.toml"],
                                cwd=folder, capture_output=True, text=True, timeout=LIMIT)
         self.assertNotEqual(ended.returncode, 0)
-        self.assertIn("server.tls_certificate: none.pem", ended.stderr)
+        self.assertIn("twinbox.toml:3: server.tls_certificate: certificate none.pem", ended.stderr)
+        self.assertIn("twinbox.toml:4: server.tls_key: private key k.pem", ended.stderr)
 
 
 class Manager(unittest.TestCase):

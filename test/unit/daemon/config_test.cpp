@@ -132,9 +132,9 @@ TEST(Config, a_mistake_in_the_environment_names_the_variable) {
 TEST(Config, routes_and_events_must_lead_somewhere) {
   EXPECT_EQ(problems("[sink.audit]\ntype = \"log\"\n[[route]]\nname = \"r\"\nsink = \"audti\"\n"
                      "retry = \"none\"\n[[event]]\nmode = \"inline\"\nname = \"e\"\n"),
-            (Problems{"twinbox.toml:6: route.r.retry: there is no [retry.none]",
-                      "twinbox.toml:5: route.r.sink: there is no [sink.audti]; did you mean "
+            (Problems{"twinbox.toml:5: route.r.sink: there is no [sink.audti]; did you mean "
                       "\"audit\"?",
+                      "twinbox.toml:6: route.r.retry: there is no [retry.none]",
                       "twinbox.toml:7: event.e.sink: is missing: mode inline calls a sink within "
                       "the request"}));
 }

@@ -50,31 +50,5 @@ TEST(OpenApi, describes_every_endpoint_and_no_other) {
   EXPECT_EQ(served, described());
 }
 
-std::string complaint(std::string_view text, const Variables& variables = {}) {
-  const std::string store = "[store.main]\nurl = \"sqlite::memory:\"\n";
-  try {
-    check_config(parse_config(store + std::string{text}, "t", variables));
-    return "";
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
-TEST(CheckConfig, finds_what_reading_alone_cannot_know) {
-  EXPECT_EQ(complaint("[sink.a]\ntype = \"log\"\n[[route]]\nsink = \"a\"\n"), "");
-  EXPECT_NE(complaint("[webhook.shop]\nscheme = \"standard_webhooks\"\nsecrets = [\"env:S\"]\n",
-                      {{"S", "no secret of theirs"}})
-                .find("shop"),
-            std::string::npos);
-  EXPECT_NE(complaint("[sink.a]\ntype = \"http\"\nurl = \"http://x\"\nallow = [\"there\"]\n"
-                      "[[route]]\nsink = \"a\"\n")
-                .find("sink.a: "),
-            std::string::npos);
-  EXPECT_NE(complaint("[sink.a]\ntype = \"log\"\n[[route]]\nname = \"r\"\nsink = \"a\"\n"
-                      "[[route]]\nname = \"r\"\ntopic = \"b\"\nsink = \"a\"\n")
-                .find("r"),
-            std::string::npos);
-}
-
 }  // namespace
 }  // namespace twinbox::app

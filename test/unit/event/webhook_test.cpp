@@ -250,6 +250,9 @@ TEST_F(Webhook, an_endpoint_that_cannot_work_is_refused_by_name) {
   other.id = ValueFrom::pointer("id");
   EXPECT_EQ(refused({other}),
             "webhook endpoint 'a': its id: 'id' is no JSON pointer such as /data/id");
+  other.id = ValueFrom::pointer("/data/~2");
+  EXPECT_EQ(refused({other}),
+            "webhook endpoint 'a': its id: '/data/~2' is no JSON pointer such as /data/id");
   other = endpoint("a", BearerToken{}, {"t"});
   other.id = ValueFrom::signature();
   EXPECT_EQ(refused({other}),

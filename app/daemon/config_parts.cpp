@@ -1,0 +1,142 @@
+#include "daemon/config_parts.hpp"
+
+#include <twinbox/event_intake.hpp>
+#include <twinbox/sink.hpp>
+#include <twinbox/webhook.hpp>
+
+namespace twinbox::app {
+namespace {
+
+const std::string some_address = "http://localhost/";
+
+/// A list in which only the secret at `index` can be wrong: the error then names its number.
+std::vector<std::string> alone(const std::vector<std::string>& secrets, std::size_t index) {
+  static const std::string good = make_webhook_secret();
+  std::vector<std::string> list(secrets.size(), good);
+  list[index] = secrets[index];
+  return list;
+}
+
+void try_http_sink(TableReader& table, const SinkConfig& sink) {
+  const auto client = std::make_shared<HttpClient>();
+  const auto make = [&](HttpSinkOptions options) {
+    if (options.url.empty()) options.url = some_address;
+    http_sink(client, std::move(options));
+  };
+  table.attempt("url", [&] { make({.url = sink.url}); });
+  table.attempt("method", [&] { make({.url = {}, .method = sink.method}); });
+  for (const auto& [name, value] : sink.headers) {
+    table.attempt("headers", [&, &n = name, &v = value] {
+      make({.url = {}, .headers = HttpHeaders{{n, v}}});
+    });
+  }
+  table.attempt("done_on", [&] {
+    make({.url = {}, .done_on = {sink.done_on.begin(), sink.done_on.end()}});
+  });
+  table.attempt("dead_on", [&] {
+    make({.url = {}, .dead_on = {sink.dead_on.begin(), sink.dead_on.end()}});
+  });
+  for (std::size_t i = 0; i < sink.secrets.size(); ++i) {
+    table.attempt("secrets", [&] { make({.url = {}, .secrets = alone(sink.secrets, i)}); });
+  }
+  for (const std::string& network : sink.allow) {
+    table.attempt("allow", [&] { const HttpClient allowed{{.allow = {network}}}; });
+  }
+  if (!sink.proxy.empty()) {
+    table.attempt("proxy", [&] { const HttpClient proxied{{.proxy = sink.proxy}}; });
+  }
+}
+
+void try_command_sink(TableReader& table, const SinkConfig& sink) {
+  const std::vector<std::string> some_command{"true"};
+  table.attempt("command", [&] { command_sink({.command = sink.command}); });
+  table.attempt("directory",
+                [&] { command_sink({.command = some_command, .directory = sink.directory}); });
+  table.attempt("dead_on", [&] {
+    command_sink({.command = some_command, .dead_on = {sink.dead_on.begin(), sink.dead_on.end()}});
+  });
+  for (const auto& variable : sink.variables) {
+    table.attempt("variables",
+                  [&] { command_sink({.command = some_command, .variables = {variable}}); });
+  }
+}
+
+SignatureScheme scheme_of(const WebhookConfig& webhook) {
+  if (webhook.scheme == "hmac") return HmacSignature{.header = "signature"};
+  return signature_scheme(webhook.scheme);
+}
+
+}  // namespace
+
+void try_store(TableReader& table, const StoreConfig& store) {
+  const auto attempt = [&](std::string_view key, StoreConfig only) {
+    only.connections = store.connections;
+    table.attempt(key, [&] { const Store opened{only.definition()}; });
+  };
+  attempt("", {.name = store.name, .url = "sqlite::memory:"});
+  attempt("url", {.url = store.url});
+  attempt("schema", {.url = "sqlite::memory:", .schema = store.schema});
+  attempt("outbox_table", {.url = "sqlite::memory:", .outbox_table = store.outbox_table});
+  attempt("inbox_table", {.url = "sqlite::memory:", .inbox_table = store.inbox_table});
+}
+
+void try_sink(TableReader& table, const SinkConfig& sink) {
+  if (sink.kind == SinkConfig::Kind::http) try_http_sink(table, sink);
+  if (sink.kind == SinkConfig::Kind::command) try_command_sink(table, sink);
+  if (!sink.source.empty()) table.attempt("source", [&] { const Source source{sink.source}; });
+}
+
+void try_webhook(TableReader& table, const WebhookConfig& webhook) {
+  const SignatureScheme scheme = scheme_of(webhook);
+  if (webhook.scheme == "none" && !webhook.secrets.empty()) {
+    table.refuse("secrets", "the scheme none takes no secret");
+  } else {
+    for (std::size_t i = 0; i < webhook.secrets.size(); ++i) {
+      table.attempt("secrets", [&] {
+        const SignatureVerifier made{scheme, alone(webhook.secrets, i)};
+      });
+    }
+  }
+  const std::vector<std::string> some_secret(webhook.scheme == "none" ? 0 : 1,
+                                             make_webhook_secret());
+  if (webhook.scheme == "hmac") {
+    const HmacSignature hmac{.header = "signature",
+                             .timestamp_header = webhook.timestamp_header,
+                             .signed_content = webhook.signed_content};
+    table.attempt("signed_content", [&] { const SignatureVerifier made{hmac, some_secret}; });
+  }
+  const auto attempt = [&](std::string_view key, const std::string& name,
+                           std::optional<ValueFrom> WebhookEndpoint::*member,
+                           const std::string& text) {
+    table.attempt(key, [&] {
+      WebhookEndpoint endpoint{
+          .name = name, .scheme = scheme, .secrets = some_secret, .accept = [](auto) {
+            return std::vector<Accepted>{};
+          }};
+      if (!text.empty()) endpoint.*member = ValueFrom::parse(text);
+      const WebhookIntake made{{std::move(endpoint)}};
+    });
+  };
+  attempt("", webhook.name, &WebhookEndpoint::id, "");
+  attempt("id", "webhook", &WebhookEndpoint::id, webhook.id);
+  attempt("topic", "webhook", &WebhookEndpoint::topic, webhook.topic);
+  attempt("source", "webhook", &WebhookEndpoint::source, webhook.source);
+}
+
+void try_subscription(TableReader& table, const SubscriptionConfig& subscription) {
+  table.attempt(subscription.stored.empty() ? "topic" : "stored", [&] {
+    const Topic topic{subscription.stored.empty() ? subscription.topic : subscription.stored};
+  });
+  table.attempt("route", [&] {
+    const SidecarIntake made{{{.pubsub = subscription.name,
+                               .topic = subscription.topic,
+                               .route = subscription.route,
+                               .take = [](const Arrival&) { return HttpResponse{}; }}}};
+  });
+}
+
+void try_address(TableReader& table, std::string_view key, const std::string& address) {
+  table.attempt(key, [&] { http_sink(std::make_shared<HttpClient>(), {.url = address}); });
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,16 @@
+// Makes what a section describes, for a moment: what the library refuses becomes a problem of the
+// key that it is about. Nothing is connected to.
+#pragma once
+
+#include "daemon/config_reader.hpp"
+
+namespace twinbox::app {
+
+void try_store(TableReader& table, const StoreConfig& store);
+void try_sink(TableReader& table, const SinkConfig& sink);
+void try_webhook(TableReader& table, const WebhookConfig& webhook);
+void try_subscription(TableReader& table, const SubscriptionConfig& subscription);
+/// That it is an address of HTTP.
+void try_address(TableReader& table, std::string_view key, const std::string& address);
+
+}  // namespace twinbox::app
