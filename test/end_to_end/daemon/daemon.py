@@ -82,6 +82,14 @@ class Daemon:
         (self.folder / "twinbox.toml").write_text(config)
 
     def start(self):
+        self.launch()
+        found = self.wait_for(r"listening .*address=(\S+)")
+        self.host, port = found[1].rsplit(":", 1)
+        self.port = int(port)
+        return self
+
+    def launch(self):
+        """Does not wait until it listens."""
         environment = {key: value for key, value in os.environ.items()
                        if not key.startswith("TWINBOX_")}
         environment.update(self.environment)
@@ -94,10 +102,6 @@ class Daemon:
                         for stream in (self.process.stderr, self.process.stdout)]
         for reader in self.readers:
             reader.start()
-        found = self.wait_for(r"listening .*address=(\S+)")
-        self.host, port = found[1].rsplit(":", 1)
-        self.port = int(port)
-        return self
 
     def _read(self, stream):
         for data in stream:
