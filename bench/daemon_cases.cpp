@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "bare_posts.hpp"
 #include "cases.hpp"
 #include "concurrent.hpp"
 #include "contestant.hpp"
@@ -90,38 +91,36 @@ Case accept_time(Dialect dialect, const char* name, double share) {
           }};
 }
 
-/// What the daemon delivers of a backlog, against bare requests to the same receiver.
+/// What the daemon delivers of a backlog, against a loop of libcurl to the same receiver.
 Case deliveries(Dialect dialect) {
-  return {
-      "deliveries over HTTP, against bare requests",
-      dialect,
-      "msg/s",
-      0.25,
-      false,
-      [=](const Effort& effort) {
-        auto receiver = std::make_shared<CountingReceiver>();
-        const std::string url = "http://127.0.0.1:" + std::to_string(receiver->port()) + "/";
-        auto served = std::make_shared<Served>(
-            dialect, "[sink.there]\ntype = \"http\"\nurl = \"" + url +
-                         "\"\nallow = [\"127.0.0.1\"]\nper_host = 16\n[[route]]\ntopic = \"#\"\n"
-                         "sink = \"there\"\n[dispatch]\nworkers = 16\nbatch = 200\n");
-        auto box = served->place.twinbox();
-        const std::size_t count = static_cast<std::size_t>(effort.backlog) / 4;
-        return Duel{
-            [=, served = served] {
-              const std::size_t before = receiver->count();
-              const auto begin = std::chrono::steady_clock::now();
-              box->enqueue(some_messages(count, 256));
-              receiver->wait_for(before + count);
-              const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-              return static_cast<double>(count) / spent.count();
-            },
-            [=] {
-              const LoadResult load = drive(receiver->port(), 16, post_request("/", a_payload(256)),
-                                            "HTTP/1.1 200 ", 4 * effort.slice);
-              return static_cast<double>(load.answers) / load.spent.count();
-            }};
-      }};
+  return {"deliveries over HTTP, against bare libcurl",
+          dialect,
+          "msg/s",
+          0.25,
+          false,
+          [=](const Effort& effort) {
+            auto receiver = std::make_shared<CountingReceiver>();
+            const std::string url = "http://127.0.0.1:" + std::to_string(receiver->port()) + "/";
+            auto served = std::make_shared<Served>(
+                dialect,
+                "[sink.there]\ntype = \"http\"\nurl = \"" + url +
+                    "\"\nallow = [\"127.0.0.1\"]\nper_host = 16\n[[route]]\ntopic = \"#\"\n"
+                    "sink = \"there\"\n[dispatch]\nworkers = 16\nbatch = 200\n");
+            auto box = served->place.twinbox();
+            const std::size_t count = static_cast<std::size_t>(effort.backlog) / 4;
+            return Duel{[=, served = served] {
+                          const std::size_t before = receiver->count();
+                          const auto begin = std::chrono::steady_clock::now();
+                          box->enqueue(some_messages(count, 256));
+                          receiver->wait_for(before + count);
+                          const std::chrono::duration<double> spent =
+                              std::chrono::steady_clock::now() - begin;
+                          return static_cast<double>(count) / spent.count();
+                        },
+                        [=, receiver = receiver] {
+                          return bare_posts(url, 16, a_payload(256), 4 * effort.slice);
+                        }};
+          }};
 }
 
 /// Against a budget, for there is no hand-written daemon to compare with.

@@ -29,6 +29,7 @@ if(TWINBOX_BUILD_BENCH AND bench_sources)
   add_executable(twinbox_bench ${bench_sources})
   target_include_directories(twinbox_bench PRIVATE "${PROJECT_SOURCE_DIR}/src"
                                                    "${PROJECT_SOURCE_DIR}/bench")
-  target_link_libraries(twinbox_bench PRIVATE twinbox::twinbox PkgConfig::sqlite3 PkgConfig::libpq)
+  target_link_libraries(twinbox_bench PRIVATE twinbox::twinbox PkgConfig::sqlite3 PkgConfig::libpq
+                                              PkgConfig::libcurl)
   set_target_properties(twinbox_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TWINBOX_PROGRAM_DIR}")
 endif()
