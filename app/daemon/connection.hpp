@@ -6,7 +6,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/core/stream_traits.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/ssl.hpp>
 #include <chrono>
@@ -15,26 +15,27 @@
 #include <string>
 #include <utility>
 
+#include "daemon/deadline.hpp"
 #include "daemon/http_server.hpp"
 #include "daemon/request_parser.hpp"
 #include "daemon/response_text.hpp"
 
 namespace twinbox::app {
 
-/// `Stream` is beast::tcp_stream, or beast::ssl_stream over it. Everything runs on its strand.
+/// `Stream` is HttpServer::Socket, or TLS over it. Everything runs on its strand.
 template <class Stream>
 class Connection final : public OpenConnection,
                          public std::enable_shared_from_this<Connection<Stream>> {
   using Error = boost::beast::error_code;
   using Clock = std::chrono::steady_clock;
-  static constexpr bool tls = !std::is_same_v<Stream, boost::beast::tcp_stream>;
+  static constexpr bool tls = !std::is_same_v<Stream, HttpServer::Socket>;
 
  public:
   template <class... Context>
-  Connection(HttpServer& server, HttpServer::Tcp::socket socket, bool loopback, Context&... context)
+  Connection(HttpServer& server, HttpServer::Socket socket, bool loopback, Context&... context)
       : server_(server),
         stream_(std::move(socket), context...),
-        handling_(stream_.get_executor()),
+        deadline_(this->socket().get_executor(), [this] { on_deadline(); }),
         loopback_(loopback) {
     server_.add_connection();
   }
@@ -63,12 +64,28 @@ class Connection final : public OpenConnection,
   }
 
  private:
-  boost::beast::tcp_stream& lowest() { return boost::beast::get_lowest_layer(stream_); }
+  HttpServer::Socket& socket() { return boost::beast::get_lowest_layer(stream_); }
+
+  void expire_after(Clock::duration time) { deadline_.set(time, this->shared_from_this()); }
+
+  /// A request that is handled is answered; whoever is waited for otherwise is given up.
+  void on_deadline() {
+    if (handled_) {
+      ++server_.stats().timeouts;
+      return write(busy("the request took too long; it may still be done: repeat it with the same "
+                        "id"),
+                   false);
+    }
+    if (events_ && !writes_events_) return send_heartbeat();
+    timed_out_ = true;
+    Error ignored;
+    socket().close(ignored);
+  }
 
   void handshake() {
     if constexpr (tls) {
       wait_for_request();
-      lowest().expires_after(server_.limit()->header_time);
+      expire_after(server_.limit()->header_time);
       stream_.async_handshake(boost::asio::ssl::stream_base::server,
                               [self = this->shared_from_this()](Error error) {
                                 if (error) return self->close();
@@ -86,7 +103,7 @@ class Connection final : public OpenConnection,
     wait_for_request();
     if (buffer_.size() > 0) return read_head();
     buffer_.shrink_to_fit();
-    lowest().expires_after(limit_->idle_time);
+    expire_after(limit_->idle_time);
     stream_.async_read_some(buffer_.prepare(4096),
                             [self = this->shared_from_this()](Error error, std::size_t bytes) {
                               if (error) return self->close();
@@ -107,10 +124,14 @@ class Connection final : public OpenConnection,
 
   void read_head() {
     began_ = Clock::now();
-    lowest().expires_after(limit_->header_time);
+    expire_after(limit_->header_time);
+    // Mostly it is there as a whole; then nothing has to be waited for.
+    Error error;
+    buffer_.consume(parser_->put(buffer_.data(), error));
+    if (error != boost::beast::http::error::need_more) return on_head(error);
     boost::beast::http::async_read_header(
         stream_, buffer_, *parser_,
-        [self = this->shared_from_this()](Error error, std::size_t) { self->on_head(error); });
+        [self = this->shared_from_this()](Error failed, std::size_t) { self->on_head(failed); });
   }
 
   void on_head(Error error) {
@@ -137,7 +158,7 @@ class Connection final : public OpenConnection,
 
   void write_continue() {
     static constexpr std::string_view text = "HTTP/1.1 100 Continue\r\n\r\n";
-    lowest().expires_after(limit_->write_time);
+    expire_after(limit_->write_time);
     boost::asio::async_write(stream_, boost::asio::buffer(text),
                              [self = this->shared_from_this()](Error error, std::size_t) {
                                if (error) return self->close();
@@ -146,25 +167,23 @@ class Connection final : public OpenConnection,
   }
 
   void read_body() {
-    lowest().expires_after(limit_->body_time);
+    expire_after(limit_->body_time);
+    Error error;
+    parser_->eager(true);
+    if (!parser_->is_done()) buffer_.consume(parser_->put(buffer_.data(), error));
+    if (error && error != boost::beast::http::error::need_more) return on_body(error);
+    if (parser_->is_done()) return on_body({});
     boost::beast::http::async_read(
         stream_, buffer_, *parser_,
-        [self = this->shared_from_this()](Error error, std::size_t) { self->on_body(error); });
+        [self = this->shared_from_this()](Error failed, std::size_t) { self->on_body(failed); });
   }
 
   void on_body(Error error) {
     if (error) return refuse_unread(error);
-    lowest().expires_never();
     if (stream_events()) return;
     const std::uint64_t number = ++number_;
-    handling_.expires_after(limit_->handle_time);
-    handling_.async_wait([self = this->shared_from_this(), number](Error stopped) {
-      if (stopped || self->number_ != number) return;
-      ++self->server_.stats().timeouts;
-      self->write(busy("the request took too long; it may still be done: repeat it with the same "
-                       "id"),
-                  false);
-    });
+    handled_ = true;
+    expire_after(limit_->handle_time);
     HttpRequest request = request_;
     request.body = std::move(parser_->get().body());
     server_.service().handle(context_, std::move(request),
@@ -213,23 +232,22 @@ class Connection final : public OpenConnection,
       text_ = std::move(*news);
       return write_events();
     }
-    handling_.expires_after(std::chrono::seconds{15});
-    handling_.async_wait([self = this->shared_from_this()](Error stopped) {
-      if (stopped || !self->events_ || self->writes_events_) return;
-      self->text_ = ":\n\n";  // whether somebody is still there
-      self->write_events();
-    });
+    expire_after(std::chrono::seconds{15});
+  }
+
+  /// Shows whether somebody is still there.
+  void send_heartbeat() {
+    text_ = ":\n\n";
+    write_events();
   }
 
   void write_events() {
     writes_events_ = true;
-    handling_.cancel();
-    lowest().expires_after(limit_->write_time);
+    expire_after(limit_->write_time);
     boost::asio::async_write(stream_, boost::asio::buffer(text_),
                              [self = this->shared_from_this()](Error error, std::size_t) {
                                self->writes_events_ = false;
                                if (error) return self->close();
-                               self->lowest().expires_never();
                                self->send_events();
                              });
   }
@@ -245,9 +263,9 @@ class Connection final : public OpenConnection,
   /// What cannot be read any further is answered and closed.
   void refuse_unread(Error error) {
     if (!has_head_ && parser_->got_some()) take_head();
-    if (error == boost::beast::error::timeout) {
+    if (timed_out_) {
       ++server_.stats().timeouts;
-      return close();  // the stream is closed by its timer
+      return close();
     }
     const auto refusal = refusal_of(error, *limit_);
     if (!refusal) return close();
@@ -257,7 +275,7 @@ class Connection final : public OpenConnection,
 
   void write(const HttpResponse& response, bool may_go_on) {
     ++number_;
-    handling_.cancel();
+    handled_ = false;
     give_back();
     keep_alive_ = keep_alive_ && may_go_on && !server_.stopping();
     text_ = response_text(response, keep_alive_, request_.method == "HEAD");
@@ -267,7 +285,7 @@ class Connection final : public OpenConnection,
     context_.reset();
     request_ = {};
     has_head_ = false;
-    lowest().expires_after(limit_->write_time);
+    expire_after(limit_->write_time);
     boost::asio::async_write(stream_, boost::asio::buffer(text_),
                              [self = this->shared_from_this()](Error error, std::size_t) {
                                self->text_ = {};
@@ -281,13 +299,13 @@ class Connection final : public OpenConnection,
   /// answer away from a client that is still sending.
   void end() {
     Error ignored;
-    lowest().socket().shutdown(HttpServer::Tcp::socket::shutdown_send, ignored);
-    lowest().expires_after(std::chrono::seconds{2});
+    socket().shutdown(HttpServer::Socket::shutdown_send, ignored);
+    expire_after(std::chrono::seconds{2});
     drain(16 * 1024 * 1024);
   }
 
   void drain(std::size_t left) {
-    lowest().async_read_some(boost::asio::buffer(waste_), [self = this->shared_from_this(), left](
+    socket().async_read_some(boost::asio::buffer(waste_), [self = this->shared_from_this(), left](
                                                               Error error, std::size_t bytes) {
       if (error || bytes >= left) return self->close();
       self->drain(left - bytes);
@@ -297,15 +315,16 @@ class Connection final : public OpenConnection,
   void close() {
     done_waiting();
     events_.reset();
-    handling_.cancel();
-    lowest().close();
+    deadline_.stop();
+    Error ignored;
+    socket().close(ignored);
   }
 
   void give_back() { server_.give_back(std::exchange(reserved_, 0)); }
 
   HttpServer& server_;
   Stream stream_;
-  boost::asio::steady_timer handling_;
+  Deadline<HttpServer::Socket::executor_type> deadline_;
   const bool loopback_;
   boost::beast::flat_buffer buffer_;
   std::optional<RequestParser> parser_;
@@ -322,6 +341,8 @@ class Connection final : public OpenConnection,
   bool waits_for_request_ = false;
   bool writes_events_ = false;
   bool has_head_ = false;
+  bool handled_ = false;    // a worker has the request
+  bool timed_out_ = false;  // the socket was closed by its deadline
   bool keep_alive_ = false;
 };
 

@@ -1,7 +1,6 @@
 #include "daemon/http_server.hpp"
 
 #include <boost/asio/ip/v6_only.hpp>
-#include <boost/asio/strand.hpp>
 #include <stdexcept>
 
 #include "daemon/connection.hpp"
@@ -160,7 +159,7 @@ bool HttpServer::reserve(std::size_t bytes) {
 void HttpServer::accept() {
   // Each connection gets a strand of its own.
   acceptor_.async_accept(
-      asio::make_strand(io_), [this](boost::system::error_code error, Tcp::socket socket) {
+      asio::make_strand(io_), [this](boost::system::error_code error, Socket socket) {
         if (stopping_ || error == asio::error::operation_aborted) return;
         if (!error) {
           take(std::move(socket));
@@ -176,7 +175,7 @@ void HttpServer::accept() {
       });
 }
 
-void HttpServer::take(Tcp::socket socket) {
+void HttpServer::take(Socket socket) {
   ++stats_.accepted;
   boost::system::error_code error;
   const Tcp::endpoint peer = socket.remote_endpoint(error);
@@ -188,11 +187,11 @@ void HttpServer::take(Tcp::socket socket) {
   }
   const bool loopback = is_loopback(peer.address());
   if (tls_) {
-    std::make_shared<Connection<beast::ssl_stream<beast::tcp_stream>>>(*this, std::move(socket),
-                                                                       loopback, *tls_)
+    std::make_shared<Connection<beast::ssl_stream<Socket>>>(*this, std::move(socket), loopback,
+                                                            *tls_)
         ->start();
   } else {
-    std::make_shared<Connection<beast::tcp_stream>>(*this, std::move(socket), loopback)->start();
+    std::make_shared<Connection<Socket>>(*this, std::move(socket), loopback)->start();
   }
 }
 

@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -79,6 +80,9 @@ class OpenConnection {
 class HttpServer {
  public:
   using Tcp = boost::asio::ip::tcp;
+  /// Of a known type, strand and all: to find that out at run time costs much with each step.
+  using Socket = Tcp::socket::rebind_executor<
+      boost::asio::strand<boost::asio::io_context::executor_type>>::other;
 
   /// Listens at once. Throws std::runtime_error that names the address or the certificate file.
   HttpServer(const ServerConfig& config, LimitConfig limit, HttpService service,
@@ -114,7 +118,7 @@ class HttpServer {
 
  private:
   void accept();
-  void take(Tcp::socket socket);
+  void take(Socket socket);
   bool evict_oldest();
 
   HttpService service_;
