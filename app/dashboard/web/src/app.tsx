@@ -4,6 +4,7 @@ import { get, post } from "./api/client";
 import type { Me } from "./api/types";
 import { clockTime } from "./format";
 import { connection, useLive, type Live } from "./live";
+import { Guard } from "./part/guard";
 import { Shape } from "./part/state";
 import { Long, Name } from "./part/text";
 import { to, usePlace, type Place, type View } from "./route";
@@ -68,6 +69,11 @@ export function App() {
 
 function Header({ place, live }: { place: Place; live: Live }) {
   const here = place.view === "message" ? "messages" : place.view;
+  const list = useRef<HTMLUListElement>(null);
+  // Where the menu is wider than the page, the current view must not be out of sight.
+  useEffect(() => {
+    list.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [here]);
   return (
     <header>
       <a class="brand" href={to("overview")}>
@@ -78,7 +84,7 @@ function Header({ place, live }: { place: Place; live: Live }) {
         Twinbox
       </a>
       <nav aria-label="Views">
-        <ul>
+        <ul ref={list}>
           {menu.map((view) => (
             <li key={view}>
               <a href={to(view)} aria-current={view === here ? "page" : undefined}>
@@ -99,41 +105,42 @@ function Header({ place, live }: { place: Place; live: Live }) {
 
 /** The one place that is read aloud when the verdict changes. */
 function Verdict({ live }: { live: Live }) {
-  const status = live.overview?.status;
-  const fresh = live.staleSince === null;
+  const status = live.staleSince ? "unknown" : live.overview?.status;
   return (
     <span role="status" class="chip">
       {status && (
-        <a href={to("overview")} class={`state ${fresh ? status : "unknown"}`}>
+        <a href={to("overview")} class={`state ${status}`}>
           <Shape of={status} />
           {status}
         </a>
       )}
-      <span class="unseen">{!fresh ? "No news" : ""}</span>
     </span>
   );
 }
 
 const choices: [Choice, string, string][] = [
-  ["system", "◐", "As the system"],
-  ["light", "☀", "Light"],
-  ["dark", "☾", "Dark"],
+  ["system", "as the system", "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2z"],
+  ["light", "light", "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8 1v2M8 13v2M1 8h2M13 8h2M3 3l1.4 1.4M11.6 11.6L13 13M3 13l1.4-1.4M11.6 4.4L13 3"],
+  ["dark", "dark", "M13.5 9.6A6 6 0 0 1 6.4 2.5a6 6 0 1 0 7.1 7.1z"],
 ];
 
 function ThemeSwitch() {
   const [choice, choose] = useTheme();
   const at = choices.findIndex(([name]) => name === choice);
-  const [, symbol, text] = choices[at]!;
+  const [, text, drawing] = choices[at]!;
   const next = choices[(at + 1) % choices.length]!;
   return (
     <button
       type="button"
       class="quiet icon"
-      title={`Colours: ${text.toLowerCase()}`}
-      aria-label={`Colours: ${text.toLowerCase()}; switch to ${next[2].toLowerCase()}`}
+      title={`Colours: ${text}`}
+      aria-label={`Colours: ${text}; switch to ${next[1]}`}
       onClick={() => choose(next[0])}
     >
-      <span aria-hidden="true">{symbol}</span>
+      <svg viewBox="0 0 16 16" aria-hidden="true">
+        <path d={drawing} fill="none" stroke="currentColor" stroke-width="1.4" />
+        {choice === "system" && <path d="M8 2a6 6 0 0 0 0 12z" fill="currentColor" />}
+      </svg>
     </button>
   );
 }
@@ -155,7 +162,7 @@ function Account() {
   };
   return (
     <span class="account">
-      <span title={`Role: ${me.role}`}>
+      <span class="who" title={`Role: ${me.role}`}>
         <Name text={me.actor} limit={24} />
         {me.can.operate ? "" : " · read only"}
       </span>
@@ -171,7 +178,7 @@ function Stale({ live }: { live: Live }) {
   return (
     <div class="stale" role="alert">
       <strong>Stale since {clockTime(live.staleSince)}.</strong>{" "}
-      <Long text={live.problem?.message ?? "the connection is lost"} limit={200} />. Trying again.
+      <Long text={live.problem?.message ?? "The connection is lost"} limit={200} />. Trying again.
     </div>
   );
 }
@@ -197,7 +204,9 @@ function Content({ place, live }: { place: Place; live: Live }) {
       {needsLogin(live) ? (
         <Login because="This daemon shows its boxes to those who have a token." />
       ) : (
-        <Viewed place={place} />
+        <Guard place={JSON.stringify(place)}>
+          <Viewed place={place} />
+        </Guard>
       )}
     </main>
   );

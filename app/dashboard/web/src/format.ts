@@ -28,7 +28,7 @@ export function percent(share: number | null | undefined): string {
 
 export function milliseconds(value: number | null | undefined): string {
   if (value === null || value === undefined) return nothing;
-  if (value < 1) return "<1 ms";
+  if (value < 1) return value === 0 ? "0 ms" : "<1 ms";
   return value < 1000 ? `${whole.format(value)} ms` : duration(value / 1000);
 }
 

@@ -1,6 +1,6 @@
 // What senders write may hide or turn around what stands beside it. Here nothing is invisible.
 
-export type Piece = { text: string } | { mark: string; code: number };
+export type Piece = { text: string } | { mark: string };
 
 /** Marks that change direction, and characters of no width. Joiners that scripts and emoji need may stay. */
 const hidden = new Set([
@@ -14,8 +14,6 @@ function isHidden(code: number): boolean {
 }
 
 function markOf(code: number): string {
-  if (code < 0x20) return String.fromCharCode(0x2400 + code);
-  if (code === 0x7f) return "\u2421";
   return "U+" + code.toString(16).toUpperCase().padStart(4, "0");
 }
 
@@ -31,7 +29,7 @@ export function pieces(text: string): Piece[] {
     }
     if (plain) found.push({ text: plain });
     plain = "";
-    found.push({ mark: markOf(code), code });
+    found.push({ mark: markOf(code) });
   }
   if (plain) found.push({ text: plain });
   return found;

@@ -35,7 +35,7 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
     response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...init });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Problem(0, "the daemon does not answer; is it running?");
+    throw new Problem(0, "The daemon does not answer");
   }
   if (!response.ok) throw await problem(response);
   return response;

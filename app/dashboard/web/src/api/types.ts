@@ -30,8 +30,9 @@ export interface Counts {
   oldest_pending_seconds: number | null;
 }
 
+/** Without store and box: everywhere. */
 export interface Reason {
-  store: string;
+  store: string | null;
   box: BoxName | null;
   status: Status;
   text: string;
@@ -48,7 +49,7 @@ export interface BoxOverview {
 }
 
 export interface Overview {
-  at: string;
+  at: string | null;
   status: Status;
   reasons: Reason[];
   stores: number;
@@ -170,7 +171,7 @@ export interface Group {
 }
 
 export interface Groups {
-  at: string;
+  at: string | null;
   groups: Group[];
 }
 

@@ -113,7 +113,7 @@ export function ActDialog({ request, onClose }: { request: ActRequest; onClose: 
           </p>
           {verb !== "discard" && <Delay verb={verb} value={delay} onChange={setDelay} />}
           <label class="field">
-            Reason {verb === "discard" ? "" : <span class="soft">(optional)</span>}
+            <span>Reason {verb !== "discard" && <span class="soft">(optional)</span>}</span>
             <input
               type="text"
               value={reason}

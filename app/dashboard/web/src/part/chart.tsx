@@ -28,14 +28,13 @@ function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function options({ at, lines, format, least }: Props, width: number, onPoint: (index: number | null) => void) {
+function options({ lines, format, least }: Props, width: number, onPoint: (index: number | null) => void) {
   const axis = {
     stroke: colour("--soft"),
     grid: { stroke: colour("--line"), width: 1 },
     ticks: { show: false },
     font: "11px " + colour("--sans"),
   };
-  const long = at.length > 1 && at[at.length - 1]! - at[0]! > 7200;
   return {
     width,
     height,
@@ -56,9 +55,9 @@ function options({ at, lines, format, least }: Props, width: number, onPoint: (i
         size: 26,
         space: 70,
         values: (_: uPlot, splits: number[]) =>
-          splits.map((second) => clockTime(new Date(second * 1000)).slice(0, long ? 5 : 5)),
+          splits.map((second) => clockTime(new Date(second * 1000)).slice(0, 5)),
       },
-      { ...axis, size: 52, space: 36, values: (_: uPlot, splits: number[]) => splits.map(format) },
+      { ...axis, size: 52, space: 28, values: (_: uPlot, splits: number[]) => splits.map(format) },
     ],
     series: [
       {},

@@ -115,7 +115,9 @@ function Editor({ message, target, onClose }: Props) {
         {contentChanged && <Difference title="Content" before={before} after={draft} />}
         {headersChanged && <Difference title="Headers" before={message.headers ?? ""} after={headers} />}
         <label class="field">
-          Reason <span class="soft">(optional)</span>
+          <span>
+            Reason <span class="soft">(optional)</span>
+          </span>
           <input type="text" value={reason} maxLength={500} onInput={(event) => setReason(event.currentTarget.value)} />
         </label>
         {dead && (
@@ -154,7 +156,9 @@ function Editor({ message, target, onClose }: Props) {
       </label>
       {mistake && <p class="mistake">{mistake}</p>}
       <label class="field">
-        Headers <span class="soft">(a JSON object)</span>
+        <span>
+          Headers <span class="soft">(a JSON object)</span>
+        </span>
         <textarea rows={3} spellcheck={false} value={headers} onInput={(event) => setHeaders(event.currentTarget.value)} />
       </label>
       <p class="buttons">

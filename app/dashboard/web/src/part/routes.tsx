@@ -107,7 +107,9 @@ function RouteDialog({ route, onClose }: { route: Route; onClose: () => void }) 
         </p>
         {route.enabled && (
           <label class="field">
+            <span>
             Reason <span class="soft">(optional)</span>
+          </span>
             <input type="text" value={reason} maxLength={500} onInput={(event) => setReason(event.currentTarget.value)} />
           </label>
         )}

@@ -1,7 +1,10 @@
 // States by word, shape and colour, so that none of them is needed alone.
 import type { DutyState, Status } from "../api/types";
 
-const shapes: Record<DutyState | Status, string> = {
+/** Unknown: nobody has told for a while. */
+export type Known = DutyState | Status | "unknown";
+
+const shapes: Record<Known, string> = {
   ready: "dot",
   scheduled: "clock",
   leased: "half",
@@ -14,6 +17,7 @@ const shapes: Record<DutyState | Status, string> = {
   healthy: "check",
   degraded: "triangle",
   unhealthy: "cross",
+  unknown: "dash",
 };
 
 function drawing(shape: string) {
@@ -53,7 +57,7 @@ function drawing(shape: string) {
   }
 }
 
-export function Shape({ of }: { of: DutyState | Status }) {
+export function Shape({ of }: { of: Known }) {
   return (
     <svg class="shape" viewBox="0 0 16 16" aria-hidden="true">
       {drawing(shapes[of])}
@@ -61,7 +65,7 @@ export function Shape({ of }: { of: DutyState | Status }) {
   );
 }
 
-export function State({ of }: { of: DutyState | Status }) {
+export function State({ of }: { of: Known }) {
   return (
     <span class={`state ${of}`}>
       <Shape of={of} />

@@ -11,9 +11,7 @@ function Visible({ text }: { text: string }) {
         "text" in piece ? (
           piece.text
         ) : (
-          <span class="mark" title={"U+" + piece.code.toString(16).toUpperCase().padStart(4, "0")}>
-            {piece.mark}
-          </span>
+          <span class="mark">{piece.mark}</span>
         ),
       )}
     </>
@@ -41,7 +39,8 @@ interface LongProps {
 /** A text of any length. */
 export function Long({ text, limit = 400, block = false }: LongProps) {
   const [length, setLength] = useState(limit);
-  const shown = head(text, length);
+  // A little more is no reason for a button.
+  const shown = text.length <= length * 1.5 ? text : head(text, length);
   const rest = text.length - shown.length;
   const body: ComponentChildren = <Visible text={shown} />;
   return (

@@ -11,6 +11,7 @@ import { Long, Name } from "../part/text";
 import { When } from "../part/time";
 import { to, type Parameters } from "../route";
 import { useCanOperate } from "../session";
+import { head, visibleText } from "../visible";
 
 /** Shown at first; a page of thousands helps nobody. */
 const pageSize = 100;
@@ -121,8 +122,8 @@ function GroupCard({ group, onAct }: { group: Group; onAct: (request: ActRequest
         </p>
       </div>
       <p class="buttons">
-        <a class="button small" href={list} aria-label={`Show the messages of ${topic}`}>
-          Show messages
+        <a class="button small" href={list}>
+          Show messages<span class="unseen"> of {visibleText(head(topic, 80))}</span>
         </a>
         {can && (
           <>

@@ -2,12 +2,12 @@
 import { useMemo } from "preact/hooks";
 import { get } from "../api/client";
 import type { BoxName, BoxOverview, History, Overview as Answer, Reason, Span } from "../api/types";
-import { compact, count, duration, milliseconds, percent, plural, rate } from "../format";
+import { clockTime, compact, count, duration, milliseconds, percent, plural, rate } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
 import { Chart, type Line } from "../part/chart";
 import { Choice } from "../part/choice";
-import { Loading, Trouble } from "../part/notice";
+import { Empty, Loading, Trouble } from "../part/notice";
 import { Shape } from "../part/state";
 import { Long, Name } from "../part/text";
 import { replace, to, type Parameters } from "../route";
@@ -24,11 +24,11 @@ const boxes = [
 ] as const;
 
 export function Overview({ parameters }: { parameters: Parameters }) {
-  const { overview, problem } = useLive();
+  const { overview, problem, staleSince } = useLive();
   if (!overview) return problem ? <Trouble problem={problem} /> : <Loading />;
   return (
     <>
-      <Verdict overview={overview} />
+      {staleSince ? <Unknown overview={overview} /> : <Verdict overview={overview} />}
       <div class="boxes">
         {overview.boxes.map((box) => (
           <Box key={box.box} box={box} />
@@ -36,6 +36,22 @@ export function Overview({ parameters }: { parameters: Parameters }) {
       </div>
       <Charts parameters={parameters} />
     </>
+  );
+}
+
+/** Old news is no verdict. */
+function Unknown({ overview }: { overview: Answer }) {
+  return (
+    <section class="verdict" aria-label="Verdict">
+      <h1>
+        <Shape of="unknown" />
+        unknown
+      </h1>
+      <p class="lead">
+        It was {overview.status}
+        {overview.at && ` at ${clockTime(new Date(overview.at))}`}, and the numbers are of that time.
+      </p>
+    </section>
   );
 }
 
@@ -48,11 +64,13 @@ function Verdict({ overview }: { overview: Answer }) {
         {status}
       </h1>
       {reasons.length === 0 ? (
-        <p class="lead">Nothing needs you. {plural(stores, "store")}, all of them answering.</p>
+        <p class="lead">
+          Nothing needs you. {plural(stores, "store")} {stores === 1 ? "answers" : "answer"}.
+        </p>
       ) : (
         <ul class="reasons">
           {reasons.map((reason) => (
-            <li key={reason.store + (reason.box ?? "") + reason.text}>
+            <li key={JSON.stringify(reason)}>
               <ReasonLine reason={reason} />
             </li>
           ))}
@@ -68,16 +86,12 @@ function Verdict({ overview }: { overview: Answer }) {
 }
 
 function ReasonLine({ reason }: { reason: Reason }) {
+  const store = reason.store ?? undefined;
   const box = reason.box ?? undefined;
-  const place = /dead/.test(reason.text)
-    ? to("dead", { store: reason.store, box })
-    : /open|pending|due|backlog/.test(reason.text)
-      ? to("messages", { store: reason.store, box, state: "open" })
-      : to("stores");
   return (
     <>
-      <a href={place}>
-        <Name text={reason.store} />
+      <a href={placeOf(reason.text, store, box)}>
+        {store ? <Name text={store} /> : "everywhere"}
         {box ? ` · ${box}` : ""}
       </a>
       <span>
@@ -85,6 +99,13 @@ function ReasonLine({ reason }: { reason: Reason }) {
       </span>
     </>
   );
+}
+
+/** Where something can be done about it. */
+function placeOf(text: string, store: string | undefined, box: BoxName | undefined): string {
+  if (/dead/.test(text)) return to("dead", { store, box });
+  if (/pending/.test(text)) return to("messages", { store, box, state: "open" });
+  return to("stores", { show: text.startsWith("route ") ? "routes" : text.startsWith("delivery of ") ? "topics" : undefined });
 }
 
 function Box({ box }: { box: BoxOverview }) {
@@ -96,11 +117,11 @@ function Box({ box }: { box: BoxOverview }) {
       <dl class="numbers">
         <Number label="open" value={compact(box.open)} href={list("open")} large />
         <Number label="dead" value={compact(counts.dead)} href={to("dead", { box: box.box })} bad={counts.dead > 0} large />
-        <Number label="done per minute" value={rate(box.done_per_minute)} large />
+        <Number label="done / min" value={rate(box.done_per_minute)} large />
         <Number label="ready" value={compact(counts.ready)} href={list("ready")} />
         <Number label="leased" value={compact(counts.leased)} href={list("leased")} />
         <Number label="scheduled" value={compact(counts.scheduled)} href={list("scheduled")} />
-        <Number label="waiting for order" value={compact(counts.waiting)} href={list("waiting")} />
+        <Number label="waiting" value={compact(counts.waiting)} href={list("waiting")} />
         <Number label="oldest due" value={duration(counts.oldest_pending_seconds)} />
         <Number label="handler p50 / p99" value={`${milliseconds(box.p50_ms)} / ${milliseconds(box.p99_ms)}`} />
       </dl>
@@ -151,6 +172,9 @@ function Charts({ parameters }: { parameters: Parameters }) {
 function Drawn({ history }: { history: History }) {
   const lines = useMemo(() => linesOf(history), [history]);
   const { at } = history;
+  if (history.open.every((value) => value === null)) {
+    return <Empty title="No history yet.">The first measurements come within some seconds.</Empty>;
+  }
   return (
     <div class="charts">
       <Chart title="Throughput per minute" at={at} lines={lines.throughput} format={rate} least={10} wide />

@@ -156,6 +156,7 @@ function Listed({ kind, stores, dispatch, onPause }: ListedProps) {
     <>
       {kind === "stores" && stores.length > many && <HeatMap rows={rows} />}
       <Table
+        key={kind}
         caption={kind === "stores" ? "Stores" : "Topics"}
         columns={columns(kind, dispatch, onPause)}
         rows={rows}
@@ -183,7 +184,7 @@ function columns(kind: "stores" | "topics", dispatch: Dispatch, onPause: ListedP
           {row.paused && <span class="tag">paused</span>}
           {row.error && (
             <p class="mistake">
-              Cannot be reached: <Long text={row.error} limit={160} />
+              <Long text={row.error} limit={160} />
             </p>
           )}
         </>
