@@ -103,7 +103,7 @@ int edit(const Common& common, const EditOptions& options, const Screen& screen)
     }
   }
   const Act act{.actor = actor_of(common), .reason = common.reason};
-  const bool changed = Admin{box.queue}.edit(detail.message.number, change, act);
+  const bool changed{Admin{box.queue}.edit(detail.message.number, change, act)};
   if (!changed) {
     screen.note("message " + printable(options.id) +
                 " cannot be edited: somebody holds it, or it is finished\n");

@@ -6,23 +6,6 @@
 #include "cli/text.hpp"
 
 namespace twinbox::cli {
-namespace {
-
-constexpr std::array<std::pair<const char*, StateFilter>, 11> states = {{
-    {"ready", StateFilter::ready},
-    {"scheduled", StateFilter::scheduled},
-    {"leased", StateFilter::leased},
-    {"waiting", StateFilter::waiting},
-    {"done", StateFilter::done},
-    {"dead", StateFilter::dead},
-    {"discarded", StateFilter::discarded},
-    {"marked", StateFilter::marked},
-    {"seen", StateFilter::seen},
-    {"open", StateFilter::open},
-    {"any", StateFilter::any},
-}};
-
-}  // namespace
 
 std::vector<Option> FilterOptions::options(std::vector<std::string> known_states) {
   std::vector<Option> result;
@@ -64,9 +47,7 @@ Filter FilterOptions::filter(Instant now) const {
 }
 
 StateFilter parse_state(const std::string& state) {
-  for (const auto& [name, value] : states) {
-    if (state == name) return value;
-  }
+  if (const auto known = parse_state_filter(state)) return *known;
   throw Refusal(exit_usage, "--state: there is no state '" + printable(state) + "'");
 }
 

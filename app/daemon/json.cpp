@@ -1,6 +1,5 @@
 #include "daemon/json.hpp"
 
-#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <openssl/evp.h>
@@ -68,19 +67,6 @@ json::object duty_json(const DutyView& duty) {
           {"reason", view(duty.reason)},
           {"last_error", view(duty.last_error)}};
 }
-
-constexpr std::array<std::pair<std::string_view, StateFilter>, 11> states{
-    {{"ready", StateFilter::ready},
-     {"scheduled", StateFilter::scheduled},
-     {"leased", StateFilter::leased},
-     {"waiting", StateFilter::waiting},
-     {"done", StateFilter::done},
-     {"dead", StateFilter::dead},
-     {"discarded", StateFilter::discarded},
-     {"marked", StateFilter::marked},
-     {"seen", StateFilter::seen},
-     {"open", StateFilter::open},
-     {"any", StateFilter::any}}};
 
 }  // namespace
 
@@ -164,13 +150,6 @@ std::optional<Instant> parse_instant(std::string_view text) {
   const auto parsed = Timestamp::parse(text);
   if (!parsed) return {};
   return parsed->instant();
-}
-
-std::optional<StateFilter> parse_state(std::string_view text) {
-  for (const auto& [name, state] : states) {
-    if (name == text) return state;
-  }
-  return {};
 }
 
 }  // namespace twinbox::app

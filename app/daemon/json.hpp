@@ -24,7 +24,4 @@ HttpResponse answer(const boost::json::value& value, int status = 200);
 /// `2026-01-31T12:00:00Z`, with fractions and offsets. Empty: it is none.
 std::optional<Instant> parse_instant(std::string_view text);
 
-/// One of `ready`, `dead`, `open` and so on. Empty: it is none.
-std::optional<StateFilter> parse_state(std::string_view text);
-
 }  // namespace twinbox::app

@@ -117,7 +117,7 @@ Filter parse_filter(const json::object& fields) {
                           "error_contains", "created_since", "created_before"});
   Filter filter;
   if (const std::string text = text_member(fields, "state"); !text.empty()) {
-    const auto state = parse_state(text);
+    const auto state = parse_state_filter(text);
     if (!state) {
       throw Refused(400,
                     "state: expected one of ready, scheduled, leased, waiting, open, done, "

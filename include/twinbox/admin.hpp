@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "twinbox/work_queue.hpp"
@@ -93,6 +95,10 @@ enum class StateFilter {
   any
 };
 
+std::string_view to_string(StateFilter state) noexcept;
+/// Empty: there is no such state.
+std::optional<StateFilter> parse_state_filter(std::string_view name) noexcept;
+
 /// What to look at or act on; everything that is set must fit.
 struct Filter {
   StateFilter state = StateFilter::any;
@@ -131,6 +137,7 @@ struct Counts {
   StateCounts all;
   std::map<std::string, StateCounts> by_topic;
   std::map<std::string, StateCounts> by_handler;
+  std::map<Uuid, std::int64_t> by_owner;  ///< leases that are held, by who holds them
   std::optional<Duration>
       oldest_pending;  ///< how long the oldest duty that is due has been waiting
 };
@@ -146,14 +153,50 @@ struct DeadGroup {
   Instant last_at;
 };
 
-/// A bulk act: how far it may go, who asked for it and why.
+/// Everything that changes from hour to hour, read in one pass over what is open and what is dead.
+struct Census {
+  Counts counts;
+  std::vector<DeadGroup> dead_groups;
+};
+
+/// An act: how far it may go, who asked for it and why.
 struct Act {
   std::string actor = {};
   std::string reason = {};
   std::int64_t limit = INT64_MAX;  ///< at most so many duties
   std::int64_t batch = 500;        ///< per transaction
   bool dry_run = false;            ///< only count
+  /// Made by the caller, at most 200 characters, unique in the box. The same act again under its id
+  /// does nothing twice: when it is finished the answer is the same, when it was cut off it goes on
+  /// where it stopped, and touches nothing that died after it had begun. Another act under the id
+  /// is refused (UsageError). A dry run needs none.
+  std::string operation_id = {};
+  /// Told after each batch how many have been changed so far; false: it stops there.
+  std::function<bool(std::size_t changed)> go_on = {};
 };
+
+/// A line of the audit: what somebody did, and how far it has come.
+struct AuditEntry {
+  std::int64_t id;
+  std::string act;  ///< requeue, discard, postpone, prune, edit
+  std::string actor;
+  std::string reason;
+  std::string operation_id;            ///< empty: the caller gave none
+  std::optional<std::int64_t> number;  ///< of the message, where it was one
+  std::int64_t affected;               ///< duties, or messages
+  Instant started_at;
+  Instant at;     ///< of its last batch
+  bool finished;  ///< false: it is under way, or was cut off
+};
+
+/// Newest first. `next` continues where this page ends; empty: there is no more.
+struct AuditPage {
+  std::vector<AuditEntry> entries;
+  std::optional<std::int64_t> next;
+};
+
+/// So long from now, by the database's clock, or at an instant.
+using When = std::variant<Duration, Instant>;
 
 /// The text of an error without what differs from case to case.
 std::string normalise_error(std::string_view error);
@@ -172,6 +215,7 @@ class Admin {
   /// By id alone: throws UsageError that names the sources when several know it.
   [[nodiscard]] std::optional<MessageDetail> get(const MessageId& id);
   [[nodiscard]] std::vector<DeadGroup> dead_groups();
+  [[nodiscard]] Census census();
 
   /// Dead becomes ready again, after `delay`: attempts 0, error and a past expiry cleared. Returns
   /// how many.
@@ -184,6 +228,13 @@ class Admin {
   std::size_t discard(Session& session, std::span<const DutyKey> duties, const Act& act);
   /// The filter must name a state: to throw away what is open is never meant by accident.
   std::size_t discard(const Filter& filter, const Act& act);
+  /// Ready and scheduled become due at `when`, leased and waiting ones stay; attempts stay. What is
+  /// behind it under its partition key waits with it. A time that has passed makes them due at
+  /// once. Without a state, the filter is for both.
+  std::size_t postpone(std::span<const DutyKey> duties, When when, const Act& act = {});
+  std::size_t postpone(Session& session, std::span<const DutyKey> duties, When when,
+                       const Act& act = {});
+  std::size_t postpone(const Filter& filter, When when, const Act& act = {});
   /// The requeue of a whole group, and its end.
   std::size_t requeue(const DeadGroup& group, Duration delay = {}, const Act& act = {});
   std::size_t discard(const DeadGroup& group, const Act& act);
@@ -194,14 +245,26 @@ class Admin {
   std::size_t prune(const Filter& filter, const Act& act = {});
 
   /// Replaces the content of a message with open or dead duties that nobody holds; what was there
-  /// is kept in the audit. False: it was in another state.
+  /// is kept in the audit.
   struct Edit {
     std::optional<std::string> payload = {};
     std::optional<std::string> headers = {};
     std::optional<std::string> content_type = {};
+    std::optional<int> content_version = {};  ///< only if it still is this one
+    bool requeue = false;                     ///< its dead duties, in the same transaction
   };
-  bool edit(std::int64_t number, const Edit& change, const Act& act = {});
-  bool edit(Session& session, std::int64_t number, const Edit& change, const Act& act = {});
+  struct Edited {
+    bool changed;                        ///< false: it was in another state or version
+    std::optional<int> content_version;  ///< as it is now; empty: there is no such message
+
+    explicit operator bool() const noexcept { return changed; }
+  };
+  Edited edit(std::int64_t number, const Edit& change, const Act& act = {});
+  Edited edit(Session& session, std::int64_t number, const Edit& change, const Act& act = {});
+
+  /// Empty: no act has been asked for under this id.
+  [[nodiscard]] std::optional<AuditEntry> operation(std::string_view id);
+  [[nodiscard]] AuditPage audit(std::int64_t limit = 50, std::optional<std::int64_t> after = {});
 
  private:
   WorkQueue& queue_;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <vector>
 
 #include "twinbox/work_queue.hpp"
 
@@ -46,6 +47,8 @@ class NamedLeases {
   bool release(const NamedLease& lease);
   /// Who holds it now.
   std::optional<LeaseHolder> holder(const LeaseName& name);
+  /// All that are held now, by name.
+  std::vector<LeaseHolder> held();
 
  private:
   WorkQueue& queue_;

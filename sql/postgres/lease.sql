@@ -30,3 +30,7 @@ returning name;
 -- name: lease_holders
 select name, owner, epoch, lease_until from {named_lease}
 where name = any(@name::text[]) and owner is not null and lease_until > {now};
+
+-- name: lease_list
+select name, owner, epoch, lease_until from {named_lease}
+where owner is not null and lease_until > {now} order by name;

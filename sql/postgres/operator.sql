@@ -71,6 +71,18 @@ with gone as (
 )
 select number from moved union all select number from dropped;
 
+-- A lease that has run out ends here as it does elsewhere: its worker has died with it.
+-- name: postpone
+with moved as (
+  update {work} w
+  set visible_at = @until::timestamptz, owner = null, lease_until = null,
+      expiries = case when w.lease_until is null then w.expiries else w.expiries + 1 end
+  where {named} and not w.waiting and (w.lease_until is null or w.lease_until <= {now})
+  returning w.number
+)
+select number from moved
+where (select case when count(*) > 0 then {wake} else 0 end from moved) = 0;
+
 -- Claim passes over rows that are locked, so nobody can lease what is being edited.
 -- name: edit
 with duty as materialized (
@@ -78,13 +90,15 @@ with duty as materialized (
 ), old as materialized (
   select m.* from {message} m
   where m.number = @number::bigint and m.payload is not null
+    and (@content_version::int is null or m.content_version = @content_version::int)
     and not exists (select 1 from duty where lease_until > {now})
     and (exists (select 1 from duty)
          or exists (select 1 from {outcome} o where o.number = m.number and o.state = 2))
   for update
 ), kept as (
-  insert into {audit} (done_at, number, affected, content_version, act, actor, reason, headers, payload)
-  select {now}, number, 1, content_version, 'edit', @actor::text, @reason::text, headers, payload from old
+  update {audit} a
+  set number = old.number, content_version = old.content_version, headers = old.headers, payload = old.payload
+  from old where a.id = @operation::bigint
 )
 update {message} m
 set payload = coalesce(@payload::bytea, m.payload), headers = coalesce(@headers::text, m.headers),
@@ -93,9 +107,41 @@ set payload = coalesce(@payload::bytea, m.payload), headers = coalesce(@headers:
 from old where m.number = old.number
 returning m.number;
 
--- name: audit
-insert into {audit} (done_at, number, affected, act, actor, reason)
-values ({now}, @number::bigint, @affected::bigint, @act::text, @actor::text, @reason::text);
+-- name: content_version
+select content_version from {message} where number = @number::bigint;
+
+-- define: operation_columns
+id, act, content_hash, started_at, affected, finished, position_number, position_handler
+
+-- name: operation_begin
+insert into {audit} (done_at, started_at, affected, act, actor, reason, operation_id, content_hash, finished)
+values ({now}, {now}, 0, @act::text, @actor::text, @reason::text, @operation_id::text, @content_hash::bytea, false)
+on conflict (operation_id) where operation_id is not null do nothing
+returning {operation_columns};
+
+-- Whoever goes on with it holds its row: two at once take turns.
+-- name: operation_lock
+select {operation_columns} from {audit}
+where id = coalesce(@id::bigint, (select a.id from {audit} a where a.operation_id = @operation_id::text))
+for update;
+
+-- name: operation_move
+update {audit}
+set affected = affected + @affected::bigint, done_at = {now}, finished = @finished::boolean,
+    position_number = @position_number::bigint, position_handler = @position_handler::text
+where id = @id::bigint;
+
+-- name: operation_forget
+delete from {audit} where id = @id::bigint;
+
+-- define: audit_columns
+id, act, actor, reason, operation_id, number, affected, coalesce(started_at, done_at), done_at, finished
+
+-- name: audit_find
+select {audit_columns} from {audit} where operation_id = @operation_id::text;
+
+-- name: audit_list
+select {audit_columns} from {audit} where id < @before::bigint order by id desc limit @limit::bigint;
 
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
@@ -226,9 +272,10 @@ select m.topic, d.handler,
        count(*) filter (where d.lease_until > {now}) as leased,
        count(*) filter (where d.waiting) as waiting,
        extract(epoch from {now} - min(d.visible_at) filter (where not d.waiting and d.visible_at <= {now}))::float8
-         as oldest_pending
+         as oldest_pending,
+       case when d.lease_until > {now} then d.owner end as holder
 from {work} d cross join lateral (select topic from {message} where number = d.number offset 0) m
-group by m.topic, d.handler;
+group by m.topic, d.handler, holder;
 
 -- name: count_dead
 select m.topic, d.handler, count(*)

@@ -27,3 +27,7 @@ returning name;
 -- name: lease_holders
 select name, owner, epoch, lease_until from {named_lease}
 where name = @name and owner is not null and lease_until > {now};
+
+-- name: lease_list
+select name, owner, epoch, lease_until from {named_lease}
+where owner is not null and lease_until > {now} order by name;

@@ -27,16 +27,24 @@ update {outcome} set state = 3, finished_at = {now}, reason = @reason
 where number = @number and handler = @handler and state in (0, 2)
 returning number;
 
+-- A lease that has run out ends here as it does elsewhere: its worker has died with it.
+-- name: postpone
+update {work}
+set visible_at = @until, owner = null, lease_until = null, expiries = expiries + (lease_until is not null)
+where number = @number and handler = @handler and waiting = 0 and (lease_until is null or lease_until <= {now})
+returning number;
+
 -- define: editable
 m.number = @number and m.payload is not null
+  and (@content_version is null or m.content_version = @content_version)
   and not exists (select 1 from {work} d where d.number = m.number and d.lease_until > {now})
   and (exists (select 1 from {work} d where d.number = m.number)
        or exists (select 1 from {outcome} d where d.number = m.number and d.state = 2))
 
 -- name: edit
-insert into {audit} (done_at, number, affected, content_version, act, actor, reason, headers, payload)
-select {now}, m.number, 1, m.content_version, 'edit', @actor, @reason, m.headers, m.payload
-from {message} m where {editable};
+update {audit} as a
+set number = m.number, content_version = m.content_version, headers = m.headers, payload = m.payload
+from {message} m where a.id = @operation and {editable};
 update {message} as m
 set payload = coalesce(@payload, payload), headers = coalesce(@headers, headers),
     content_type = coalesce(@content_type, content_type), content_version = content_version + 1,
@@ -44,9 +52,40 @@ set payload = coalesce(@payload, payload), headers = coalesce(@headers, headers)
 where {editable}
 returning number;
 
--- name: audit
-insert into {audit} (done_at, number, affected, act, actor, reason)
-values ({now}, @number, @affected, @act, @actor, @reason);
+-- name: content_version
+select content_version from {message} where number = @number;
+
+-- define: operation_columns
+id, act, content_hash, started_at, affected, finished, position_number, position_handler
+
+-- name: operation_begin
+insert into {audit} (done_at, started_at, affected, act, actor, reason, operation_id, content_hash, finished)
+values ({now}, {now}, 0, @act, @actor, @reason, @operation_id, @content_hash, 0)
+on conflict (operation_id) where operation_id is not null do nothing
+returning {operation_columns};
+
+-- One writer at a time: nothing to lock.
+-- name: operation_lock
+select {operation_columns} from {audit}
+where id = coalesce(@id, (select a.id from {audit} a where a.operation_id = @operation_id));
+
+-- name: operation_move
+update {audit}
+set affected = affected + @affected, done_at = {now}, finished = @finished,
+    position_number = @position_number, position_handler = @position_handler
+where id = @id;
+
+-- name: operation_forget
+delete from {audit} where id = @id;
+
+-- define: audit_columns
+id, act, actor, reason, operation_id, number, affected, coalesce(started_at, done_at), done_at, finished
+
+-- name: audit_find
+select {audit_columns} from {audit} where operation_id = @operation_id;
+
+-- name: audit_list
+select {audit_columns} from {audit} where id < @before order by id desc limit @limit;
 
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
@@ -171,9 +210,10 @@ select m.topic, d.handler,
        count(*) filter (where d.lease_until > {now}) as leased,
        count(*) filter (where d.waiting) as waiting,
        ({now} - min(d.visible_at) filter (where not d.waiting and d.visible_at <= {now})) / 1000000.0
-         as oldest_pending
+         as oldest_pending,
+       case when d.lease_until > {now} then d.owner end as holder
 from {work} d join {message} m on m.number = d.number
-group by m.topic, d.handler;
+group by m.topic, d.handler, holder;
 
 -- name: count_dead
 select m.topic, d.handler, count(*)

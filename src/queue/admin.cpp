@@ -1,6 +1,7 @@
 #include "twinbox/admin.hpp"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 #include "queue/admin_list.hpp"
@@ -10,6 +11,11 @@ namespace twinbox {
 namespace {
 
 constexpr int message_width = 14;
+
+/// In the order of StateFilter.
+constexpr std::array<std::string_view, 11> state_names = {
+    "ready",     "scheduled", "leased", "waiting", "done", "dead",
+    "discarded", "marked",    "seen",   "open",    "any"};
 
 /// The columns of `message_columns` in operator.sql.
 MessageView read_message(const Row& row) {
@@ -57,13 +63,6 @@ DutyView seen_duty(std::int64_t number) {
           .finished_at = {},
           .reason = {},
           .last_error = {}};
-}
-
-std::vector<DutyView> read_duties(const Box& box, Session& session, std::int64_t number) {
-  std::vector<DutyView> duties;
-  box.run(session, box.sql().duties, {{"number", number}, box.now()},
-          [&](const Row& row) { duties.push_back(read_duty(row, number, 0)); });
-  return duties;
 }
 
 Value maybe_view(const auto& maybe) { return maybe ? Value{maybe->view()} : Value{}; }
@@ -165,7 +164,57 @@ void add_state(StateCounts& counts, int outcome_state, std::int64_t count) {
   }
 }
 
+/// To all the counts that a row is about: its topic and its handler are the first columns.
+void count_row(Counts& counts, const Row& row, auto&& add) {
+  add(counts.all);
+  add(counts.by_topic[text_or_empty(row, 0)]);
+  add(counts.by_handler[std::string{row.text(1)}]);
+}
+
+void count_open(const Box& box, Session& session, Counts& counts) {
+  box.run(session, box.sql().count_open, {box.now()}, [&](const Row& row) {
+    count_row(counts, row, [&](StateCounts& to) {
+      to.ready += row.integer(2);
+      to.scheduled += row.integer(3);
+      to.leased += row.integer(4);
+      to.waiting += row.integer(5);
+      to.oldest_pending = std::max(to.oldest_pending, maybe_age(row, 6));
+    });
+    if (const auto holder = maybe_uuid(row, 7)) counts.by_owner[*holder] += row.integer(4);
+  });
+  box.run(session, box.sql().oldest_pending, {box.now()},
+          [&](const Row& row) { counts.oldest_pending = maybe_age(row, 0); });
+}
+
+std::vector<DeadGroup> group_dead(const Box& box, Session& session) {
+  std::map<std::tuple<std::string, std::string, std::string>, DeadGroup> groups;
+  box.run(session, box.sql().group_dead, {}, [&](const Row& row) {
+    const std::string topic = text_or_empty(row, 0);
+    const std::string handler{row.text(1)};
+    const std::string error = normalise_error(text_or_empty(row, 2));
+    const auto [found, added] = groups.try_emplace(
+        {topic, handler, error},
+        DeadGroup{topic, HandlerKey{handler, Trusted{}}, error, 0, row.instant(4), row.instant(5)});
+    DeadGroup& group = found->second;
+    group.count += row.integer(3);
+    group.first_at = std::min(group.first_at, row.instant(4));
+    group.last_at = std::max(group.last_at, row.instant(5));
+  });
+  std::vector<DeadGroup> sorted;
+  for (auto& [key, group] : groups) sorted.push_back(std::move(group));
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const DeadGroup& a, const DeadGroup& b) { return a.count > b.count; });
+  return sorted;
+}
+
 }  // namespace
+
+std::vector<DutyView> read_duties(const Box& box, Session& session, std::int64_t number) {
+  std::vector<DutyView> duties;
+  box.run(session, box.sql().duties, {{"number", number}, box.now()},
+          [&](const Row& row) { duties.push_back(read_duty(row, number, 0)); });
+  return duties;
+}
 
 Page list_page(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
                const std::optional<DutyKey>& after) {
@@ -174,19 +223,22 @@ Page list_page(const Box& box, Session& session, const Filter& filter, std::int6
                : list_duties(box, session, filter, limit, after);
 }
 
+std::string_view to_string(StateFilter state) noexcept {
+  const auto place = static_cast<std::size_t>(state);
+  return place < state_names.size() ? state_names[place] : "unknown";
+}
+
+// The states of a duty are the first ones to look for, in the same order.
+static_assert(static_cast<int>(DutyState::seen) == static_cast<int>(StateFilter::seen));
+
 std::string_view to_string(DutyState state) noexcept {
-  switch (state) {
-    case DutyState::ready: return "ready";
-    case DutyState::scheduled: return "scheduled";
-    case DutyState::leased: return "leased";
-    case DutyState::waiting: return "waiting";
-    case DutyState::done: return "done";
-    case DutyState::dead: return "dead";
-    case DutyState::discarded: return "discarded";
-    case DutyState::marked: return "marked";
-    case DutyState::seen: return "seen";
-  }
-  return "unknown";
+  return to_string(static_cast<StateFilter>(state));
+}
+
+std::optional<StateFilter> parse_state_filter(std::string_view name) noexcept {
+  const auto found = std::find(state_names.begin(), state_names.end(), name);
+  if (found == state_names.end()) return std::nullopt;
+  return static_cast<StateFilter>(found - state_names.begin());
 }
 
 Admin::Admin(WorkQueue& queue) : queue_(queue) {}
@@ -195,32 +247,32 @@ Counts Admin::counts(bool include_history) {
   Box& box = queue_.box();
   return box.own(Access::read, Scope::transaction, [&](Session& session) {
     Counts counts;
-    const auto each = [&](const Row& row, auto&& add) {
-      add(counts.all);
-      add(counts.by_topic[text_or_empty(row, 0)]);
-      add(counts.by_handler[std::string{row.text(1)}]);
-    };
-    box.run(session, box.sql().count_open, {box.now()}, [&](const Row& row) {
-      each(row, [&](StateCounts& to) {
-        to.ready += row.integer(2);
-        to.scheduled += row.integer(3);
-        to.leased += row.integer(4);
-        to.waiting += row.integer(5);
-        to.oldest_pending = std::max(to.oldest_pending, maybe_age(row, 6));
-      });
-    });
+    count_open(box, session, counts);
     box.run(session, box.sql().count_dead, {}, [&](const Row& row) {
-      each(row, [&](StateCounts& to) { to.dead += row.integer(2); });
+      count_row(counts, row, [&](StateCounts& to) { to.dead += row.integer(2); });
     });
     if (include_history) {
       box.run(session, box.sql().count_history, {}, [&](const Row& row) {
         const int state = static_cast<int>(row.integer(2));
-        each(row, [&](StateCounts& to) { add_state(to, state, row.integer(3)); });
+        count_row(counts, row, [&](StateCounts& to) { add_state(to, state, row.integer(3)); });
       });
     }
-    box.run(session, box.sql().oldest_pending, {box.now()},
-            [&](const Row& row) { counts.oldest_pending = maybe_age(row, 0); });
     return counts;
+  });
+}
+
+Census Admin::census() {
+  Box& box = queue_.box();
+  return box.own(Access::read, Scope::transaction, [&](Session& session) {
+    Census census;
+    count_open(box, session, census.counts);
+    census.dead_groups = group_dead(box, session);
+    for (const DeadGroup& group : census.dead_groups) {
+      census.counts.all.dead += group.count;
+      census.counts.by_topic[group.topic].dead += group.count;
+      census.counts.by_handler[group.handler.str()].dead += group.count;
+    }
+    return census;
   });
 }
 
@@ -279,26 +331,8 @@ std::optional<MessageDetail> Admin::get(const MessageId& id) {
 
 std::vector<DeadGroup> Admin::dead_groups() {
   Box& box = queue_.box();
-  return box.own(Access::read, Scope::statement, [&](Session& session) {
-    std::map<std::tuple<std::string, std::string, std::string>, DeadGroup> groups;
-    box.run(session, box.sql().group_dead, {}, [&](const Row& row) {
-      const std::string topic = text_or_empty(row, 0);
-      const std::string handler{row.text(1)};
-      const std::string error = normalise_error(text_or_empty(row, 2));
-      const auto [found, added] = groups.try_emplace(
-          {topic, handler, error}, DeadGroup{topic, HandlerKey{handler, Trusted{}}, error, 0,
-                                             row.instant(4), row.instant(5)});
-      DeadGroup& group = found->second;
-      group.count += row.integer(3);
-      group.first_at = std::min(group.first_at, row.instant(4));
-      group.last_at = std::max(group.last_at, row.instant(5));
-    });
-    std::vector<DeadGroup> sorted;
-    for (auto& [key, group] : groups) sorted.push_back(std::move(group));
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [](const DeadGroup& a, const DeadGroup& b) { return a.count > b.count; });
-    return sorted;
-  });
+  return box.own(Access::read, Scope::statement,
+                 [&](Session& session) { return group_dead(box, session); });
 }
 
 }  // namespace twinbox

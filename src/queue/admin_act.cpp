@@ -1,30 +1,15 @@
+#include "queue/admin_act.hpp"
+
 #include <algorithm>
 #include <set>
 #include <stdexcept>
 
-#include "core/json.hpp"
 #include "core/text.hpp"
 #include "queue/admin_list.hpp"
+#include "queue/operation.hpp"
 
 namespace twinbox {
 namespace {
-
-void write_audit(const Box& box, Session& session, std::string_view act_name, std::size_t affected,
-                 const Act& act) {
-  if (affected == 0) return;
-  const auto text = [](const std::string& value) {
-    return value.empty() ? Value{} : Value{std::string_view{value}};
-  };
-  box.run(session, box.sql().audit,
-          {{"number", Value{}},
-           {"affected", static_cast<std::int64_t>(affected)},
-           {"act", act_name},
-           {"actor", text(act.actor)},
-           {"reason", text(act.reason)},
-           box.now()});
-  box.log(LogLevel::info, act_name,
-          {{"count", static_cast<std::int64_t>(affected)}, {"actor", std::string_view{act.actor}}});
-}
 
 /// The arguments @number and @handler, without repetitions and in order.
 class Named {
@@ -45,39 +30,15 @@ class Named {
   std::vector<Value> handlers_;
 };
 
-std::size_t requeue_some(const Box& box, Session& session, std::span<const DutyKey> duties,
-                         Duration delay, const Act& act) {
+std::size_t run_named(const Box& box, Session& session, const Statement& statement,
+                      std::span<const DutyKey> duties, std::initializer_list<Arg> more) {
   const Named named(duties);
   if (named.empty()) return 0;
-  return all_or_nothing(session, [&] {
-    std::size_t changed = 0;
-    box.run(session, box.sql().requeue,
-            {named.numbers(), named.handlers(), {"delay", micros(delay)}, box.now()},
-            [&](const Row&) { ++changed; });
-    write_audit(box, session, "requeue", changed, act);
-    return changed;
-  });
-}
-
-std::size_t discard_some(const Box& box, Session& session, std::span<const DutyKey> duties,
-                         const Act& act) {
-  const Named named(duties);
-  if (named.empty()) return 0;
-  return all_or_nothing(session, [&] {
-    std::size_t changed = 0;
-    box.run(session, box.sql().discard,
-            {named.numbers(), named.handlers(), {"reason", act.reason}, box.now()},
-            [&](const Row&) { ++changed; });
-    write_audit(box, session, "discard", changed, act);
-    return changed;
-  });
-}
-
-void check_act(const Act& act) {
-  if (act.limit <= 0) throw std::out_of_range("limit: must be at least 1");
-  require_limit(act.batch);
-  if (!act.actor.empty()) check_text("actor", act.actor, 255);
-  if (!act.reason.empty()) check_text("reason", act.reason, 4000);
+  std::vector<Arg> args{named.numbers(), named.handlers(), box.now()};
+  args.insert(args.end(), more.begin(), more.end());
+  std::size_t changed = 0;
+  box.run(session, statement, args, [&](const Row&) { ++changed; });
+  return changed;
 }
 
 void check_requeue(Duration delay, const Act& act) {
@@ -91,38 +52,75 @@ void check_discard(const Act& act) {
     throw std::invalid_argument("reason: empty, say why the messages are thrown away");
 }
 
-/// An act: which duties it is for, and how it is done.
-struct Deed {
-  std::function<bool(const Entry&)> fits;
-  std::function<std::size_t(Session&, std::span<const DutyKey>)> apply;
-};
+void check_postpone(const When& when, const Act& act) {
+  check_act(act);
+  const Duration* delay = std::get_if<Duration>(&when);
+  if (delay != nullptr && *delay != Duration::zero()) require_delay(*delay);
+}
 
 bool is_open(DutyState state) noexcept { return state < DutyState::done; }
 
-Deed requeue_deed(const Box& box, Duration delay, const Act& act) {
-  return {.fits =
+/// An act: its name, what was asked for, which duties it is for, and how it is done.
+struct Deed {
+  std::string_view name;
+  Content content;
+  std::function<bool(const Entry&)> fits;
+  std::function<std::size_t(Session&, std::span<const DutyKey>, const Operation::State&)> apply;
+};
+
+Deed requeue_deed(const Box& box, Duration delay) {
+  return {.name = "requeue",
+          .content = Content{}.add(delay.count()),
+          .fits =
               [](const Entry& entry) {
                 return entry.duty.state == DutyState::dead && entry.message.has_content;
               },
-          .apply =
-              [&box, delay, &act](Session& session, std::span<const DutyKey> keys) {
-                return requeue_some(box, session, keys, delay, act);
-              }};
+          .apply = [&box, delay](Session& session, std::span<const DutyKey> keys,
+                                 const auto&) { return requeue_some(box, session, keys, delay); }};
 }
 
 Deed discard_deed(const Box& box, const Act& act) {
-  return {.fits =
+  return {.name = "discard",
+          .content = {},
+          .fits =
               [](const Entry& entry) {
                 return entry.duty.state == DutyState::dead || is_open(entry.duty.state);
               },
           .apply =
-              [&box, &act](Session& session, std::span<const DutyKey> keys) {
-                return discard_some(box, session, keys, act);
+              [&box, &act](Session& session, std::span<const DutyKey> keys, const auto&) {
+                return run_named(box, session, box.sql().discard, keys, {{"reason", act.reason}});
+              }};
+}
+
+Deed postpone_deed(const Box& box, const When& when) {
+  const Duration* delay = std::get_if<Duration>(&when);
+  Content content;
+  if (delay != nullptr) {
+    content.add("after").add(delay->count());
+  } else {
+    content.add("at").add(std::get<Instant>(when).time_since_epoch().count());
+  }
+  return {.name = "postpone",
+          .content = content,
+          .fits =
+              [](const Entry& entry) {
+                return entry.duty.state == DutyState::ready ||
+                       entry.duty.state == DutyState::scheduled;
+              },
+          .apply =
+              [&box, when](Session& session, std::span<const DutyKey> keys,
+                           const Operation::State& state) {
+                // Every batch means the same time.
+                const Duration* after = std::get_if<Duration>(&when);
+                const Instant until =
+                    after != nullptr ? state.started_at + *after : std::get<Instant>(when);
+                return run_named(box, session, box.sql().postpone, keys, {{"until", Value{until}}});
               }};
 }
 
 /// Only those that look like the group.
 Deed within(const DeadGroup& group, Deed deed) {
+  deed.content.add("group").add(group.error);
   deed.fits = [group, fits = std::move(deed.fits)](const Entry& entry) {
     const auto& topic = entry.message.topic;
     return fits(entry) && (topic ? topic->view() : std::string_view{}) == group.topic &&
@@ -138,36 +136,52 @@ Filter group_filter(const DeadGroup& group) {
   return filter;
 }
 
-/// Looks up page after page and does the deed to what fits: one transaction for each page.
-std::size_t act_on(Box& box, const Filter& filter, const Act& act, const Deed& deed) {
-  std::size_t changed = 0;
+/// The duties of a page that the deed is for, at most `room`.
+std::vector<DutyKey> fitting(const Page& page, const Deed& deed, std::int64_t room,
+                             const std::optional<Instant>& died_before) {
+  std::vector<DutyKey> keys;
+  for (const Entry& entry : page.entries) {
+    if (static_cast<std::int64_t>(keys.size()) >= room) break;
+    if (died_before && entry.duty.finished_at && *entry.duty.finished_at > *died_before) continue;
+    if (deed.fits(entry)) keys.push_back(entry.duty.key);
+  }
+  return keys;
+}
+
+/// How many the deed is for, page after page.
+std::size_t count_fitting(Box& box, const Filter& filter, const Act& act, const Deed& deed) {
+  std::size_t count = 0;
   std::optional<DutyKey> after;
   do {
-    const std::int64_t room = act.limit - static_cast<std::int64_t>(changed);
-    if (room <= 0) break;
-    std::optional<DutyKey> next;
-    const Access access = act.dry_run ? Access::read : Access::write;
-    changed += box.own(access, Scope::transaction, [&](Session& session) {
-      const Page page = list_page(box, session, filter, act.batch, after);
-      next = page.next;
-      std::vector<DutyKey> keys;
-      for (const Entry& entry : page.entries) {
-        if (static_cast<std::int64_t>(keys.size()) < room && deed.fits(entry))
-          keys.push_back(entry.duty.key);
-      }
-      return act.dry_run ? keys.size() : deed.apply(session, keys);
+    const Page page = box.own(Access::read, Scope::transaction, [&](Session& session) {
+      return list_page(box, session, filter, act.batch, after);
     });
-    after = next;
-  } while (after);
-  box.wake();
-  return changed;
+    count += fitting(page, deed, act.limit - static_cast<std::int64_t>(count), {}).size();
+    after = page.next;
+  } while (after && static_cast<std::int64_t>(count) < act.limit);
+  return count;
+}
+
+/// Looks up page after page and does the deed to what fits: one transaction for each page.
+std::size_t act_on(Box& box, const Filter& filter, const Act& act, Deed deed) {
+  if (act.dry_run) return count_fitting(box, filter, act, deed);
+  deed.content.add("filter").add(filter);
+  return Operation{box, deed.name, act, deed.content}.run(
+      [&](Session& session, const Operation::State& state) -> Operation::Batch {
+        const Page page = list_page(box, session, filter, act.batch, state.position);
+        const std::int64_t room = act.limit - static_cast<std::int64_t>(state.changed);
+        // What has died since the first batch is none of those that were meant.
+        const auto died_before = state.position ? std::optional{state.started_at} : std::nullopt;
+        const std::vector<DutyKey> keys = fitting(page, deed, room, died_before);
+        return {deed.apply(session, keys, state), page.next};
+      });
 }
 
 /// How many of the named duties the deed is for.
 std::size_t count_fitting(const Box& box, Session& session, std::span<const DutyKey> duties,
                           const Deed& deed) {
   std::size_t count = 0;
-  for (const DutyKey& duty : std::set<DutyKey>(duties.begin(), duties.end())) {
+  for (const DutyKey& duty : duties) {
     const Page page = list_page(box, session, {}, 1, DutyKey{duty.number + 1});
     for (const Entry& entry : page.entries) {
       if (entry.duty.key == duty && deed.fits(entry)) ++count;
@@ -176,46 +190,59 @@ std::size_t count_fitting(const Box& box, Session& session, std::span<const Duty
   return count;
 }
 
-/// Does the deed to the named duties in the caller's transaction.
-std::size_t act_on(const Box& box, Session& session, std::span<const DutyKey> duties,
-                   const Act& act, const Deed& deed) {
-  const auto capped = duties.first(std::min(duties.size(), static_cast<std::size_t>(act.limit)));
-  return act.dry_run ? count_fitting(box, session, capped, deed) : deed.apply(session, capped);
+/// The first `limit` of them, in order and each once.
+template <class T>
+std::vector<T> in_order(std::span<const T> all, std::int64_t limit) {
+  const auto count = std::min(all.size(), static_cast<std::size_t>(limit));
+  const std::set<T> unique(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
+  return {unique.begin(), unique.end()};
 }
 
-/// Does the deed to the named duties in batches.
-std::size_t act_on(Box& box, std::span<const DutyKey> duties, const Act& act, const Deed& deed) {
-  const std::size_t limit = std::min(duties.size(), static_cast<std::size_t>(act.limit));
-  const Access access = act.dry_run ? Access::read : Access::write;
-  std::size_t changed = 0;
-  for (std::size_t at = 0; at < limit;) {
-    const auto chunk =
-        duties.subspan(at, std::min(limit - at, static_cast<std::size_t>(act.batch)));
-    changed += box.own(access, Scope::transaction,
-                       [&](Session& session) { return act_on(box, session, chunk, act, deed); });
-    at += chunk.size();
+/// The next batch of `keys` behind a position.
+std::span<const DutyKey> next_batch(const std::vector<DutyKey>& keys, const Operation::State& state,
+                                    const Act& act) {
+  const auto begin =
+      state.position ? std::ranges::upper_bound(keys, *state.position) : keys.begin();
+  const auto count = std::min<std::int64_t>(act.batch, keys.end() - begin);
+  return {begin, static_cast<std::size_t>(count)};
+}
+
+std::optional<DutyKey> position_after(std::span<const DutyKey> batch,
+                                      const std::vector<DutyKey>& keys) {
+  if (batch.empty() || batch.back() == keys.back()) return std::nullopt;
+  return batch.back();
+}
+
+/// Does the deed to the named duties: in batches, or in the caller's transaction.
+std::size_t act_on(Box& box, Session* session, std::span<const DutyKey> duties, const Act& act,
+                   Deed deed) {
+  const std::vector<DutyKey> keys = in_order(duties, act.limit);
+  if (act.dry_run && session != nullptr) return count_fitting(box, *session, keys, deed);
+  if (act.dry_run) {
+    return box.own(Access::read, Scope::transaction,
+                   [&](Session& own) { return count_fitting(box, own, keys, deed); });
   }
-  box.wake();
-  return changed;
+  deed.content.add("duties").add(keys);
+  Operation operation{box, deed.name, act, deed.content};
+  const auto step = [&](Session& inside, const Operation::State& state) -> Operation::Batch {
+    const std::span<const DutyKey> batch = next_batch(keys, state, act);
+    return {deed.apply(inside, batch, state), position_after(batch, keys)};
+  };
+  return session != nullptr ? operation.run(*session, step) : operation.run(step);
 }
 
 /// Whole messages: their rows are locked first, and what they have is looked at under the lock.
-std::size_t prune_messages(const Box& box, Session& session, std::span<const std::int64_t> numbers,
-                           const Act& act) {
-  std::vector<Value> values;
-  for (const std::int64_t number : std::set<std::int64_t>(numbers.begin(), numbers.end()))
-    values.emplace_back(number);
-  if (values.empty()) return 0;
+std::size_t prune_messages(const Box& box, Session& session,
+                           const std::vector<std::int64_t>& numbers) {
+  if (numbers.empty()) return 0;
+  const std::vector<Value> values(numbers.begin(), numbers.end());
   const Arg number{"number", ValueType::integer, values};
-  return all_or_nothing(session, [&] {
-    box.run(session, box.sql().lock_messages, {number});
-    std::size_t deleted = 0;
-    box.run(session, box.sql().prune,
-            {number, {"retention", 0}, {"dead", Value{false}}, {"seen", Value{false}}, box.now()},
-            [&](const Row&) { ++deleted; });
-    write_audit(box, session, "prune", deleted, act);
-    return deleted;
-  });
+  box.run(session, box.sql().lock_messages, {number});
+  std::size_t deleted = 0;
+  box.run(session, box.sql().prune,
+          {number, {"retention", 0}, {"dead", Value{false}}, {"seen", Value{false}}, box.now()},
+          [&](const Row&) { ++deleted; });
+  return deleted;
 }
 
 /// The messages of a page whose every duty is finished, each once.
@@ -236,42 +263,68 @@ std::vector<std::int64_t> finished_messages(const Box& box, Session& session, co
   return numbers;
 }
 
+std::size_t count_finished(const Box& box, Session& session, std::span<const DutyKey> messages) {
+  std::size_t count = 0;
+  for (const DutyKey& message : messages) {
+    Page page = list_page(box, session, {}, 1, DutyKey{message.number + 1});
+    std::erase_if(page.entries,
+                  [&](const Entry& entry) { return entry.message.number != message.number; });
+    count += finished_messages(box, session, page).size();
+  }
+  return count;
+}
+
 }  // namespace
+
+void check_act(const Act& act) {
+  if (act.limit <= 0) throw std::out_of_range("limit: must be at least 1");
+  require_limit(act.batch);
+  if (!act.actor.empty()) check_text("actor", act.actor, 255);
+  if (!act.reason.empty()) check_text("reason", act.reason, 4000);
+  if (!act.operation_id.empty()) check_text("operation id", act.operation_id, 200);
+}
+
+std::size_t requeue_some(const Box& box, Session& session, std::span<const DutyKey> duties,
+                         Duration delay) {
+  return run_named(box, session, box.sql().requeue, duties, {{"delay", micros(delay)}});
+}
 
 std::size_t Admin::requeue(std::span<const DutyKey> duties, Duration delay, const Act& act) {
   check_requeue(delay, act);
-  return act_on(queue_.box(), duties, act, requeue_deed(queue_.box(), delay, act));
+  Box& box = queue_.box();
+  return act_on(box, nullptr, duties, act, requeue_deed(box, delay));
 }
 
 std::size_t Admin::requeue(Session& session, std::span<const DutyKey> duties, Duration delay,
                            const Act& act) {
   check_requeue(delay, act);
-  const Box& box = queue_.box();
-  return act_on(box, box.checked(session), duties, act, requeue_deed(box, delay, act));
+  Box& box = queue_.box();
+  return act_on(box, &box.checked(session), duties, act, requeue_deed(box, delay));
 }
 
 std::size_t Admin::requeue(const Filter& filter, Duration delay, const Act& act) {
   check_requeue(delay, act);
   Filter dead = filter;
   if (dead.state == StateFilter::any) dead.state = StateFilter::dead;
-  return act_on(queue_.box(), dead, act, requeue_deed(queue_.box(), delay, act));
+  return act_on(queue_.box(), dead, act, requeue_deed(queue_.box(), delay));
 }
 
 std::size_t Admin::requeue(const DeadGroup& group, Duration delay, const Act& act) {
   check_requeue(delay, act);
   return act_on(queue_.box(), group_filter(group), act,
-                within(group, requeue_deed(queue_.box(), delay, act)));
+                within(group, requeue_deed(queue_.box(), delay)));
 }
 
 std::size_t Admin::discard(std::span<const DutyKey> duties, const Act& act) {
   check_discard(act);
-  return act_on(queue_.box(), duties, act, discard_deed(queue_.box(), act));
+  Box& box = queue_.box();
+  return act_on(box, nullptr, duties, act, discard_deed(box, act));
 }
 
 std::size_t Admin::discard(Session& session, std::span<const DutyKey> duties, const Act& act) {
   check_discard(act);
-  const Box& box = queue_.box();
-  return act_on(box, box.checked(session), duties, act, discard_deed(box, act));
+  Box& box = queue_.box();
+  return act_on(box, &box.checked(session), duties, act, discard_deed(box, act));
 }
 
 std::size_t Admin::discard(const Filter& filter, const Act& act) {
@@ -288,80 +341,68 @@ std::size_t Admin::discard(const DeadGroup& group, const Act& act) {
                 within(group, discard_deed(queue_.box(), act)));
 }
 
+std::size_t Admin::postpone(std::span<const DutyKey> duties, When when, const Act& act) {
+  check_postpone(when, act);
+  Box& box = queue_.box();
+  return act_on(box, nullptr, duties, act, postpone_deed(box, when));
+}
+
+std::size_t Admin::postpone(Session& session, std::span<const DutyKey> duties, When when,
+                            const Act& act) {
+  check_postpone(when, act);
+  Box& box = queue_.box();
+  return act_on(box, &box.checked(session), duties, act, postpone_deed(box, when));
+}
+
+std::size_t Admin::postpone(const Filter& filter, When when, const Act& act) {
+  check_postpone(when, act);
+  Filter open = filter;
+  if (open.state == StateFilter::any) open.state = StateFilter::open;
+  return act_on(queue_.box(), open, act, postpone_deed(queue_.box(), when));
+}
+
 std::size_t Admin::prune(std::span<const std::int64_t> numbers, const Act& act) {
   check_act(act);
   Box& box = queue_.box();
-  const std::size_t limit = std::min(numbers.size(), static_cast<std::size_t>(act.limit));
-  std::size_t deleted = 0;
-  for (std::size_t at = 0; at < limit;) {
-    const auto chunk =
-        numbers.subspan(at, std::min(limit - at, static_cast<std::size_t>(act.batch)));
-    deleted += box.own(Access::write, Scope::transaction, [&](Session& session) -> std::size_t {
-      if (!act.dry_run) return prune_messages(box, session, chunk, act);
-      std::size_t count = 0;
-      for (const std::int64_t number : std::set<std::int64_t>(chunk.begin(), chunk.end())) {
-        Page page = list_page(box, session, {}, 1, DutyKey{number + 1});
-        std::erase_if(page.entries,
-                      [&](const Entry& entry) { return entry.message.number != number; });
-        count += finished_messages(box, session, page).size();
-      }
-      return count;
-    });
-    at += chunk.size();
+  std::vector<DutyKey> messages;
+  for (const std::int64_t number : in_order(numbers, act.limit)) messages.push_back({number});
+  if (act.dry_run) {
+    return box.own(Access::read, Scope::transaction,
+                   [&](Session& session) { return count_finished(box, session, messages); });
   }
-  return deleted;
+  return Operation{box, "prune", act, Content{}.add("numbers").add(messages)}.run(
+      [&](Session& session, const Operation::State& state) -> Operation::Batch {
+        const std::span<const DutyKey> batch = next_batch(messages, state, act);
+        std::vector<std::int64_t> some;
+        for (const DutyKey& message : batch) some.push_back(message.number);
+        return {prune_messages(box, session, some), position_after(batch, messages)};
+      });
 }
 
 std::size_t Admin::prune(const Filter& filter, const Act& act) {
   check_act(act);
   Box& box = queue_.box();
-  std::size_t deleted = 0;
-  std::optional<DutyKey> after;
-  do {
-    const std::int64_t room = act.limit - static_cast<std::int64_t>(deleted);
-    if (room <= 0) break;
-    std::optional<DutyKey> next;
-    deleted += box.own(Access::write, Scope::transaction, [&](Session& session) {
-      const Page page = list_page(box, session, filter, act.batch, after);
-      next = page.next;
-      std::vector<std::int64_t> numbers = finished_messages(box, session, page);
-      if (static_cast<std::int64_t>(numbers.size()) > room)
-        numbers.resize(static_cast<std::size_t>(room));
-      return act.dry_run ? numbers.size() : prune_messages(box, session, numbers, act);
-    });
-    after = next;
-  } while (after);
-  return deleted;
-}
-
-bool Admin::edit(std::int64_t number, const Edit& change, const Act& act) {
-  return queue_.box().own(Access::write, Scope::transaction,
-                          [&](Session& session) { return edit(session, number, change, act); });
-}
-
-bool Admin::edit(Session& session, std::int64_t number, const Edit& change, const Act& act) {
-  if (change.headers && !is_json_object(*change.headers)) {
-    throw std::invalid_argument("headers: not a JSON object");
+  if (act.dry_run) {
+    std::size_t count = 0;
+    std::optional<DutyKey> after;
+    do {
+      count += box.own(Access::read, Scope::transaction, [&](Session& session) {
+        const Page page = list_page(box, session, filter, act.batch, after);
+        after = page.next;
+        return finished_messages(box, session, page).size();
+      });
+    } while (after && static_cast<std::int64_t>(count) < act.limit);
+    return std::min(count, static_cast<std::size_t>(act.limit));
   }
-  if (change.content_type) check_text("content type", *change.content_type, 1000);
-  check_act(act);
-  if (act.dry_run) throw UsageError("edit: a single edit knows no dry run; read it by get()");
-  Box& box = queue_.box();
-  const auto text = [](const std::optional<std::string>& value) {
-    return value ? Value{std::string_view{*value}} : Value{};
-  };
-  const bool changed =
-      box.run(box.checked(session), box.sql().edit,
-              {{"number", number},
-               {"payload", change.payload ? Value{Bytes{*change.payload}} : Value{}},
-               {"headers", text(change.headers)},
-               {"content_type", text(change.content_type)},
-               {"actor", act.actor},
-               {"reason", act.reason},
-               box.now()}) > 0;
-  box.log(LogLevel::info, "edit",
-          {{"number", number}, {"actor", std::string_view{act.actor}}, {"changed", changed}});
-  return changed;
+  return Operation{box, "prune", act, Content{}.add("filter").add(filter)}.run(
+      [&](Session& session, const Operation::State& state) -> Operation::Batch {
+        const Page page = list_page(box, session, filter, act.batch, state.position);
+        std::vector<std::int64_t> numbers = finished_messages(box, session, page);
+        const auto room = static_cast<std::size_t>(act.limit) -
+                          std::min(state.changed, static_cast<std::size_t>(act.limit));
+        if (numbers.size() > room) numbers.resize(room);
+        return {prune_messages(box, session, numbers), page.next};
+      });
 }
 
 }  // namespace twinbox

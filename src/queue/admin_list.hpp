@@ -9,4 +9,6 @@ namespace twinbox {
 Page list_page(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
                const std::optional<DutyKey>& after);
 
+std::vector<DutyView> read_duties(const Box& box, Session& session, std::int64_t number);
+
 }  // namespace twinbox

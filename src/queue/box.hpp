@@ -22,10 +22,14 @@ struct Statements {
   const Statement &mark, &finish_marked, &put_back, &discard_held;
   const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release, &fail, &reap,
       &expire, &next_due, &find_work;
-  const Statement &requeue, &discard, &edit, &audit, &lock_messages, &prune_bound, &prune_pick,
-      &prune, &list_open, &list_dead, &list_finished, &list_all, &get, &find_sources, &duties,
-      &failures, &count_open, &count_dead, &count_history, &oldest_pending, &group_dead, &open_keys;
-  const Statement &lease_acquire, &lease_renew, &lease_release, &lease_holders;
+  const Statement &requeue, &discard, &postpone, &edit, &content_version, &lock_messages,
+      &prune_bound, &prune_pick, &prune, &list_open, &list_dead, &list_finished, &list_all, &get,
+      &find_sources, &duties, &failures, &count_open, &count_dead, &count_history, &oldest_pending,
+      &group_dead, &open_keys;
+  const Statement &operation_begin, &operation_lock, &operation_move, &operation_forget,
+      &audit_find, &audit_list;
+  const Statement &worker_tell, &worker_leave, &worker_forget, &worker_list;
+  const Statement &lease_acquire, &lease_renew, &lease_release, &lease_holders, &lease_list;
   const Statement& health;
 };
 

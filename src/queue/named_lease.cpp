@@ -24,22 +24,32 @@ LeaseName slot(const LeaseName& name, int number) {
   return LeaseName{name.str() + "/" + std::to_string(number), Trusted{}};
 }
 
-std::vector<LeaseHolder> holders(Box& box, const std::vector<LeaseName>& names) {
-  std::vector<Value> wanted;
-  for (const LeaseName& name : names) wanted.emplace_back(name.view());
+std::vector<LeaseHolder> read_holders(Box& box, const Statement& statement,
+                                      std::span<const Arg> args) {
   return box.own(Access::read, Scope::statement, [&](Session& session) {
     std::vector<LeaseHolder> found;
-    box.run(session, box.sql().lease_holders, {{"name", ValueType::text, wanted}, box.now()},
-            [&](const Row& row) {
-              found.push_back({{LeaseName{std::string{row.text(0)}, Trusted{}},
-                                OwnerToken{row.uuid(1)}, row.integer(2)},
-                               row.instant(3)});
-            });
+    box.run(session, statement, args, [&](const Row& row) {
+      found.push_back({{LeaseName{std::string{row.text(0)}, Trusted{}}, OwnerToken{row.uuid(1)},
+                        row.integer(2)},
+                       row.instant(3)});
+    });
     return found;
   });
 }
 
+std::vector<LeaseHolder> holders(Box& box, const std::vector<LeaseName>& names) {
+  std::vector<Value> wanted;
+  for (const LeaseName& name : names) wanted.emplace_back(name.view());
+  const Arg args[] = {{"name", ValueType::text, wanted}, box.now()};
+  return read_holders(box, box.sql().lease_holders, args);
+}
+
 }  // namespace
+
+std::vector<LeaseHolder> NamedLeases::held() {
+  const Arg args[] = {queue_.box().now()};
+  return read_holders(queue_.box(), queue_.box().sql().lease_list, args);
+}
 
 std::optional<NamedLease> NamedLeases::try_acquire(const LeaseName& name, OwnerToken owner,
                                                    Duration duration) {

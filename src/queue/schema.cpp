@@ -243,7 +243,7 @@ std::string Schema::print_grants(const std::string& role) const {
       "grant usage on schema {schema} to {role};\n"
       "grant select on {version}, {box} to {role};\n"
       "grant select, insert, update, delete on {message}, {work}, {outcome}, {failure}, {audit}, "
-      "{named_lease} to {role};\n"
+      "{named_lease}, {worker} to {role};\n"
       "do $twinbox$\n"
       "declare\n"
       "  signature regprocedure;\n"

@@ -184,7 +184,8 @@ void check_box_name(const BoxName& box, Dialect dialect) {
 Placeholders placeholders(Dialect dialect, const BoxName& box) {
   const Prefix prefix = prefix_of(dialect, box);
   Placeholders values;
-  for (const char* table : {"message", "work", "outcome", "failure", "audit", "named_lease"}) {
+  for (const char* table :
+       {"message", "work", "outcome", "failure", "audit", "named_lease", "worker"}) {
     values[table] = prefix.qualified + "_" + table + '"';
   }
   values["box"] = prefix.qualified + '"';

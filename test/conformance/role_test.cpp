@@ -3,6 +3,7 @@
 #include <twinbox/admin.hpp>
 #include <twinbox/named_lease.hpp>
 #include <twinbox/schema.hpp>
+#include <twinbox/worker.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -92,6 +93,15 @@ TEST_P(PostgresRole, OBX_104_the_granted_rights_are_enough_for_the_whole_life_of
   EXPECT_TRUE(leases.renew(*lease, 30s));
   EXPECT_TRUE(leases.holder(lease->name));
   EXPECT_TRUE(leases.release(*lease));
+  EXPECT_TRUE(leases.held().empty());
+  EXPECT_EQ(admin.postpone(Filter{}, 1h, {.operation_id = "op"}), 4u);
+  EXPECT_TRUE(admin.operation("op"));
+  EXPECT_FALSE(admin.audit().entries.empty());
+  Workers workers(outbox);
+  workers.tell(worker_a, "host:1", "0.1.0");
+  EXPECT_EQ(workers.list().size(), 1u);
+  EXPECT_EQ(workers.forget(1h), 0u);
+  workers.leave(worker_a);
 }
 
 TEST_P(PostgresRole, OBX_105_the_granted_rights_let_it_call_the_functions) {

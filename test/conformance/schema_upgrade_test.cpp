@@ -3,8 +3,10 @@
 #include <sqlite3.h>
 
 #include "support/outbox_test.hpp"
+#include <twinbox/admin.hpp>
 #include <twinbox/named_lease.hpp>
 #include <twinbox/schema.hpp>
+#include <twinbox/worker.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -67,6 +69,43 @@ TEST_P(SchemaUpgrade, tables_of_version_2_keep_their_messages_and_gain_named_lea
   EXPECT_TRUE(leases.try_acquire(LeaseName{"cleanup"}, worker_a, 30s));
   EXPECT_TRUE(schema().deploy().empty());
   EXPECT_TRUE(leases.holder(LeaseName{"cleanup"}));
+}
+
+TEST_P(SchemaUpgrade, tables_of_version_3_keep_their_audit_and_gain_operations_and_workers) {
+  create_before("0004_operation");
+  EXPECT_EQ(schema().check().version, 3);
+  const std::string instant = on_postgres() ? "'2029-01-01'" : "1861920000000000";
+  const std::string bytes = on_postgres() ? "'\\x7e'" : "x'7e'";
+  for (const char* reason : {"first", "second"}) {
+    write(
+        "insert into {schema}outbox_audit (done_at, number, affected, content_version, act, actor, "
+        "reason, headers, payload) values (" +
+        instant + ", 7, 1, 3, 'edit', 'mia', '" + reason + "', '{}', " + bytes + ")");
+  }
+  write("delete from {schema}outbox_audit where reason = 'second'");
+
+  const auto applied = schema().deploy();
+  ASSERT_FALSE(applied.empty());
+  EXPECT_EQ(applied.front(), "0004_operation");
+  Outbox outbox(database(), without_deployment());
+  Admin admin(outbox);
+  const AuditPage page = admin.audit();
+  ASSERT_EQ(page.entries.size(), 1u);
+  EXPECT_EQ(page.entries[0].act, "edit");
+  EXPECT_EQ(page.entries[0].reason, "first");
+  EXPECT_EQ(page.entries[0].number, 7);
+  EXPECT_TRUE(page.entries[0].finished);
+  EXPECT_EQ(page.entries[0].started_at, page.entries[0].at);
+  EXPECT_EQ(page.entries[0].at, Instant{std::chrono::sys_days{std::chrono::January / 1 / 2029}});
+  EXPECT_EQ(count("select count(*) from {schema}outbox_audit where headers = '{}' and payload = " +
+                  bytes),
+            1);
+  EXPECT_EQ(admin.requeue(Filter{}, {}, {.operation_id = "op"}), 0u);
+  EXPECT_TRUE(admin.operation("op"));
+  Workers workers(outbox);
+  workers.tell(worker_a, "host:1", "0.1.0");
+  EXPECT_EQ(workers.list().size(), 1u);
+  EXPECT_TRUE(schema().deploy().empty());
 }
 
 TWINBOX_ON_BACKENDS(SchemaUpgrade, Backend::sqlite_file, Backend::postgres);

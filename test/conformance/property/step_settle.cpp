@@ -197,7 +197,8 @@ void Store::make_operator(const Step& step) {
       both(
           way,
           [&](auto&... session) {
-            return admin_->edit(session..., number, {.payload = payload("edited")}, twinbox::Act{});
+            return admin_->edit(session..., number, {.payload = payload("edited")}, twinbox::Act{})
+                .changed;
           },
           [&](auto& model) { return model.edit(name, payload("edited")); });
       break;

@@ -1,0 +1,43 @@
+// Who works on a box: dispatchers that run tell of themselves.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+/// A dispatcher, as it has told of itself. How many leases it holds: Counts::by_owner.
+struct Worker {
+  OwnerToken owner;
+  std::string name;     ///< host:process
+  std::string version;  ///< of the library
+  Instant started_at;
+  Instant seen_at;  ///< told again every 15 s; with more than 150 stores ten are told a second
+};
+
+/// The workers of one box. A dispatcher's row comes with Dispatcher::run() and goes with its end;
+/// one that died leaves it behind until the chore `reap` removes it after a day. Thread-safe.
+/// Throws DatabaseError.
+class Workers {
+ public:
+  /// `queue` must outlive it.
+  explicit Workers(WorkQueue& queue) : queue_(queue) {}
+
+  /// Seen last first.
+  [[nodiscard]] std::vector<Worker> list();
+  /// Removes those that were not seen for so long. Returns how many.
+  std::size_t forget(Duration unseen);
+
+  /// What a dispatcher tells: here I am; and at its end: here I go.
+  void tell(const OwnerToken& owner, std::string_view name, std::string_view version);
+  void leave(const OwnerToken& owner);
+
+ private:
+  WorkQueue& queue_;
+};
+
+}  // namespace twinbox

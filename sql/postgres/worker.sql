@@ -1,0 +1,15 @@
+-- Who works on a box.
+
+-- name: worker_tell
+insert into {worker} (owner, name, version, started_at, seen_at)
+values (@owner::uuid, @name::text, @version::text, {now}, {now})
+on conflict (owner) do update set seen_at = excluded.seen_at;
+
+-- name: worker_leave
+delete from {worker} where owner = @owner::uuid;
+
+-- name: worker_forget
+delete from {worker} where seen_at <= {now} - @unseen::bigint * interval '1 microsecond' returning owner;
+
+-- name: worker_list
+select owner, name, version, started_at, seen_at from {worker} order by seen_at desc, owner;

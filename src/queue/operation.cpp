@@ -1,0 +1,159 @@
+#include "queue/operation.hpp"
+
+#include "core/sha256.hpp"
+
+namespace twinbox {
+namespace {
+
+Value text_or_null(const std::string& text) {
+  return text.empty() ? Value{} : Value{std::string_view{text}};
+}
+
+std::string hash_of(std::string_view name, const Act& act, const Content& content) {
+  // Who asks is left out: a colleague may finish what somebody has begun.
+  const Content whole = Content{}.add(name).add(act.reason).add(act.limit).add(content.text());
+  const Sha256 hash = sha256(whole.text());
+  return {hash.begin(), hash.end()};
+}
+
+}  // namespace
+
+Content& Content::add(std::string_view text) {
+  text_ += std::to_string(text.size()) + ':';
+  text_ += text;
+  return *this;
+}
+
+Content& Content::add_maybe(const std::optional<Instant>& instant) {
+  return instant ? add(instant->time_since_epoch().count()) : add("-");
+}
+
+Content& Content::add_maybe(const std::optional<std::string>& text) {
+  add(std::int64_t{text.has_value()});
+  return text ? add(std::string_view{*text}) : *this;
+}
+
+Content& Content::add(const Filter& filter) {
+  const auto name = [](const auto& maybe) {
+    return maybe ? std::optional{maybe->str()} : std::nullopt;
+  };
+  return add(to_string(filter.state))
+      .add_maybe(name(filter.topic))
+      .add_maybe(name(filter.handler))
+      .add_maybe(name(filter.source))
+      .add_maybe(name(filter.id))
+      .add_maybe(name(filter.correlation_id))
+      .add_maybe(filter.error_contains)
+      .add_maybe(filter.created_since)
+      .add_maybe(filter.created_before);
+}
+
+Content& Content::add(std::span<const DutyKey> duties) {
+  for (const DutyKey& duty : duties) add(duty.number).add(duty.handler.view());
+  return *this;
+}
+
+Operation::Operation(Box& box, std::string_view name, const Act& act, const Content& content)
+    : box_(box), name_(name), act_(act), hash_(hash_of(name, act, content)) {}
+
+std::size_t Operation::run(const Step& step) {
+  std::optional<std::int64_t> row;
+  std::size_t added = 0;
+  for (;;) {
+    const State state = box_.own(Access::write, Scope::transaction,
+                                 [&](Session& session) { return advance(session, row, step); });
+    row = state.id;
+    added += state.added;
+    const bool wanted = !act_.go_on || act_.go_on(state.changed);
+    if (state.finished || !wanted) {
+      log(added);
+      box_.wake();
+      return state.changed;
+    }
+  }
+}
+
+std::size_t Operation::run(Session& session, const Step& step) {
+  return all_or_nothing(session, [&] {
+    std::optional<std::int64_t> row;
+    std::size_t added = 0;
+    for (;;) {
+      const State state = advance(session, row, step);
+      row = state.id;
+      added += state.added;
+      if (!state.finished) continue;
+      log(added);
+      return state.changed;
+    }
+  });
+}
+
+/// One batch, written down where it happens.
+Operation::State Operation::advance(Session& session, std::optional<std::int64_t> row,
+                                    const Step& step) {
+  State state = enter(session, row);
+  if (state.finished) return state;
+  const Batch batch = step(session, state);
+  state.added = batch.changed;
+  state.changed += batch.changed;
+  state.position = batch.position;
+  state.finished = !batch.position || static_cast<std::int64_t>(state.changed) >= act_.limit;
+  // What changed nothing, and will not be asked for again, is no line of the audit.
+  if (state.finished && state.changed == 0 && act_.operation_id.empty()) {
+    box_.run(session, box_.sql().operation_forget, {{"id", state.id}});
+    return state;
+  }
+  box_.run(session, box_.sql().operation_move,
+           {{"id", state.id},
+            {"affected", static_cast<std::int64_t>(batch.changed)},
+            {"finished", Value{state.finished}},
+            {"position_number", batch.position ? Value{batch.position->number} : Value{}},
+            {"position_handler", batch.position ? Value{batch.position->handler.view()} : Value{}},
+            box_.now()});
+  return state;
+}
+
+/// Begins it, or finds the one that was begun under its id, and holds its row.
+Operation::State Operation::enter(Session& session, std::optional<std::int64_t> row) {
+  std::optional<State> found;
+  std::string other;
+  const auto read = [&](const Row& line) {
+    if (line.text(1) != name_ || line.is_null(2) || line.bytes(2) != hash_)
+      other = std::string{line.text(1)};
+    found = State{.id = line.integer(0),
+                  .started_at = line.instant(3),
+                  .changed = static_cast<std::size_t>(line.integer(4)),
+                  .finished = line.boolean(5)};
+    if (!line.is_null(6)) {
+      found->position = DutyKey{line.integer(6), HandlerKey{std::string{line.text(7)}, Trusted{}}};
+    }
+  };
+  if (!row) {
+    box_.run(session, box_.sql().operation_begin,
+             {{"act", name_},
+              {"actor", text_or_null(act_.actor)},
+              {"reason", text_or_null(act_.reason)},
+              {"operation_id", text_or_null(act_.operation_id)},
+              {"content_hash", Value{Bytes{hash_}}},
+              box_.now()},
+             read);
+  }
+  if (!found) {
+    box_.run(session, box_.sql().operation_lock,
+             {{"id", row}, {"operation_id", text_or_null(act_.operation_id)}}, read);
+  }
+  if (!found) throw UsageError("operation: its line in the audit was deleted; ask for it anew");
+  if (!other.empty()) {
+    throw UsageError("operation '" + act_.operation_id + "' is another act (" + other +
+                     ") than the one that is asked for: give this one an id of its own");
+  }
+  return *found;
+}
+
+void Operation::log(std::size_t count) const {
+  if (count == 0) return;
+  box_.log(LogLevel::info, name_,
+           {{"count", static_cast<std::int64_t>(count)}, {"actor", std::string_view{act_.actor}}});
+}
+
+}  // namespace twinbox

@@ -1,0 +1,42 @@
+#include "twinbox/worker.hpp"
+
+#include "queue/box.hpp"
+
+namespace twinbox {
+
+std::vector<Worker> Workers::list() {
+  Box& box = queue_.box();
+  return box.own(Access::read, Scope::statement, [&](Session& session) {
+    std::vector<Worker> workers;
+    box.run(session, box.sql().worker_list, {}, [&](const Row& row) {
+      workers.push_back({OwnerToken{row.uuid(0)}, std::string{row.text(1)},
+                         std::string{row.text(2)}, row.instant(3), row.instant(4)});
+    });
+    return workers;
+  });
+}
+
+std::size_t Workers::forget(Duration unseen) {
+  require_delay(unseen);
+  Box& box = queue_.box();
+  return box.write([&](Session& session) {
+    return box.run(session, box.sql().worker_forget, {{"unseen", micros(unseen)}, box.now()});
+  });
+}
+
+void Workers::tell(const OwnerToken& owner, std::string_view name, std::string_view version) {
+  Box& box = queue_.box();
+  box.write([&](Session& session) {
+    box.run(session, box.sql().worker_tell,
+            {{"owner", Value{owner.uuid()}}, {"name", name}, {"version", version}, box.now()});
+  });
+}
+
+void Workers::leave(const OwnerToken& owner) {
+  Box& box = queue_.box();
+  box.write([&](Session& session) {
+    box.run(session, box.sql().worker_leave, {{"owner", Value{owner.uuid()}}});
+  });
+}
+
+}  // namespace twinbox
