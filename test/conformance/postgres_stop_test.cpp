@@ -1,5 +1,7 @@
 // A stop request ends the calls of the database that would begin something new, however long they
 // would still wait; what has finished is written down first.
+#include <csignal>
+#include <future>
 #include <latch>
 #include <thread>
 
@@ -92,6 +94,39 @@ TEST_P(PostgresStop, a_chore_that_waits_for_a_lock_does_not_outlast_the_stop) {
   EXPECT_EQ(housekeeping.stats(Chore::reap).failures, 0u);
   const auto first = Housekeeping{box_}.step().chores.at(0);
   EXPECT_EQ(first.end, ChoreReport::End::done) << "its lease was given back";
+}
+
+/// Nobody is let in, and nobody's request is heard, while it lives.
+class Frozen {
+ public:
+  explicit Frozen(PgClient& client)
+      : pid_(std::stoi(
+            client.value("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)"))) {
+    if (kill(pid_, SIGSTOP) != 0) throw std::runtime_error("the server cannot be frozen");
+  }
+  ~Frozen() { kill(pid_, SIGCONT); }
+  Frozen(const Frozen&) = delete;
+  Frozen& operator=(const Frozen&) = delete;
+
+ private:
+  pid_t pid_;
+};
+
+TEST_P(PostgresStop, a_claim_does_not_outlast_the_stop_though_the_server_is_frozen) {
+  Dispatcher dispatcher{box_, Handlers{}, without_chores()};
+  hold();
+  std::future<void> run =
+      std::async(std::launch::async, [&] { dispatcher.run(stop_.get_token()); });
+  const std::string waiting = "select count(*) > 0 from pg_stat_activity where " +
+                              std::to_string(holder_.pid()) + " = any(pg_blocking_pids(pid))";
+  while (watcher_.value(waiting) != "t") std::this_thread::yield();
+  {
+    const Frozen frozen{watcher_};
+    stop_.request_stop();
+    EXPECT_EQ(run.wait_for(60s), std::future_status::ready);
+  }
+  run.get();
+  holder_.rollback();
 }
 
 TWINBOX_ON_BACKENDS(PostgresStop, Backend::postgres);

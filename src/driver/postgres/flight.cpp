@@ -1,14 +1,19 @@
 #include "driver/postgres/flight.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <poll.h>
+#include <system_error>
+#include <thread>
 
 namespace twinbox::postgres {
 namespace {
 
 /// How often a flight that may be interrupted looks whether it is.
 constexpr int interrupt_check_ms = 50;
+/// How long a server that was asked to end a statement may be silent.
+constexpr std::chrono::seconds silence_limit{3};
 
 /// Waits until the socket can be read, or written to when `events` asks for it; no longer than
 /// `limit`, in milliseconds (-1: for ever). False: an error.
@@ -77,24 +82,39 @@ bool Flight::send_all() {
 bool Flight::wait_for_answer() {
   while (PQisBusy(connection_) != 0) {
     short ready = 0;
-    const int limit = interrupt_ != nullptr && !interrupted_ ? interrupt_check_ms : -1;
-    if (!wait_for(connection_, POLLIN, limit, ready)) return false;
-    if (ready == 0) {
+    if (!wait_for(connection_, POLLIN, patience(), ready)) return false;
+    if (ready != 0) {
+      if (PQconsumeInput(connection_) != 1) return false;
+    } else if (interrupted_) {
+      if (patience() == 0) return false;
+    } else {
       interrupt_if_wanted();
-    } else if (PQconsumeInput(connection_) != 1) {
-      return false;
     }
   }
   return true;
 }
 
-/// By the thread that waits: whoever wants it must not be held up by a server that is slow to
-/// answer, and what has not been sent yet could not be ended.
+int Flight::patience() const {
+  using std::chrono::steady_clock;
+  if (interrupt_ == nullptr) return -1;
+  if (!interrupted_) return interrupt_check_ms;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(give_up_at_ - steady_clock::now());
+  return std::max(0, static_cast<int>(left.count()));
+}
+
+/// Not by whoever wants it: what has not been sent yet could not be ended. And on a thread of its
+/// own: a server that is frozen takes the request and never closes the connection it came by.
 void Flight::interrupt_if_wanted() {
   if (!interrupt_->wanted || interrupt_->cancel == nullptr) return;
-  std::array<char, 256> reason{};
   interrupted_ = true;
-  PQcancel(interrupt_->cancel, reason.data(), static_cast<int>(reason.size()));
+  give_up_at_ = std::chrono::steady_clock::now() + silence_limit;
+  try {
+    std::thread([cancel = interrupt_->cancel] {
+      std::array<char, 256> reason{};
+      PQcancel(cancel.get(), reason.data(), static_cast<int>(reason.size()));
+    }).detach();
+  } catch (const std::system_error&) {  // no thread to be had: the silence ends it
+  }
 }
 
 bool Flight::take_answers(Result& answer) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,10 +26,11 @@ class Flight {
   std::size_t execute_prepared(const std::string& name, const Parameters& parameters);
   std::size_t execute(const std::string& sql, const Parameters& parameters, Format format);
 
-  /// How to end a flight that lasts: the server is asked to, once it is wanted.
+  /// How to end a flight that lasts: the server is asked to, once it is wanted. One that does not
+  /// answer then is left: the flight ends as if the connection had broken.
   struct Interrupt {
     const std::atomic<bool>& wanted;
-    PGcancel* cancel;
+    const std::shared_ptr<PGcancel>& cancel;  // shared with whoever waits for a frozen server
   };
   /// Sends everything and waits for all answers. When the connection breaks, it returns with what
   /// came.
@@ -54,6 +57,8 @@ class Flight {
   std::size_t added(int sent);
   bool send_all();
   void interrupt_if_wanted();
+  /// For how long to wait for the server now, in milliseconds; -1: for ever.
+  [[nodiscard]] int patience() const;
   /// False when the connection broke.
   bool wait_for_answer();
   bool take_answers(Result& answer);
@@ -66,6 +71,7 @@ class Flight {
   bool refused_ = false;
   bool copy_ = false;
   bool interrupted_ = false;
+  std::chrono::steady_clock::time_point give_up_at_ = {};  // once it was interrupted
   bool sent_ = false;
   bool complete_ = false;
 };

@@ -46,7 +46,7 @@ PostgresConnection::PostgresConnection(Handle connection, bool pooler, std::stri
     set_lock_limit_ = "set local lock_timeout = " + std::to_string(lock_limit.count());
   }
   PQsetNoticeReceiver(connection_.get(), &PostgresConnection::on_notice, this);
-  cancel_.reset(PQgetCancel(connection_.get()));
+  cancel_.reset(PQgetCancel(connection_.get()), &PQfreeCancel);
   if (!pooler_) steer(lock_limit);
   if (PQsetnonblocking(connection_.get(), 1) != 0 || PQenterPipelineMode(connection_.get()) != 1) {
     throw failure("connect", {"", first_line(PQerrorMessage(connection_.get()))}, where_, true);
@@ -209,7 +209,7 @@ bool PostgresConnection::decides_alone() const noexcept {
 
 void PostgresConnection::land(Flight& flight, std::string_view statement, bool ours, bool decides,
                               bool used_cache) {
-  const Flight::Interrupt interrupt{interrupt_wanted_, cancel_.get()};
+  const Flight::Interrupt interrupt{interrupt_wanted_, cancel_};
   broken_ = true;
   flight.land(&interrupt);
   broken_ = !flight.complete();
@@ -251,6 +251,8 @@ void PostgresConnection::fail_lost(const Flight& flight, std::string_view statem
   const bool rolled_back = report.sqlstate == "57P01" && error != flight.error_at_end() &&
                            !pooler_ && scope_ == Scope::statement;
   const bool in_doubt = decides && flight.sent() && !rolled_back;
+  if (flight.interrupted() && error == nullptr)
+    report.message = "stopped on request, and the server did not answer";
   if (report.message.empty()) report.message = "the connection to the server broke";
   throw failure(in_doubt ? Kind::commit_in_doubt : Kind::connection_lost, statement, report, where_,
                 ours);

@@ -75,7 +75,7 @@ class PostgresConnection final : public Connection {
   static void on_notice(void* self, const PGresult* notice) noexcept;
 
   Handle connection_;
-  std::unique_ptr<PGcancel, decltype(&PQfreeCancel)> cancel_{nullptr, &PQfreeCancel};
+  std::shared_ptr<PGcancel> cancel_;  // shared with a request that is under way
   std::string where_;
   std::string set_lock_limit_;  // flies with each begin of our own, where nothing is kept
   bool pooler_;
