@@ -1,12 +1,14 @@
 #include "daemon/act.hpp"
 
 #include <boost/json/array.hpp>
+#include <type_traits>
 #include <variant>
 
 #include "daemon/config_reader.hpp"
 #include "daemon/json.hpp"
 #include "daemon/parameters.hpp"
 #include <twinbox/admin.hpp>
+#include <twinbox/error.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -79,31 +81,154 @@ Duration parse_delay(const json::object& body) {
   return *delay;
 }
 
+When parse_when(const json::object& body) {
+  const auto until = instant_member(body, "until");
+  const bool delayed = !text_member(body, "delay").empty();
+  if (delayed == until.has_value()) {
+    throw Refused(400, "say when by one of: delay, until");
+  }
+  if (until) return *until;
+  return parse_delay(body);
+}
+
+/// The verbs, each with everything that a scope can be.
+std::size_t perform(Admin& admin, Verb verb, const Scope& scope, const json::object& body,
+                    const Act& how) {
+  return std::visit(
+      [&](const auto& what) -> std::size_t {
+        switch (verb) {
+          case Verb::requeue: return admin.requeue(what, parse_delay(body), how);
+          case Verb::discard: return admin.discard(what, how);
+          case Verb::postpone: break;
+        }
+        if constexpr (std::is_same_v<decltype(what), const DeadGroup&>) {
+          throw Refused(400, "group: dead letters cannot be postponed; requeue them with a delay");
+        } else {
+          return admin.postpone(what, parse_when(body), how);
+        }
+      },
+      scope);
+}
+
+/// What the request asks for can be known before anything is done.
+void check(Verb verb, const Scope& scope, const json::object& body, const Act& how) {
+  if (verb == Verb::discard && how.reason.empty()) {
+    throw Refused(400, "reason: is needed to discard");
+  }
+  if (verb == Verb::postpone) {
+    parse_when(body);
+    if (std::holds_alternative<DeadGroup>(scope)) {
+      throw Refused(400, "group: dead letters cannot be postponed; requeue them with a delay");
+    }
+  }
+  parse_delay(body);
+}
+
+json::object result_json(const std::string& id, const ActRunner::Result& result, bool dry_run) {
+  json::object out{{"operation_id", nullptr},
+                   {"changed", result.changed},
+                   {"finished", result.finished},
+                   {"dry_run", dry_run}};
+  if (!id.empty()) out["operation_id"] = id;
+  return out;
+}
+
+/// An id of the client, or one made here so that its progress can be asked for.
+std::string operation_id(const json::object& body, const Environment& environment) {
+  std::string id = text_member(body, "operation_id");
+  return id.empty() ? MessageId::make(environment).str() : id;
+}
+
+/// Runs an act; that its id was used for another one is told as such.
+template <class Call>
+auto known_by_its_id(Admin& admin, const std::string& id, Call call) {
+  try {
+    return call();
+  } catch (const UsageError& error) {
+    if (admin.operation(id)) throw Refused(422, error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
-HttpResponse act(const Stores& stores, OperationMemory& memory, bool requeue, const Call& call) {
+HttpResponse act(const Stores& stores, ActRunner& runner, Verb verb, const Call& call) {
   const json::object body =
-      parse_body(call.request, {"store", "box", "duties", "filter", "group", "delay", "reason",
-                                "limit", "dry_run", "operation_id"});
+      parse_body(call.request, {"store", "box", "duties", "filter", "group", "delay", "until",
+                                "reason", "limit", "dry_run", "operation_id"});
+  if (verb != Verb::postpone && body.contains("until")) {
+    throw Refused(400, "until: there is no such member here");
+  }
   const Scope scope = parse_scope(body);
-  const Act how = parse_act(body, call.actor);
-  const Duration delay = parse_delay(body);
-  if (!requeue && how.reason.empty()) throw Refused(400, "reason: is needed to discard");
+  Act how = parse_act(body, call.actor);
+  check(verb, scope, body, how);
   const BoxKind kind = parse_box(text_member(body, "box"));
   Store& store = find_store(stores, text_member(body, "store"), kind);
-  WorkQueue& queue = box_of(store, kind);
-  const std::string id = text_member(body, "operation_id");
-  const auto run = [&] {
-    Admin admin{queue};
-    const std::size_t changed = std::visit(
-        [&](const auto& what) {
-          return requeue ? admin.requeue(what, delay, how) : admin.discard(what, how);
-        },
-        scope);
-    return answer(json::object{{"changed", changed}, {"dry_run", how.dry_run}});
+  if (how.dry_run) {
+    Admin admin{box_of(store, kind)};
+    return answer(result_json("", {perform(admin, verb, scope, body, how), true}, true));
+  }
+  const std::string id = operation_id(body, {});
+  how.operation_id = id;
+  const ActRunner::Result result =
+      runner.run({&store, kind, id}, call.request.target + "\n" + call.request.body,
+                 [&store, kind, verb, scope, body, how](const ActRunner::GoOn& go_on) mutable {
+                   Admin admin{box_of(store, kind)};
+                   how.go_on = go_on;
+                   return known_by_its_id(admin, how.operation_id,
+                                          [&] { return perform(admin, verb, scope, body, how); });
+                 });
+  return answer(result_json(id, result, false), result.finished ? 200 : 202);
+}
+
+HttpResponse edit(const Stores& stores, const Redaction& redaction,
+                  const std::function<void(const Store&, BoxKind)>& acted, const Call& call) {
+  const json::object body = parse_body(
+      call.request, {"store", "box", "number", "payload", "payload_base64", "headers",
+                     "content_type", "content_version", "requeue", "reason", "operation_id"});
+  const auto whole = [&](const char* name) {
+    const json::value* value = body.if_contains(name);
+    if (value == nullptr || !value->is_int64()) {
+      throw Refused(400, std::string{name} + ": expected a whole number, as /v1/messages shows it");
+    }
+    return value->as_int64();
   };
-  if (id.empty() || how.dry_run) return run();
-  return memory.once(id, call.request.target + "\n" + call.request.body, run);
+  const std::int64_t number = whole("number");
+  Admin::Edit change{.content_version = static_cast<int>(whole("content_version")),
+                     .requeue = bool_member(body, "requeue")};
+  if (body.contains("payload") && body.contains("payload_base64")) {
+    throw Refused(400, "payload: give it as text or as payload_base64, not both");
+  }
+  if (body.contains("payload")) change.payload = text_member(body, "payload");
+  if (body.contains("payload_base64")) {
+    change.payload = decode_base64(text_member(body, "payload_base64"));
+    if (!change.payload) throw Refused(400, "payload_base64: this is no base64");
+  }
+  if (body.contains("headers")) change.headers = text_member(body, "headers");
+  if (body.contains("content_type")) change.content_type = text_member(body, "content_type");
+  if (!change.payload && !change.headers && !change.content_type) {
+    throw Refused(400, "say what to change by: payload or payload_base64, headers, content_type");
+  }
+  if (change.payload) redaction.refuse_mask(*change.payload);
+  const BoxKind kind = parse_box(text_member(body, "box"));
+  Store& store = find_store(stores, text_member(body, "store"), kind);
+  Admin admin{box_of(store, kind)};
+  const std::string id = operation_id(body, {});
+  Act how{.actor = call.actor.empty() ? "http" : call.actor,
+          .reason = text_member(body, "reason"),
+          .operation_id = id};
+  const Admin::Edited edited =
+      known_by_its_id(admin, id, [&] { return admin.edit(number, change, how); });
+  acted(store, kind);
+  if (!edited.content_version) throw Refused(404, "there is no message of that number in this box");
+  if (!edited && *edited.content_version != *change.content_version) {
+    throw Refused(409, "its content is version " + std::to_string(*edited.content_version) +
+                           " by now: look at it again");
+  }
+  if (!edited) throw Refused(409, "a worker holds it, or it is finished: look at it again");
+  json::object out = result_json(id, {1, true}, false);
+  out["content_version"] = *edited.content_version;
+  return answer(out);
 }
 
 }  // namespace twinbox::app

@@ -125,9 +125,11 @@ CensusTaker::Report CensusTaker::look(const BoxReport& former) const {
   report->asked = true;
   try {
     WorkQueue& queue = box_of(*former.store, former.kind);
-    Admin admin{queue};
-    report->counts = admin.counts();
-    report->dead_groups = admin.dead_groups();
+    Census census = Admin{queue}.census();
+    report->counts = std::move(census.counts);
+    report->dead_groups = std::move(census.dead_groups);
+    report->workers = Workers{queue}.list();
+    report->leases = NamedLeases{queue}.held();
     report->at = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
     report->error.clear();
   } catch (const std::exception& error) {

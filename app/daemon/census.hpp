@@ -14,6 +14,7 @@
 #include "daemon/stores.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/named_lease.hpp>
+#include <twinbox/worker.hpp>
 
 namespace twinbox::app {
 
@@ -26,6 +27,7 @@ struct BoxReport {
   std::string error = {};          ///< why it could not be asked the last time; empty: it could
   Counts counts = {};
   std::vector<DeadGroup> dead_groups = {};
+  std::vector<Worker> workers = {};
   std::vector<LeaseHolder> leases = {};  ///< by name, chores among them
 };
 

@@ -103,7 +103,7 @@ class Daemon {
  private:
   std::shared_ptr<const Service> make_service(const Config& config) {
     const Surroundings surroundings{.stores = stores_,
-                                    .operations = operations_,
+                                    .acts = acts_,
                                     .dispatching = dispatching_,
                                     .dashboard = dashboard_,
                                     .environment = log_.environment(),
@@ -124,7 +124,7 @@ class Daemon {
 
   std::string metrics_text() {
     return metrics_.text({.server = server_,
-                          .boxes = dashboard_.census().reports(),
+                          .boxes = dashboard_.census().glance(),
                           .waiting = workers_.waiting(),
                           .spans_sent = tracer_.sent(),
                           .spans_dropped = tracer_.dropped()});
@@ -372,10 +372,12 @@ class Daemon {
   Stores stores_;
   Metrics metrics_;
   Tracer tracer_;
-  OperationMemory operations_;
   Pulse pulse_;
   Dispatching dispatching_;
   Dashboard dashboard_;
+  ActRunner acts_{log_.environment(), [this](const Store& store, BoxKind kind) {
+                    dashboard_.census().look_again(store, kind);
+                  }};
   mutable std::mutex mutex_;
   std::shared_ptr<const Service> service_;  // shared with the requests that are under way
   HttpServer server_;

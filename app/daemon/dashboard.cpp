@@ -216,6 +216,8 @@ void Dashboard::add_to(Router& router) {
   router.add({"GET", "/v1/history", Need::read, [this](const Call& call) { return chart(call); }});
   router.add({"GET", "/v1/stores", Need::read, [this](const Call&) { return stores(); }});
   router.add({"GET", "/v1/groups", Need::read, [this](const Call& call) { return groups(call); }});
+  router.add({"GET", "/v1/workers", Need::read,
+              [this](const Call&) { return answer(workers_json(census_.reports(), pulse_)); }});
   // Streamed by the connection; what is answered here is what cannot be.
   router.add({"GET", "/v1/live", Need::read,
               [](const Call& call) {

@@ -38,8 +38,8 @@ class Dashboard {
   [[nodiscard]] CensusTaker& census() noexcept { return census_; }
   [[nodiscard]] LiveFeed& feed() noexcept { return feed_; }
 
-  /// Adds /v1/overview, /v1/history, /v1/stores, /v1/groups and /v1/live. It must outlive the
-  /// router.
+  /// Adds /v1/overview, /v1/history, /v1/stores, /v1/groups, /v1/workers and /v1/live. It must
+  /// outlive the router.
   void add_to(Router& router);
 
  private:

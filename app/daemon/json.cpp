@@ -1,5 +1,6 @@
 #include "daemon/json.hpp"
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <openssl/evp.h>
@@ -26,6 +27,11 @@ json::value text_or_null(const std::optional<Text>& text) {
 json::value or_null(const std::optional<Instant>& instant) {
   if (!instant) return nullptr;
   return to_json(*instant);
+}
+
+json::value uuid_or_null(const std::optional<Uuid>& uuid) {
+  if (!uuid) return nullptr;
+  return view(uuid->str());
 }
 
 std::string base64(std::string_view bytes) {
@@ -63,6 +69,7 @@ json::object duty_json(const DutyView& duty) {
           {"requeues", duty.requeues},
           {"visible_at", or_null(duty.visible_at)},
           {"lease_until", or_null(duty.lease_until)},
+          {"owner", uuid_or_null(duty.owner)},
           {"finished_at", or_null(duty.finished_at)},
           {"reason", view(duty.reason)},
           {"last_error", view(duty.last_error)}};
@@ -115,9 +122,6 @@ json::object to_json(const Entry& entry) {
 
 json::object to_json(const MessageDetail& detail) {
   json::object out = message_json(detail.message);
-  const bool text = is_utf8(detail.payload);
-  out["payload"] = text ? json::string{view(detail.payload)} : json::string{base64(detail.payload)};
-  out["payload_encoding"] = text ? "utf-8" : "base64";
   out["headers"] = text_or_null(detail.headers);
   json::array duties;
   for (const DutyView& duty : detail.duties) duties.push_back(duty_json(duty));
@@ -127,6 +131,7 @@ json::object to_json(const MessageDetail& detail) {
     timeline.push_back(json::object{{"failed_at", to_json(failure.failed_at)},
                                     {"handler", view(failure.handler.str())},
                                     {"attempt", failure.attempt},
+                                    {"worker", uuid_or_null(failure.worker)},
                                     {"error", view(failure.error)}});
   }
   out["timeline"] = std::move(timeline);
@@ -137,6 +142,51 @@ json::object to_json(const DeadGroup& group) {
   return {{"topic", view(group.topic)},          {"handler", view(group.handler.str())},
           {"error", view(group.error)},          {"count", group.count},
           {"first_at", to_json(group.first_at)}, {"last_at", to_json(group.last_at)}};
+}
+
+json::object to_json(const AuditEntry& entry) {
+  json::object out{{"id", entry.id},
+                   {"act", view(entry.act)},
+                   {"actor", view(entry.actor)},
+                   {"reason", view(entry.reason)},
+                   {"operation_id", nullptr},
+                   {"number", nullptr},
+                   {"affected", entry.affected},
+                   {"started_at", to_json(entry.started_at)},
+                   {"at", to_json(entry.at)},
+                   {"finished", entry.finished}};
+  if (!entry.operation_id.empty()) out["operation_id"] = view(entry.operation_id);
+  if (entry.number) out["number"] = *entry.number;
+  return out;
+}
+
+void add_payload(json::object& out, std::string_view payload, std::size_t limit) {
+  const bool text = is_utf8(payload);
+  std::size_t end = std::min(limit, payload.size());
+  // Not in the middle of a character.
+  while (text && end < payload.size() && end > 0 &&
+         (static_cast<unsigned char>(payload[end]) & 0xc0) == 0x80) {
+    --end;
+  }
+  const std::string_view shown = payload.substr(0, end);
+  out["payload"] = text ? json::string{view(shown)} : json::string{base64(shown)};
+  out["payload_encoding"] = text ? "utf-8" : "base64";
+  out["payload_truncated"] = end < payload.size();
+}
+
+std::optional<std::string> decode_base64(std::string_view text) {
+  const std::size_t content = std::min(text.find('='), text.size());
+  if (text.size() % 4 != 0 || text.size() - content > 2 ||
+      text.find_first_not_of('=', content) != std::string_view::npos) {
+    return {};
+  }
+  std::string out(text.size() / 4 * 3, '\0');
+  const int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                                     reinterpret_cast<const unsigned char*>(text.data()),
+                                     static_cast<int>(text.size()));
+  if (length < 0) return {};
+  out.resize(static_cast<std::size_t>(length) - (text.size() - content));
+  return out;
 }
 
 HttpResponse answer(const json::value& value, int status) {

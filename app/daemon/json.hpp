@@ -14,8 +14,16 @@ namespace twinbox::app {
 boost::json::value to_json(Instant instant);
 boost::json::object to_json(const StateCounts& counts);
 boost::json::object to_json(const Entry& entry);
+/// Without its payload.
 boost::json::object to_json(const MessageDetail& detail);
+boost::json::object to_json(const AuditEntry& entry);
 boost::json::object to_json(const DeadGroup& group);
+
+/// Adds `payload`, as text or in base64, `payload_encoding`, and `payload_truncated` when there are
+/// more bytes than the limit.
+void add_payload(boost::json::object& out, std::string_view payload, std::size_t limit);
+/// With its padding. Empty: it is none.
+std::optional<std::string> decode_base64(std::string_view text);
 
 bool is_utf8(std::string_view text);
 

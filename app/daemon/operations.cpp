@@ -7,6 +7,8 @@
 #include "daemon/json.hpp"
 #include "daemon/parameters.hpp"
 #include <twinbox/admin.hpp>
+#include <twinbox/health.hpp>
+#include <twinbox/trace.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -46,14 +48,91 @@ HttpResponse list(const Stores& stores, const Call& call) {
   return answer(out);
 }
 
-HttpResponse show(const Stores& stores, const Call& call) {
-  refuse_unknown(call.target, {"store", "box", "source"});
+/// The trace that a message belongs to.
+std::optional<std::string> trace_id(const MessageDetail& detail) {
+  const auto trace = trace_of({.work_id = WorkId{1},
+                               .epoch = 0,
+                               .handler = HandlerKey::by_topic(),
+                               .attempts = 0,
+                               .expiries = 0,
+                               .requeues = 0,
+                               .visible_at = {},
+                               .lease_until = {},
+                               .last_error = {},
+                               .source = detail.message.source,
+                               .id = detail.message.id,
+                               .topic = detail.message.topic.value_or(Topic{"-"}),
+                               .payload = detail.payload,
+                               .content_type = detail.message.content_type,
+                               .headers = detail.headers,
+                               .correlation_id = {},
+                               .partition_key = {},
+                               .hash = {},
+                               .due_at = {},
+                               .expires_at = {},
+                               .created_at = {},
+                               .last_seen_at = {},
+                               .seen_count = 1,
+                               .content_version = 1});
+  if (!trace) return {};
+  return trace->trace_id_text();
+}
+
+HttpResponse show(const Stores& stores, const DashboardConfig& dashboard, const Call& call) {
+  refuse_unknown(call.target, {"store", "box", "source", "payload_limit"});
+  const auto limit = number_of(call.target, "payload_limit", 0, 1024 * 1024, 64 * 1024);
   Admin admin{find_box(stores, call.target)};
   const MessageId id{call.target.segments[2]};
   const auto source = call.target.find("source");
-  const auto detail = source ? admin.get({Source{std::string{*source}}, id}) : admin.get(id);
+  auto detail = source ? admin.get({Source{std::string{*source}}, id}) : admin.get(id);
   if (!detail) throw Refused(404, "there is no message of that id in this box");
-  return answer(to_json(*detail));
+  json::object out = to_json(*detail);
+  out["trace_id"] = nullptr;
+  out["trace_link"] = nullptr;
+  if (const auto trace = trace_id(*detail)) {
+    out["trace_id"] = *trace;
+    if (std::string link = dashboard.trace_link; !link.empty()) {
+      out["trace_link"] = link.replace(link.find("{trace_id}"), 10, *trace);
+    }
+  }
+  out["payload_size"] = detail->payload.size();
+  json::array redacted;
+  for (const std::string& pointer : Redaction{dashboard.redact}.apply(detail->payload)) {
+    redacted.push_back(json::string{pointer});
+  }
+  out["redacted"] = std::move(redacted);
+  add_payload(out, detail->payload, static_cast<std::size_t>(limit));
+  return answer(out);
+}
+
+HttpResponse show_operation(const Stores& stores, const Call& call) {
+  refuse_unknown(call.target, {"store", "box"});
+  const std::string& id = call.target.segments[2];
+  const auto entry = Admin{find_box(stores, call.target)}.operation(id);
+  if (!entry) throw Refused(404, "nothing has been asked for under this id in this box");
+  return answer(json::object{{"operation_id", id},
+                             {"act", entry->act},
+                             {"actor", entry->actor},
+                             {"reason", entry->reason},
+                             {"started_at", to_json(entry->started_at)},
+                             {"at", to_json(entry->at)},
+                             {"changed", entry->affected},
+                             {"finished", entry->finished}});
+}
+
+HttpResponse list_audit(const Stores& stores, const Call& call) {
+  refuse_unknown(call.target, {"store", "box", "limit", "after"});
+  std::optional<std::int64_t> after;
+  if (const auto text = call.target.find("after")) {
+    after = parse_number("after", *text, 0, INT64_MAX);
+  }
+  const AuditPage page = Admin{find_box(stores, call.target)}.audit(
+      number_of(call.target, "limit", 1, 1000, 50), after);
+  json::array entries;
+  for (const AuditEntry& entry : page.entries) entries.push_back(to_json(entry));
+  json::object out{{"entries", std::move(entries)}, {"next", nullptr}};
+  if (page.next) out["next"] = std::to_string(*page.next);
+  return answer(out);
 }
 
 Health health_of(Store& store, BoxKind kind, const HealthThresholds& thresholds) {
@@ -90,60 +169,32 @@ HttpResponse ready(const Stores& stores, const HealthThresholds& thresholds) {
 
 }  // namespace
 
-HttpResponse OperationMemory::once(const std::string& id, const std::string& content,
-                                   const std::function<HttpResponse()>& act) {
-  {
-    const std::lock_guard lock{mutex_};
-    const auto known = operations_.find(id);
-    if (known != operations_.end()) {
-      if (known->second.content != content) {
-        throw Refused(422, "operation_id: was used before for something else");
-      }
-      if (known->second.running) throw Refused(409, "operation_id: is under way; ask again later");
-      return known->second.response;
-    }
-    operations_[id] = {.content = content, .number = next_};
-    order_[next_++] = id;
-    if (order_.size() > 1000) {
-      operations_.erase(order_.begin()->second);
-      order_.erase(order_.begin());
-    }
-  }
-  const auto forget = [&] {
-    const std::lock_guard lock{mutex_};
-    const auto known = operations_.find(id);
-    if (known == operations_.end()) return;
-    order_.erase(known->second.number);
-    operations_.erase(known);
-  };
-  try {
-    HttpResponse response = act();
-    const std::lock_guard lock{mutex_};
-    if (const auto known = operations_.find(id); known != operations_.end()) {
-      known->second.running = false;
-      known->second.response = response;
-    }
-    return response;
-  } catch (...) {
-    forget();
-    throw;
-  }
-}
-
-void add_operations(Router& router, const Stores& stores, OperationMemory& memory,
-                    const HealthThresholds& health) {
+void add_operations(Router& router, const Stores& stores, ActRunner& runner, const Config& config,
+                    const std::function<void(const Store&, BoxKind)>& acted) {
   router.add({"GET", "/health/ready", Need::nothing,
-              [&stores, health](const Call&) { return ready(stores, health); }});
+              [&stores, health = config.health](const Call&) { return ready(stores, health); }});
   router.add({"GET", "/v1/messages", Need::read,
               [&stores](const Call& call) { return list(stores, call); }});
   router.add({"GET", "/v1/messages/{id}", Need::read,
-              [&stores](const Call& call) { return show(stores, call); }});
-  for (const std::string verb : {"requeue", "discard"}) {
-    router.add(
-        {"POST", "/v1/messages/" + verb, Need::operate, [&stores, &memory, verb](const Call& call) {
-           return act(stores, memory, verb == "requeue", call);
-         }});
+              [&stores, dashboard = config.dashboard](const Call& call) {
+                return show(stores, dashboard, call);
+              }});
+  router.add({"GET", "/v1/operations/{id}", Need::read,
+              [&stores](const Call& call) { return show_operation(stores, call); }});
+  router.add({"GET", "/v1/audit", Need::read,
+              [&stores](const Call& call) { return list_audit(stores, call); }});
+  for (const auto& [name, verb] :
+       {std::pair{"requeue", Verb::requeue}, std::pair{"discard", Verb::discard},
+        std::pair{"postpone", Verb::postpone}}) {
+    router.add({"POST", std::string{"/v1/messages/"} + name, Need::operate,
+                [&stores, &runner, what = verb](const Call& call) {
+                  return act(stores, runner, what, call);
+                }});
   }
+  router.add({"POST", "/v1/messages/edit", Need::operate,
+              [&stores, redaction = Redaction{config.dashboard.redact}, acted](const Call& call) {
+                return edit(stores, redaction, acted, call);
+              }});
 }
 
 }  // namespace twinbox::app

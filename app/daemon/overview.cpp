@@ -235,6 +235,55 @@ json::object groups_json(const Reports& reports, std::string_view store,
   return out;
 }
 
+/// Those who hold leases and never told who they are stand there by their owner alone.
+json::object workers_json(const Reports& reports, const Pulse& pulse) {
+  json::array workers, leases, housekeeping;
+  for (const auto& report : reports) {
+    const auto in_box = [&](json::object out) {
+      out["store"] = report->store->name();
+      out["box"] = view(to_string(report->kind));
+      return out;
+    };
+    std::map<Uuid, std::int64_t> holders = report->counts.by_owner;
+    for (const Worker& worker : report->workers) {
+      workers.push_back(in_box({{"owner", worker.owner.str()},
+                                {"name", worker.name},
+                                {"version", worker.version},
+                                {"started_at", to_json(worker.started_at)},
+                                {"seen_at", to_json(worker.seen_at)},
+                                {"leases", holders[worker.owner.uuid()]}}));
+      holders.erase(worker.owner.uuid());
+    }
+    for (const auto& [owner, count] : holders) {
+      workers.push_back(in_box({{"owner", owner.str()},
+                                {"name", nullptr},
+                                {"version", nullptr},
+                                {"started_at", nullptr},
+                                {"seen_at", nullptr},
+                                {"leases", count}}));
+    }
+    for (const LeaseHolder& holder : report->leases) {
+      leases.push_back(in_box({{"name", holder.lease.name.str()},
+                               {"owner", holder.lease.owner.str()},
+                               {"until", to_json(holder.until)}}));
+    }
+  }
+  for (const Pulse::ChoreView& chore : pulse.chores()) {
+    json::object out{{"store", chore.store},
+                     {"box", view(to_string(chore.kind))},
+                     {"chore", view(to_string(chore.report.chore))},
+                     {"last_at", to_json(std::chrono::floor<std::chrono::microseconds>(chore.at))},
+                     {"rows", chore.report.count},
+                     {"end", view(to_string(chore.report.end))},
+                     {"error", nullptr}};
+    if (!chore.report.error.empty()) out["error"] = chore.report.error;
+    housekeeping.push_back(std::move(out));
+  }
+  return {{"workers", std::move(workers)},
+          {"leases", std::move(leases)},
+          {"housekeeping", std::move(housekeeping)}};
+}
+
 json::object chart_json(const History::Chart& chart) {
   json::object out{{"step_seconds", chart.step_seconds},
                    {"at", json::array(chart.at.begin(), chart.at.end())}};

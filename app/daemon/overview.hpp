@@ -28,6 +28,7 @@ boost::json::object stores_json(const Reports& reports, const Pulse& pulse,
 /// Of one store, of one kind of box, or of all.
 boost::json::object groups_json(const Reports& reports, std::string_view store,
                                 std::optional<BoxKind> kind);
+boost::json::object workers_json(const Reports& reports, const Pulse& pulse);
 boost::json::object chart_json(const History::Chart& chart);
 
 }  // namespace twinbox::app

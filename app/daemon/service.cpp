@@ -25,20 +25,23 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
               surroundings.environment);
   add_control(router_, surroundings.dispatching);
   surroundings.dashboard.add_to(router_);
-  add_operations(router_, surroundings.stores, surroundings.operations, config_.health);
+  add_operations(router_, surroundings.stores, surroundings.acts, config_,
+                 [&dashboard = surroundings.dashboard](const Store& store, BoxKind kind) {
+                   dashboard.census().look_again(store, kind);
+                 });
 }
 
 namespace {
 
 void make_all(const Config& config) {
   const Stores stores{config, {}};
-  OperationMemory operations;
+  ActRunner acts{{}};
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
   const Pulse pulse;
   Dashboard dashboard{stores, pulse, dispatching, {}};
   const Service service{config,
                         {.stores = stores,
-                         .operations = operations,
+                         .acts = acts,
                          .dispatching = dispatching,
                          .dashboard = dashboard,
                          .environment = {},

@@ -20,7 +20,7 @@ namespace twinbox::app {
 /// What endpoints need, and what outlives every configuration.
 struct Surroundings {
   const Stores& stores;
-  OperationMemory& operations;
+  ActRunner& acts;
   Dispatching& dispatching;
   Dashboard& dashboard;
   Environment environment;

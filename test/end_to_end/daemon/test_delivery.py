@@ -75,7 +75,8 @@ class Delivery(unittest.TestCase):
             answer = daemon.operate("POST", "/v1/messages/requeue", json.dumps(
                 {"group": {key: groups[0][key] for key in ["topic", "handler", "error"]},
                  "operation_id": "again"}))
-            self.assertEqual(answer.json(), {"changed": 1, "dry_run": False})
+            self.assertEqual(answer.json(), {"operation_id": "again", "changed": 1,
+                                             "finished": True, "dry_run": False})
             self.assertEqual(receiver.next()[0], 200)
             self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
 

@@ -53,7 +53,7 @@ class OpenApi(unittest.TestCase):
         asks = [("GET", path, None) for path in
                 ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/v1/stores",
                  "/v1/messages", "/v1/groups", "/v1/dispatch", "/dapr/subscribe", "/v1/overview", "/v1/history",
-                 "/v1/history?span=24h&box=inbox&store=main"]]
+                 "/v1/history?span=24h&box=inbox&store=main", "/v1/workers"]]
         asks += [("POST", "/v1/outbox/{topic}", b"x"), ("POST", "/v1/inbox/{source}/{topic}", b"x"),
                  ("POST", "/v1/inbox/{source}/{topic}", b"x"), ("POST", "/v1/events", b"x"),
                  ("POST", "/events/{name}/{version}", b"x"), ("POST", "/webhooks/{endpoint}", b"x"),
@@ -62,6 +62,15 @@ class OpenApi(unittest.TestCase):
                  ("POST", "/v1/dispatch/pause", "{}"), ("POST", "/v1/dispatch/resume", "{}"),
                  ("POST", "/v1/routes/{name}/disable", "{}"),
                  ("POST", "/v1/routes/{name}/enable", "{}"),
+                 ("POST", "/v1/messages/postpone",
+                  '{"filter":{"topic":"a"},"delay":"1h","operation_id":"p1"}'),
+                 ("POST", "/v1/messages/edit", '{"number":1,"content_version":1}'),
+                 ("POST", "/v1/messages/edit",
+                  '{"number":1,"content_version":99,"payload":"y"}'),
+                 ("POST", "/v1/messages/edit",
+                  '{"number":1,"content_version":1,"payload":"y","requeue":true}'),
+                 ("GET", "/v1/operations/{id}", None), ("GET", "/v1/operations/p1", None),
+                 ("GET", "/v1/audit", None), ("GET", "/v1/audit?box=inbox&limit=1", None),
                  ("GET", "/", None), ("GET", "/assets/{file}", None), ("GET", "/v1/me", None),
                  ("POST", "/v1/login", '{"token":""}'), ("POST", "/v1/login", None),
                  ("POST", "/v1/logout", None),
@@ -83,7 +92,8 @@ class OpenApi(unittest.TestCase):
                                         {**event, "Accept-Encoding": "gzip"})
                 path = path.split("?")[0]
                 if path not in document["paths"]:
-                    path = "/v1/routes/{name}/enable"
+                    path = "/v1/operations/{id}" if "operations" in path \
+                        else "/v1/routes/{name}/enable"
                 responses = document["paths"][path][method.lower()]["responses"]
                 self.assertIn(str(answer.status), responses, (target, answer.body))
                 if "content" not in responses[str(answer.status)]:

@@ -43,8 +43,10 @@ class Operations(unittest.TestCase):
         self.assertEqual(len(listed["messages"]), 2)
         wanted = {"filter": {"topic": "order.paid", "state": "ready"}, "reason": "test"}
         self.assertEqual(self.act("discard", dry_run=True, **wanted),
-                         {"changed": 2, "dry_run": True})
-        self.assertEqual(self.act("discard", **wanted), {"changed": 2, "dry_run": False})
+                         {"operation_id": None, "changed": 2, "finished": True, "dry_run": True})
+        done = self.act("discard", **wanted)
+        self.assertTrue(done.pop("operation_id"))
+        self.assertEqual(done, {"changed": 2, "finished": True, "dry_run": False})
         self.assertEqual(self.act("discard", **wanted)["changed"], 0)
         self.daemon.wait_for_count("ready", 3)
         counts = self.daemon.ask("GET", "/v1/stores").json()["stores"][0]["boxes"][0]["counts"]

@@ -1,5 +1,6 @@
 """HTTPS, and what a service manager is told."""
 import http.client
+import json
 import os
 import pathlib
 import signal
@@ -8,18 +9,37 @@ import ssl
 import subprocess
 import unittest
 
-from daemon import LIMIT, PROGRAM, Daemon, new_folder
+from daemon import LIMIT, PROGRAM, Daemon, box_of, new_folder
 
 
 class Tls(unittest.TestCase):
-    def test_with_a_certificate_there_is_https_and_nothing_else(self):
+    def certified(self):
+        """A folder with a certificate, and the configuration that uses it."""
         folder = pathlib.Path(new_folder("twinbox_tls_"))
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
              "-nodes", "-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2",
              "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
             check=True, capture_output=True)
-        config = '[server]\ntls_certificate = "cert.pem"\ntls_key = "key.pem"\n'
+        return folder, '[server]\ntls_certificate = "cert.pem"\ntls_key = "key.pem"\n'
+
+    def test_a_cookie_stays_on_https_and_events_go_over_it(self):
+        folder, config = self.certified()
+        with Daemon(config, folder=folder) as daemon:
+            daemon.wait_for_token()
+            context = ssl.create_default_context(cafile=folder / "cert.pem")
+            daemon.connect = lambda: http.client.HTTPSConnection(
+                daemon.host, daemon.port, timeout=LIMIT, context=context)
+            answer = daemon.ask("POST", "/v1/login", json.dumps({"token": daemon.token}))
+            self.assertIn("; Secure", answer.headers["Set-Cookie"])
+            with daemon.live() as live:
+                next(live)
+                self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+                self.assertEqual(box_of(next(live))["counts"]["ready"], 1)
+                self.assertEqual(daemon.stop(), 0)
+
+    def test_with_a_certificate_there_is_https_and_nothing_else(self):
+        folder, config = self.certified()
         with Daemon(config, folder=folder) as daemon:
             context = ssl.create_default_context(cafile=folder / "cert.pem")
             connection = http.client.HTTPSConnection(daemon.host, daemon.port, timeout=LIMIT,

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/dashboard.hpp"
+#include "daemon/overview.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -123,6 +124,27 @@ TEST_F(CensusTest, a_box_that_goes_away_keeps_its_last_numbers) {
   EXPECT_EQ(census.glance()[0]->counts.all.ready, 1);
 }
 
+TEST_F(CensusTest, whoever_holds_leases_is_shown_with_what_he_told_of_himself) {
+  Stores stores{config(), environment()};
+  enqueue(stores, 3);
+  Outbox& outbox = stores.all()[0].store->outbox();
+  const OwnerToken known = OwnerToken::make({});
+  const OwnerToken unknown = OwnerToken::make({});
+  Workers{outbox}.tell(known, "host:7", "1.2.3");
+  ASSERT_EQ(outbox.claim(known, 30s, 2).size(), 2u);
+  ASSERT_EQ(outbox.claim(unknown, 30s, 1).size(), 1u);
+  CensusTaker census{stores, {}};
+  census.start();
+  const boost::json::object shown = workers_json(census.reports(), Pulse{});
+  const boost::json::array& workers = shown.at("workers").as_array();
+  ASSERT_EQ(workers.size(), 2u);
+  EXPECT_EQ(workers[0].at("name").as_string(), "host:7");
+  EXPECT_EQ(workers[0].at("version").as_string(), "1.2.3");
+  EXPECT_EQ(workers[0].at("leases").as_int64(), 2);
+  EXPECT_TRUE(workers[1].at("name").is_null());
+  EXPECT_EQ(workers[1].at("leases").as_int64(), 1);
+}
+
 TEST_F(CensusTest, requests_run_no_statement) {
   Stores stores{config(), environment()};
   enqueue(stores, 5);
@@ -139,7 +161,7 @@ TEST_F(CensusTest, requests_run_no_statement) {
   statements_.clear();
   for (int i = 0; i < 10; ++i) {
     for (const char* target : {"/v1/overview", "/v1/stores", "/v1/groups", "/v1/groups?box=inbox",
-                               "/v1/history", "/v1/history?span=24h&store=main"}) {
+                               "/v1/history", "/v1/history?span=24h&store=main", "/v1/workers"}) {
       EXPECT_EQ(ask(target), 200);
     }
   }

@@ -31,13 +31,13 @@ Endpoints described() {
 TEST(OpenApi, describes_every_endpoint_and_no_other) {
   const Config config = parse_config("[store.main]\nurl = \"sqlite::memory:\"\n", "t", {});
   const Stores stores{config, {}};
-  OperationMemory operations;
+  ActRunner acts{{}};
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
   const Pulse pulse;
   Dashboard dashboard{stores, pulse, dispatching, {}};
   const Service service{config,
                         {.stores = stores,
-                         .operations = operations,
+                         .acts = acts,
                          .dispatching = dispatching,
                          .dashboard = dashboard,
                          .environment = {},

@@ -1,0 +1,29 @@
+// What nobody is shown of a payload.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace twinbox::app {
+
+/// Blanks members of JSON payloads; anything else is shown as it is.
+class Redaction {
+ public:
+  /// What stands in place of a value.
+  static constexpr std::string_view mask = "[redacted]";
+
+  /// JSON pointers (RFC 6901).
+  explicit Redaction(std::vector<std::string> pointers) : pointers_(std::move(pointers)) {}
+
+  /// Returns the pointers that led to something; its text is written anew then.
+  std::vector<std::string> apply(std::string& payload) const;
+  /// Throws Refused when a mask stands where something is hidden: who was shown a part only can
+  /// replace the content whole, and not correct it.
+  void refuse_mask(std::string_view payload) const;
+
+ private:
+  std::vector<std::string> pointers_;
+};
+
+}  // namespace twinbox::app

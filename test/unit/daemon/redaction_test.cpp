@@ -1,0 +1,65 @@
+#include "daemon/redaction.hpp"
+
+#include <gtest/gtest.h>
+
+#include "daemon/json.hpp"
+#include "daemon/router.hpp"
+
+namespace twinbox::app {
+namespace {
+
+std::string shown(std::vector<std::string> pointers, std::string payload,
+                  std::size_t expected = 1) {
+  EXPECT_EQ(Redaction{std::move(pointers)}.apply(payload).size(), expected);
+  return payload;
+}
+
+TEST(Redaction, hides_what_its_pointers_lead_to) {
+  EXPECT_EQ(shown({"/card/number"}, R"({"card":{"number":"4711","holder":"A"}})"),
+            R"({"card":{"number":"[redacted]","holder":"A"}})");
+  EXPECT_EQ(shown({"/card"}, R"({"card":{"number":"4711"}})"), R"({"card":"[redacted]"})");
+  EXPECT_EQ(shown({"/a~1b/1"}, R"({"a/b":[1,2]})"), R"({"a/b":[1,"[redacted]"]})");
+  EXPECT_EQ(shown({"/a", "/b"}, R"({"a":null,"b":[]})", 2),
+            R"({"a":"[redacted]","b":"[redacted]"})");
+}
+
+TEST(Redaction, leaves_everything_else_as_it_came) {
+  for (const char* payload :
+       {R"({ "card" : {"number": 1.0} })", "no JSON", "", "[1,2]", "\xff\xfe", "null"}) {
+    EXPECT_EQ(shown({"/card/holder", "/0/a", "/-"}, payload, 0), payload);
+  }
+}
+
+TEST(Redaction, a_mask_cannot_be_stored_in_place_of_what_it_hides) {
+  const Redaction redaction{{"/card/number"}};
+  EXPECT_THROW(redaction.refuse_mask(R"({"card":{"number":"[redacted]"}})"), Refused);
+  redaction.refuse_mask(R"({"card":{"number":"4712"}})");
+  redaction.refuse_mask(R"({"note":"[redacted]"})");
+  redaction.refuse_mask("[redacted]");
+}
+
+TEST(Payload, is_cut_between_two_characters) {
+  boost::json::object out;
+  add_payload(out, "a\xc3\xa4\xe2\x82\xac", 5);
+  EXPECT_EQ(out["payload"].as_string(), "a\xc3\xa4");
+  EXPECT_TRUE(out["payload_truncated"].as_bool());
+  add_payload(out, "a\xc3\xa4\xe2\x82\xac", 6);
+  EXPECT_EQ(out["payload"].as_string(), "a\xc3\xa4\xe2\x82\xac");
+  EXPECT_FALSE(out["payload_truncated"].as_bool());
+  add_payload(out, "\xff\xfe\xfd", 1);
+  EXPECT_EQ(out["payload"].as_string(), "/w==");
+  EXPECT_EQ(out["payload_encoding"].as_string(), "base64");
+}
+
+TEST(Base64, is_read_back) {
+  EXPECT_EQ(decode_base64("/w=="), "\xff");
+  EXPECT_EQ(decode_base64("YWI="), "ab");
+  EXPECT_EQ(decode_base64("YWJj"), "abc");
+  EXPECT_EQ(decode_base64(""), "");
+  for (const char* wrong : {"YWI", "Y", "*WI=", "YW=j"}) {
+    EXPECT_EQ(decode_base64(wrong), std::nullopt) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace twinbox::app
