@@ -69,7 +69,7 @@ class HttpSink {
   }
 
   [[nodiscard]] HttpRequest signed_request(const Message& message) const {
-    HttpRequest request = request_of(message, options_, environment_);
+    HttpRequest request = request_of(message, options_);
     if (!signer_) return request;
     const std::string id = percent_encode(message.id.view(), "%");
     for (const HttpHeaders::Field& field : signer_->sign(id, now(), request.body)) {

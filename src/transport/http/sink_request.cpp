@@ -78,18 +78,18 @@ std::optional<Duration> delay_of(const HttpResponse& response, const HttpSinkOpt
 
 }  // namespace
 
-HttpRequest request_of(const Message& message, const HttpSinkOptions& options,
-                       const Environment& environment) {
+HttpRequest request_of(const Message& message, const HttpSinkOptions& options) {
   HttpContent content = content_of(message, form_of(message, options.form));
   HttpRequest request{.method = options.method,
                       .target = options.url,
                       .headers = std::move(content.headers),
                       .body = std::move(content.body)};
   request.headers.add("twinbox-attempt", std::to_string(message.attempts + 1));
+  // As it is: a span of its own that nobody exports would leave the receiver's without a parent.
   std::optional<TraceContext> trace = current_trace();
   if (!trace) trace = trace_of(message);
   if (trace) {
-    request.headers.add("traceparent", trace->child(environment).traceparent());
+    request.headers.add("traceparent", trace->traceparent());
     if (!trace->state.empty()) request.headers.add("tracestate", trace->state);
   }
   for (const HttpHeaders::Field& field : options.headers) {

@@ -9,8 +9,7 @@ namespace twinbox {
 
 /// The request for a message, without signatures. Throws EventError for a message that cannot be
 /// sent as an event.
-HttpRequest request_of(const Message& message, const HttpSinkOptions& options,
-                       const Environment& environment);
+HttpRequest request_of(const Message& message, const HttpSinkOptions& options);
 
 /// What the answer means. `shown`: the receiver, as errors name it. Throws ReceiverGone for 410.
 Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
