@@ -36,8 +36,8 @@ using AnswerCall = std::function<HttpResponse(const Arrival&)>;
 AnswerCall accept_mode(AcceptCall accept);
 
 struct InlineOptions {
-  /// Longer than any handler takes: it is not renewed, and HandlerOptions::timeout is not watched.
-  Duration lease = std::chrono::minutes{5};
+  /// Renewed while the handler works: so long nobody else takes it after a crash.
+  Duration lease = std::chrono::seconds{30};
   std::chrono::seconds retry_after{5};  ///< while somebody else handles it
   DispatchObserver observer = {};
 };

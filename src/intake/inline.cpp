@@ -5,6 +5,7 @@
 #include "core/json.hpp"
 #include "dispatch/call.hpp"
 #include "dispatch/settle.hpp"
+#include "intake/inline_watch.hpp"
 #include "twinbox/admin.hpp"
 #include "twinbox/event_intake.hpp"
 
@@ -18,14 +19,20 @@ class InlineHandler {
       : inbox_(inbox),
         handlers_(std::move(handlers)),
         options_(std::move(options)),
-        owner_(OwnerToken::make(inbox.box().environment())) {
+        owner_(OwnerToken::make(inbox.box().environment())),
+        watch_(inbox, owner_, options_.lease, options_.observer) {
     dispatch_.lease = options_.lease;
   }
 
-  HttpResponse take(const Arrival& arrival) const;
+  HttpResponse take(const Arrival& arrival);
 
  private:
-  HttpResponse handle(const Message& message, std::chrono::steady_clock::time_point claimed) const;
+  using SharedMessage = std::shared_ptr<const Message>;  // shared with the watch
+
+  HttpResponse handle(const SharedMessage& message, std::chrono::steady_clock::time_point claimed);
+  std::optional<Verdict> call(const SharedMessage& message,
+                              std::chrono::steady_clock::time_point claimed,
+                              const DispatchObserver& observer);
   HttpResponse answer(const Message& message, const Verdict& verdict) const;
   HttpResponse not_claimed(const Arrival& arrival, const Accepted& accepted) const;
   [[nodiscard]] HttpResponse later(int status, std::string_view title, std::string_view detail,
@@ -40,6 +47,7 @@ class InlineHandler {
   InlineOptions options_;
   DispatcherOptions dispatch_;
   OwnerToken owner_;
+  InlineWatch watch_;
 };
 
 HttpResponse done(const MessageKey& key) {
@@ -58,23 +66,21 @@ HttpResponse InlineHandler::later(int status, std::string_view title, std::strin
   return answer;
 }
 
-HttpResponse InlineHandler::take(const Arrival& arrival) const {
+HttpResponse InlineHandler::take(const Arrival& arrival) {
   const auto before = std::chrono::steady_clock::now();
-  const auto taken = inbox_.accept_and_claim(arrival, owner_, options_.lease);
+  auto taken = inbox_.accept_and_claim(arrival, owner_, options_.lease);
   if (taken.messages.empty()) return not_claimed(arrival, taken.accepted);
   // More than one only where handlers with keys took the message before.
   HttpResponse worst = done(arrival.key());
-  for (const Message& message : taken.messages) {
-    HttpResponse one = handle(message, before);
+  for (Message& message : taken.messages) {
+    HttpResponse one = handle(std::make_shared<const Message>(std::move(message)), before);
     if (one.status > worst.status) worst = std::move(one);
   }
   return worst;
 }
 
-HttpResponse InlineHandler::handle(const Message& message,
-                                   std::chrono::steady_clock::time_point claimed) const {
-  CallWatch watch;
-  watch.claimed_at = claimed;
+HttpResponse InlineHandler::handle(const SharedMessage& message,
+                                   std::chrono::steady_clock::time_point claimed) {
   std::optional<Outcome> outcome;
   bool lost = false;
   DispatchObserver observer = options_.observer;
@@ -87,25 +93,40 @@ HttpResponse InlineHandler::handle(const Message& message,
     lost = true;
     if (options_.observer.lease_lost) options_.observer.lease_lost(store, count);
   };
-  const Caller caller{inbox_, handlers_, dispatch_, observer, owner_};
-  const std::optional<Verdict> verdict = caller.call({&message, 1}, watch)[0];
+  const std::optional<Verdict> verdict = call(message, claimed, observer);
   if (verdict) {
-    // Lent for the call.
-    const std::vector<Settlement> settlements{
-        {std::shared_ptr<const Message>{std::shared_ptr<void>{}, &message}, *verdict}};
+    const std::vector<Settlement> settlements{{message, *verdict}};
     lost = settle(inbox_, owner_, settlements) > 0;
     if (!lost) {
       report(inbox_, options_.observer, settlements);
-      return answer(message, *verdict);
+      return answer(*message, *verdict);
     }
   }
   if (lost) {
     return later(503, "Service Unavailable", "somebody else handles it by now; ask again later",
                  options_.retry_after);
   }
-  if (outcome && outcome->kind() == Outcome::Kind::done) return done(message.key());
+  if (outcome && outcome->kind() == Outcome::Kind::done) return done(message->key());
   return problem(500, "Internal Server Error",
                  "the handler failed, and is called at most once; the inbox has the reason");
+}
+
+/// With its lease kept and its timeout watched.
+std::optional<Verdict> InlineHandler::call(const SharedMessage& message,
+                                           std::chrono::steady_clock::time_point claimed,
+                                           const DispatchObserver& observer) {
+  const HandlerEntry* entry = handlers_.find(message->handler, message->topic);
+  const auto watched =
+      watch_.begin(message, claimed, entry == nullptr ? HandlerOptions{} : entry->options);
+  const Caller caller{inbox_, handlers_, dispatch_, observer, owner_};
+  try {
+    auto verdict = caller.call({message.get(), 1}, watched->watch)[0];
+    watch_.end(watched);
+    return verdict;
+  } catch (...) {
+    watch_.end(watched);
+    throw;
+  }
 }
 
 HttpResponse InlineHandler::answer(const Message& message, const Verdict& verdict) const {
@@ -157,8 +178,7 @@ HttpResponse InlineHandler::not_claimed(const Arrival& arrival, const Accepted& 
 
 AnswerCall inline_mode(Inbox& inbox, Handlers handlers, InlineOptions options) {
   // Shared by the copies of the call.
-  auto handler =
-      std::make_shared<const InlineHandler>(inbox, std::move(handlers), std::move(options));
+  auto handler = std::make_shared<InlineHandler>(inbox, std::move(handlers), std::move(options));
   return [handler](const Arrival& arrival) { return handler->take(arrival); };
 }
 

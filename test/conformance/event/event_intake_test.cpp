@@ -1,4 +1,9 @@
 // Events over HTTP, without a socket.
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
 #include "support/inbox_test.hpp"
 #include <twinbox/event_intake.hpp>
 #include <twinbox/testing.hpp>
@@ -260,6 +265,53 @@ TEST_P(EventIntakes, a_handler_that_lost_its_lease_says_so) {
   };
   EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 503);
   EXPECT_EQ(inbox().state(e1), MessageState::open);
+}
+
+TEST_P(EventIntakes, EVB_11_the_lease_is_renewed_while_the_handler_works) {
+  const Duration lease = 600ms;
+  EventHandlers handlers;
+  handlers.on(EventName{"order", 2}, [&](const CloudEvent&) {
+    for (int i = 0; i < 3; ++i) {
+      clock().advance(500ms);
+      // By our own clock every 200 ms; only a failure takes longer.
+      const auto end = std::chrono::steady_clock::now() + 60s;
+      while (duty(e1).lease_until < clock().now() + lease) {
+        if (std::chrono::steady_clock::now() > end) return Outcome::dead("it was not renewed");
+        std::this_thread::yield();
+      }
+      EXPECT_TRUE(inbox().claim(worker_b).empty());
+    }
+    return Outcome::done();
+  });
+  const NamedEventIntake intake{handlers.names(),
+                                inline_mode(inbox(), handlers.handlers(), {.lease = lease}),
+                                intake_options()};
+  EXPECT_EQ(intake.handle(an_event("/events/order/v2")).status, 200);
+}
+
+TEST_P(EventIntakes, EVB_13_a_handler_past_its_timeout_is_told_to_stop_and_counts_as_failed) {
+  std::atomic<int> reported = 0;
+  DispatchObserver observer;
+  observer.timed_out = [&](std::string_view, const Message&) { ++reported; };
+  EventHandlers handlers;
+  handlers.on(EventName{"order", 2},
+              [](const CloudEvent&, const Message&, std::stop_token stop) {
+                std::mutex mutex;
+                std::condition_variable_any told;
+                std::unique_lock lock{mutex};
+                EXPECT_FALSE(told.wait_for(lock, stop, 60s, [] { return false; }));
+                return Outcome::done();
+              },
+              {.timeout = 5ms});
+  const NamedEventIntake intake{handlers.names(),
+                                inline_mode(inbox(), handlers.handlers(), {.observer = observer}),
+                                intake_options()};
+  const HttpResponse answer = intake.handle(an_event("/events/order/v2"));
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_TRUE(answer.headers.find("Retry-After"));
+  EXPECT_EQ(duty(e1).attempts, 1);
+  EXPECT_EQ(duty(e1).last_error, "the handler ran past its timeout of 5 ms");
+  EXPECT_LE(reported, 1);  // told after the handler was
 }
 
 TEST_P(EventIntakes, an_event_that_somebody_else_handles_is_not_handled_twice) {

@@ -1,0 +1,94 @@
+#include "intake/inline_watch.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "queue/box.hpp"
+
+namespace twinbox {
+namespace {
+
+constexpr auto never = InlineWatch::Clock::time_point::max();
+
+}  // namespace
+
+InlineWatch::SharedCall InlineWatch::begin(std::shared_ptr<const Message> message,
+                                           Clock::time_point claimed,
+                                           const HandlerOptions& options) {
+  auto call = std::make_shared<Call>();
+  call->message = std::move(message);
+  call->renew_at = options.at_most_once ? never : claimed + lease_ / 3;
+  call->deadline = options.timeout ? Clock::now() + *options.timeout : never;
+  call->watch.claimed_at = claimed;
+  const std::scoped_lock lock{mutex_};
+  calls_.push_back(call);
+  ++begun_;
+  if (!thread_.joinable()) {
+    thread_ = std::jthread{[this](const std::stop_token& stop) { work(stop); }};
+  }
+  changed_.notify_one();
+  return call;
+}
+
+void InlineWatch::end(const SharedCall& call) {
+  const std::scoped_lock lock{mutex_};
+  calls_.remove(call);
+}
+
+void InlineWatch::work(const std::stop_token& stop) {
+  std::unique_lock lock{mutex_};
+  while (!stop.stop_requested()) {
+    const Clock::time_point now = Clock::now();
+    std::list<SharedCall> due, late;
+    Clock::time_point next = never;
+    for (const SharedCall& call : calls_) {
+      if (now >= call->deadline && !call->watch.timed_out.exchange(true)) late.push_back(call);
+      if (now >= call->renew_at) {
+        call->renew_at = now + lease_ / 3;
+        due.push_back(call);
+      }
+      next = std::min(next, call->renew_at);
+      if (!call->watch.timed_out) next = std::min(next, call->deadline);
+    }
+    if (!due.empty() || !late.empty()) {
+      lock.unlock();
+      for (const SharedCall& call : late) report_late(call);
+      if (!due.empty()) renew(due);
+      lock.lock();
+      continue;
+    }
+    const auto other = [this, before = begun_] { return begun_ != before; };
+    if (next == never) {
+      changed_.wait(lock, stop, other);
+    } else {
+      changed_.wait_until(lock, stop, next, other);
+    }
+  }
+}
+
+/// Outside of the lock: who is told to stop may do anything.
+void InlineWatch::report_late(const SharedCall& call) {
+  call->watch.stop.request_stop();
+  const Message& message = *call->message;
+  inbox_.box().log(LogLevel::warning, "timeout",
+                   {{"topic", message.topic.view()}, {"id", message.id.view()}});
+  if (observer_.timed_out) observer_.timed_out(inbox_.database().name(), message);
+}
+
+void InlineWatch::renew(const std::list<SharedCall>& calls) {
+  std::vector<Lease> leases;
+  for (const SharedCall& call : calls) leases.push_back(call->message->lease());
+  try {
+    const std::vector<WorkId> kept = inbox_.renew(owner_, leases, lease_);
+    for (const SharedCall& call : calls) {
+      // Somebody else has it, or it has just been settled: there is nothing to go on for.
+      if (std::ranges::find(kept, call->message->work_id) == kept.end()) {
+        call->watch.stop.request_stop();
+      }
+    }
+  } catch (const DatabaseError& error) {  // tried again when the next third is over
+    inbox_.box().log(LogLevel::warning, "renew_error", {{"error", error.what()}});
+  }
+}
+
+}  // namespace twinbox

@@ -1,0 +1,57 @@
+// Watches handlers that run within requests, as a dispatcher watches its own: their leases are
+// renewed while they work, and who runs past its timeout is told to stop.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "dispatch/call.hpp"
+#include "twinbox/inbox.hpp"
+
+namespace twinbox {
+
+/// Thread-safe. Its thread begins with the first call.
+class InlineWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// What is given must outlive it.
+  InlineWatch(Inbox& inbox, OwnerToken owner, Duration lease, const DispatchObserver& observer)
+      : inbox_(inbox), owner_(owner), lease_(lease), observer_(observer) {}
+
+  struct Call {
+    std::shared_ptr<const Message> message;  ///< shared with who handles it
+    Clock::time_point renew_at;
+    Clock::time_point deadline;
+    CallWatch watch = {};
+  };
+  using SharedCall = std::shared_ptr<Call>;  // shared with the thread, for as long as it looks
+
+  /// Watches a call from now on. `claimed`: right before its lease began. A call that is made at
+  /// most once is marked before, and has no lease to renew.
+  SharedCall begin(std::shared_ptr<const Message> message, Clock::time_point claimed,
+                   const HandlerOptions& options);
+  void end(const SharedCall& call);
+
+ private:
+  void work(const std::stop_token& stop);
+  void renew(const std::list<SharedCall>& calls);
+  void report_late(const SharedCall& call);
+
+  Inbox& inbox_;
+  const OwnerToken owner_;
+  const Duration lease_;
+  const DispatchObserver& observer_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::list<SharedCall> calls_;
+  std::uint64_t begun_ = 0;  ///< calls, ever
+  std::jthread thread_;      // last: it uses what stands above
+};
+
+}  // namespace twinbox
