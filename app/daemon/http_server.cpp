@@ -1,6 +1,8 @@
 #include "daemon/http_server.hpp"
 
+#include <array>
 #include <boost/asio/ip/v6_only.hpp>
+#include <boost/beast/core/basic_stream.hpp>
 #include <stdexcept>
 
 #include "daemon/connection.hpp"
@@ -183,7 +185,7 @@ void HttpServer::take(Socket socket) {
   socket.set_option(Tcp::no_delay{true}, error);
   if (connections() >= limit()->connections && !evict_oldest()) {
     ++stats_.refused;
-    return;  // closed unanswered: every connection is at work on a request
+    return turn_away(std::move(socket));
   }
   const bool loopback = is_loopback(peer.address());
   if (tls_) {
@@ -193,6 +195,31 @@ void HttpServer::take(Socket socket) {
   } else {
     std::make_shared<Connection<Socket>>(*this, std::move(socket), loopback)->start();
   }
+}
+
+/// Every connection is at work on a request. Within TLS an answer would cost a handshake, and
+/// beyond a number of answers even those cost too much: then the end is all there is.
+void HttpServer::turn_away(Socket socket) {
+  if (tls_ || turned_away_ >= most_turned_away) return;
+  ++turned_away_;
+  using Stream = beast::basic_stream<Tcp, Socket::executor_type>;
+  // Shared by its own steps.
+  const std::shared_ptr<Stream> stream{new Stream{std::move(socket)}, [this](Stream* gone) {
+                                         delete gone;
+                                         --turned_away_;
+                                       }};
+  static const std::string text = response_text(
+      busy("more connections are at work than limit.connections allows"), false, false);
+  stream->expires_after(std::chrono::seconds{2});
+  asio::async_write(*stream, asio::buffer(text), [stream](beast::error_code failed, std::size_t) {
+    if (failed) return;
+    // Who closes on bytes that it has not read takes its answer back.
+    beast::error_code ignored;
+    stream->socket().shutdown(Tcp::socket::shutdown_send, ignored);
+    auto waste = std::make_shared<std::array<char, 4096>>();  // shared by the call and its end
+    stream->async_read_some(asio::buffer(*waste),
+                            [stream, waste](beast::error_code, std::size_t) {});
+  });
 }
 
 bool HttpServer::evict_oldest() {

@@ -119,6 +119,7 @@ class HttpServer {
  private:
   void accept();
   void take(Socket socket);
+  void turn_away(Socket socket);
   bool evict_oldest();
 
   HttpService service_;
@@ -128,6 +129,8 @@ class HttpServer {
   HttpServerStats stats_;
   std::atomic<bool> stopping_{false};
   std::atomic<std::size_t> buffered_{0};
+  static constexpr int most_turned_away = 64;
+  std::atomic<int> turned_away_{0};  ///< connections that are being told that there is no room
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

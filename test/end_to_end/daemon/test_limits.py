@@ -3,10 +3,13 @@ import contextlib
 import random
 import re
 import resource
+import select
 import socket
+import time
 import unittest
 
 from daemon import LIMIT, Daemon
+from store import SqliteStore
 
 HEAD = b"POST /v1/outbox/a HTTP/1.1\r\nHost: localhost\r\n"
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -150,6 +153,94 @@ class Times(unittest.TestCase):
                     self.assertEqual(read_all(connection), b"", sent)
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
             self.assertEqual(daemon.stop(), 0)
+
+
+class Busy(unittest.TestCase):
+    """When there is no room the answer is 503 with Retry-After, and nothing is lost."""
+
+    def daemon(self, config):
+        daemon = Daemon(config + "[log]\naccess = false\n").start()
+        self.addCleanup(daemon.__exit__)
+        self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+        return daemon, SqliteStore(daemon.folder)
+
+    def connect(self, daemon, sent):
+        connection = socket.create_connection((daemon.host, daemon.port), LIMIT)
+        self.addCleanup(connection.close)
+        connection.sendall(sent)
+        return connection
+
+    def test_more_requests_than_the_queue_holds(self):
+        daemon, store = self.daemon("[server]\nworkers = 1\nqueue = 1\n")
+        with store.held():
+            sent = [self.connect(daemon, HEAD + b"Content-Length: 1\r\nConnection: close\r\n"
+                                 b"Idempotency-Key: q%d\r\n\r\nx" % number)
+                    for number in range(20)]
+            waiting, refused = set(sent), []
+            while len(refused) < 18:  # one is at work, one waits
+                ready, _, _ = select.select(list(waiting), [], [], LIMIT)
+                self.assertTrue(ready)
+                for connection in ready:
+                    waiting.discard(connection)
+                    refused.append(read_all(connection))
+            for answer in refused:
+                self.assertTrue(answer.startswith(b"HTTP/1.1 503 "), answer)
+                self.assertIn(b"Retry-After: 1", answer)
+                self.assertIn(b"server.queue", answer)
+            self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
+        for connection in waiting:
+            self.assertEqual(statuses(read_all(connection)), [202])
+        self.assertEqual(len(daemon.ask("GET", "/v1/messages").json()["messages"]), 3)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_a_request_that_takes_too_long_may_be_done_all_the_same(self):
+        daemon, store = self.daemon('[limit]\nhandle_time = "200ms"\n')
+        with store.held():
+            answer = daemon.ask("POST", "/v1/outbox/a", b"x", {"Idempotency-Key": "slow"})
+            self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
+            self.assertEqual(answer.headers["Connection"], "close")
+            self.assertIn("same id", answer.json()["detail"])
+        end = time.monotonic() + LIMIT
+        while (answer := daemon.ask("POST", "/v1/outbox/a", b"x",
+                                    {"Idempotency-Key": "slow"})).status == 503:
+            self.assertLess(time.monotonic(), end)
+        self.assertIn(answer.status, (200, 202))
+        self.assertEqual(len(daemon.ask("GET", "/v1/messages").json()["messages"]), 2)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_the_bodies_of_all_requests_together(self):
+        size = 1024 * 1024
+        daemon, _ = self.daemon(f"[limit]\nbody_bytes = {size}\nbuffered_bytes = {size}\n")
+        large = self.connect(daemon, HEAD + b"Content-Length: %d\r\nExpect: 100-continue\r\n"
+                             b"Connection: close\r\n\r\n" % size)
+        self.assertEqual(large.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
+        answer = daemon.ask("POST", "/v1/outbox/a", b"x")
+        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
+        self.assertIn("bodies", answer.json()["detail"])
+        self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
+        large.sendall(b"x" * size)
+        self.assertEqual(statuses(read_all(large)), [202])
+        self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_more_connections_than_there_may_be_all_of_them_at_work(self):
+        daemon, _ = self.daemon("[limit]\nconnections = 2\n")
+        half = HEAD + b"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+        at_work = [self.connect(daemon, half) for _ in range(2)]
+        for connection in at_work:
+            self.assertEqual(connection.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
+        for _ in range(100):
+            answer = read_all(self.connect(daemon, LIVE))
+            self.assertTrue(answer.startswith(b"HTTP/1.1 503 "), answer)
+            self.assertIn(b"Retry-After: 1", answer)
+        for connection in at_work:
+            connection.sendall(b"ab")
+            self.assertEqual(statuses(read_all(connection)), [202])
+            connection.close()
+        end = time.monotonic() + LIMIT  # until the daemon has seen that they are closed
+        while daemon.ask("GET", "/health/live").status != 200:
+            self.assertLess(time.monotonic(), end)
+        self.assertEqual(daemon.stop(), 0)
 
 
 class Crowds(unittest.TestCase):
