@@ -71,7 +71,7 @@ class Daemon {
         dispatching_(
             stores_, log_.environment(),
             [this](BoxKind kind, DispatchObserver next) { return observer(kind, std::move(next)); },
-            spans()),
+            spans(), token_file(config).replace_extension(".switches")),
         dashboard_(stores_, pulse_, dispatching_, log_.environment(), history_file(config)),
         service_(make_service(config)),
         server_(config.server, config.limit, http_service(), log_.environment()),

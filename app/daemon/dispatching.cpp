@@ -34,11 +34,12 @@ void keep_box(Store& store, BoxKind kind, const DispatchObserver& observer,
 }  // namespace
 
 Dispatching::Dispatching(const Stores& stores, Environment environment, Observe observe,
-                         Spans spans)
+                         Spans spans, std::filesystem::path switch_file)
     : stores_(stores),
       environment_(std::move(environment)),
       observe_(std::move(observe)),
-      spans_(std::move(spans)) {}
+      spans_(std::move(spans)),
+      switches_(std::move(switch_file), environment_) {}
 
 Dispatching::~Dispatching() { stop(); }
 
@@ -53,7 +54,7 @@ Dispatching::Desks Dispatching::make(const Config& config) {
       auto desk = std::make_unique<Desk>();
       desk->kind = kind;
       desk->stores = set.stores.get();
-      desk->routes = std::make_unique<Routes>(std::move(routes), RouteObserver{}, environment_);
+      desk->routes = std::make_unique<Routes>(std::move(routes), remember(kind), environment_);
       desk->running = std::make_shared<std::atomic<std::int64_t>>(0);
       desk->grace = config.dispatch.grace;
       DispatchObserver counting;
@@ -71,28 +72,39 @@ Dispatching::Desks Dispatching::make(const Config& config) {
   return desks;
 }
 
-/// A receiver that has said it wants nothing more is not asked again because of a reload.
-void Dispatching::keep_disabled(const Desks& next) const {
-  for (const auto& former : desks_) {
-    for (const RouteStatus& route : former->routes->status()) {
-      if (route.enabled) continue;
-      for (const auto& desk : next) {
-        if (desk->kind != former->kind || desk->stores != former->stores) continue;
-        try {
-          desk->routes->disable(route.name, route.reason);
-        } catch (const UsageError&) {  // there is no such route any more
-        }
-      }
+/// Told by whoever delivers, too: without the lock of this object.
+RouteObserver Dispatching::remember(BoxKind kind) {
+  RouteObserver observer;
+  observer.disabled = [this, kind](std::string_view route, std::string_view reason) {
+    switches_.change([&](Switches& switches) {
+      switches.routes[{kind, std::string{route}}] = std::string{reason};
+    });
+  };
+  observer.enabled = [this, kind](std::string_view route) {
+    switches_.change([&](Switches& switches) {
+      switches.routes.erase({kind, std::string{route}});
+    });
+  };
+  return observer;
+}
+
+/// A receiver that has said it wants nothing more is not asked again because of a reload or a
+/// restart.
+void Dispatching::disable_routes(const Desks& desks, const Switches& switches) {
+  for (const auto& desk : desks) {
+    for (const RouteStatus& route : desk->routes->status()) {
+      const auto found = switches.routes.find({desk->kind, route.name});
+      if (found != switches.routes.end()) desk->routes->disable(route.name, found->second);
     }
   }
 }
 
-void Dispatching::start(Desk& desk) {
-  if (paused_) desk.dispatcher->pause();
-  for (const std::string& store : paused_stores_) {
+void Dispatching::start(Desk& desk, const Switches& switches) {
+  if (switches.paused) desk.dispatcher->pause();
+  for (const std::string& store : switches.stores) {
     if (has_store(*desk.stores, store)) desk.dispatcher->pause_store(store);
   }
-  for (const std::string& topic : paused_topics_) desk.dispatcher->pause_topic(Topic{topic});
+  for (const std::string& topic : switches.topics) desk.dispatcher->pause_topic(Topic{topic});
   desk.thread = std::jthread{
       [dispatcher = desk.dispatcher.get()](std::stop_token stop) { dispatcher->run(stop); }};
 }
@@ -113,8 +125,9 @@ void Dispatching::leave(std::unique_ptr<Desk> desk, const std::stop_token& stop)
 void Dispatching::set(const Config& config) {
   Desks next = make(config);
   const std::lock_guard lock{mutex_};
-  keep_disabled(next);
-  for (const auto& desk : next) start(*desk);
+  const Switches switches = switches_.now();
+  disable_routes(next, switches);
+  for (const auto& desk : next) start(*desk, switches);
   std::swap(desks_, next);
   leaving_.remove_if([](const Leaving& former) { return former.gone->load(); });
   for (auto& former : next) {
@@ -174,13 +187,13 @@ void Dispatching::pause(const std::string& store, const std::string& topic) {
   if (!topic.empty()) {
     const Topic checked{topic};
     each_of("", [&](Desk& desk) { desk.dispatcher->pause_topic(checked); });
-    paused_topics_.insert(topic);
+    switches_.change([&](Switches& switches) { switches.topics.insert(topic); });
   } else if (!store.empty()) {
     each_of(store, [&](Desk& desk) { desk.dispatcher->pause_store(store); });
-    paused_stores_.insert(store);
+    switches_.change([&](Switches& switches) { switches.stores.insert(store); });
   } else {
     each_of("", [](Desk& desk) { desk.dispatcher->pause(); });
-    paused_ = true;
+    switches_.change([](Switches& switches) { switches.paused = true; });
   }
 }
 
@@ -192,13 +205,13 @@ void Dispatching::resume(const std::string& store, const std::string& topic) {
   if (!topic.empty()) {
     const Topic checked{topic};
     each_of("", [&](Desk& desk) { desk.dispatcher->resume_topic(checked); });
-    paused_topics_.erase(topic);
+    switches_.change([&](Switches& switches) { switches.topics.erase(topic); });
   } else if (!store.empty()) {
     each_of(store, [&](Desk& desk) { desk.dispatcher->resume_store(store); });
-    paused_stores_.erase(store);
+    switches_.change([&](Switches& switches) { switches.stores.erase(store); });
   } else {
     each_of("", [](Desk& desk) { desk.dispatcher->resume(); });
-    paused_ = false;
+    switches_.change([](Switches& switches) { switches.paused = false; });
   }
 }
 
@@ -230,9 +243,10 @@ void Dispatching::disable(const std::string& route, const std::string& reason) {
 
 Dispatching::View Dispatching::view() const {
   const std::lock_guard lock{mutex_};
-  View view{.paused = paused_,
-            .paused_stores = {paused_stores_.begin(), paused_stores_.end()},
-            .paused_topics = {paused_topics_.begin(), paused_topics_.end()}};
+  const Switches switches = switches_.now();
+  View view{.paused = switches.paused,
+            .paused_stores = {switches.stores.begin(), switches.stores.end()},
+            .paused_topics = {switches.topics.begin(), switches.topics.end()}};
   for (const auto& desk : desks_) {
     for (RouteStatus& status : desk->routes->status()) {
       view.routes.push_back({desk->kind, std::move(status)});

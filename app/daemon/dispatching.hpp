@@ -2,17 +2,18 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "daemon/config.hpp"
 #include "daemon/stores.hpp"
+#include "daemon/switches.hpp"
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/event_handler.hpp>
 #include <twinbox/route.hpp>
@@ -26,8 +27,9 @@ class Dispatching {
   using Observe = std::function<DispatchObserver(BoxKind, DispatchObserver next)>;
   using Spans = std::function<void(const HandlerSpan&)>;
 
-  /// What is given must outlive it.
-  Dispatching(const Stores& stores, Environment environment, Observe observe, Spans spans = {});
+  /// What is given must outlive it. `switch_file` keeps over restarts what is paused or disabled.
+  Dispatching(const Stores& stores, Environment environment, Observe observe, Spans spans = {},
+              std::filesystem::path switch_file = {});
   /// Stops in order: nothing new is claimed, what runs gets its grace, what has finished is
   /// settled.
   ~Dispatching();
@@ -41,7 +43,8 @@ class Dispatching {
   /// Ends all of them and waits.
   void stop();
 
-  /// Empty names: everything. Remembered over set(). Throws UsageError when there is no such store.
+  /// Empty names: everything. Remembered over set() and restarts. Throws UsageError when there is
+  /// no such store.
   void pause(const std::string& store, const std::string& topic);
   void resume(const std::string& store, const std::string& topic);
   /// Throws UsageError when there is no such route.
@@ -74,16 +77,18 @@ class Dispatching {
   using Desks = std::vector<std::unique_ptr<Desk>>;
 
   Desks make(const Config& config);
-  void start(Desk& desk);
+  static void start(Desk& desk, const Switches& switches);
   static void leave(std::unique_ptr<Desk> desk, const std::stop_token& stop);
   void keep_house();
-  void keep_disabled(const Desks& next) const;
+  static void disable_routes(const Desks& desks, const Switches& switches);
+  [[nodiscard]] RouteObserver remember(BoxKind kind);
   void each_of(const std::string& store, const std::function<void(Desk&)>& act);
 
   const Stores& stores_;
   Environment environment_;
   Observe observe_;
   Spans spans_;
+  SwitchBoard switches_;
   mutable std::mutex mutex_;
   Desks desks_;
   struct Leaving {
@@ -92,9 +97,6 @@ class Dispatching {
   };
   std::list<Leaving> leaving_;      ///< former dispatchers
   std::list<std::jthread> chores_;  ///< housekeeping of boxes without a dispatcher
-  bool paused_ = false;
-  std::set<std::string> paused_stores_;
-  std::set<std::string> paused_topics_;
 };
 
 }  // namespace twinbox::app

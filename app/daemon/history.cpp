@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fcntl.h>
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <stdexcept>
-#include <unistd.h>
 
+#include "daemon/kept_file.hpp"
 #include <twinbox/message.hpp>
 
 namespace twinbox::app {
@@ -207,34 +205,11 @@ void load_history(History& history, const std::filesystem::path& file,
   if (!stream) return;
   const std::string bytes{std::istreambuf_iterator<char>{stream}, {}};
   if (history.decode(bytes)) return;
-  std::filesystem::path aside = file;
-  aside += ".damaged";
-  std::error_code error;
-  std::filesystem::rename(file, aside, error);
-  environment.write(LogLevel::warning, "history_unusable",
-                    {{"file", file.string()},
-                     {"kept_as", aside.string()},
-                     {"error", error ? error.message() : "damaged, or of another version"}});
+  put_aside(file, "history_unusable", environment);
 }
 
 void save_history(const History& history, const std::filesystem::path& file) {
-  const std::string bytes = history.encode();
-  std::filesystem::path next = file;
-  next += ".new";
-  const int descriptor = open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  bool written = descriptor >= 0;
-  for (std::size_t done = 0; written && done < bytes.size();) {
-    const ssize_t count = ::write(descriptor, bytes.data() + done, bytes.size() - done);
-    written = count > 0;
-    done += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
-  }
-  if (descriptor >= 0) written = (fsync(descriptor) == 0) && written;
-  if (descriptor >= 0) close(descriptor);
-  std::error_code error;
-  if (written) std::filesystem::rename(next, file, error);
-  if (!written || error) {
-    throw std::runtime_error("the history " + file.string() + " cannot be written");
-  }
+  save_file(file, history.encode());
 }
 
 }  // namespace twinbox::app

@@ -119,6 +119,48 @@ class Delivery(unittest.TestCase):
             self.assertEqual(receiver.next()[0], 200)
             self.assertEqual(daemon.operate("POST", "/v1/routes/none/enable", "").status, 400)
 
+    def test_what_is_paused_or_disabled_stays_so_over_a_restart_and_kill_9(self):
+        gone = [True]
+        with Receiver(lambda _: 410 if gone else 200) as receiver:
+            config = ROUTES.format(url=receiver.url) + 'lease = "1s"\n'
+            daemon = self.daemon(config)
+            daemon.ask("POST", "/v1/outbox/order.placed", b"x", {"Idempotency-Key": "one"})
+            self.until(daemon, "/v1/dispatch", lambda d: not d["routes"][0]["enabled"])
+            daemon.operate("POST", "/v1/dispatch/pause", '{"topic":"order.paid"}')
+            before = daemon.ask("GET", "/v1/dispatch").json()
+            self.assertIn("410", before["routes"][0]["reason"])
+            daemon.kill()
+            daemon.stop()
+            token, folder = daemon.token, daemon.folder
+            daemon = Daemon(config, folder=folder).start()
+            self.addCleanup(daemon.__exit__)
+            daemon.token = token
+            after = daemon.ask("GET", "/v1/dispatch").json()
+            self.assertEqual(after["paused_topics"], ["order.paid"])
+            self.assertEqual((after["routes"][0]["enabled"], after["routes"][0]["reason"]),
+                             (False, before["routes"][0]["reason"]))
+            gone.clear()
+            while not receiver.requests.empty():
+                self.assertEqual(receiver.next()[0], 410)
+            daemon.operate("POST", "/v1/routes/orders/enable", "")
+            self.assertEqual(receiver.next()[0], 200)
+            daemon.operate("POST", "/v1/dispatch/resume", '{"topic":"order.paid"}')
+            self.assertEqual(daemon.stop(), 0)
+            daemon = Daemon(config, folder=folder).start()
+            self.addCleanup(daemon.__exit__)
+            after = daemon.ask("GET", "/v1/dispatch").json()
+            self.assertEqual((after["paused_topics"], after["routes"][0]["enabled"]), ([], True))
+
+    def test_a_damaged_file_of_switches_is_put_aside(self):
+        with Receiver() as receiver:
+            daemon = Daemon(ROUTES.format(url=receiver.url))
+            (daemon.folder / "twinbox.switches").write_text('{"version":1,"paused":"yes"}')
+            with daemon:
+                self.assertTrue(any("switches_unusable" in line for line in daemon.lines))
+                self.assertFalse(daemon.ask("GET", "/v1/dispatch").json()["paused"])
+                self.assertTrue((daemon.folder / "twinbox.switches.damaged").exists())
+                self.assertEqual(daemon.stop(), 0)
+
     def test_a_reload_changes_routes_and_keeps_what_cannot_change(self):
         with Receiver() as first, Receiver() as second:
             daemon = self.daemon(ROUTES.format(url=first.url))
@@ -217,6 +259,8 @@ class Delivery(unittest.TestCase):
                              (trace, "b7ad6b7169203331"))
             self.assertEqual((outward["traceId"], outward["parentSpanId"]),
                              (trace, inward["spanId"]))
+            # What the receiver makes of it hangs below a span that the collector has.
+            self.assertEqual(received["traceparent"].split("-")[2], outward["spanId"])
             self.assertEqual(daemon.stop(), 0)
 
     def test_a_collector_that_is_away_costs_nothing_but_its_spans(self):
