@@ -225,6 +225,7 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
     report_lost();
     return std::nullopt;
   }
+  watch.marked = true;
   const Outcome outcome =
       guarded(message, watch, [&] { return handler(message, watch.stop.get_token()); });
   const Verdict verdict = judge(outcome, entry, message, watch);

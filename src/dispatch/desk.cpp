@@ -242,14 +242,16 @@ void Desk::give_up(std::vector<Settlement>& settlements, std::string_view why) c
 std::vector<SharedTask> Desk::renew(const std::vector<SharedTask>& tasks) {
   std::vector<Lease> leases;
   for (const SharedTask& task : tasks) {
-    if (!task->lost) leases.push_back(task->message.lease());
+    if (!task->lost && !task->watch->marked) leases.push_back(task->message.lease());
   }
   if (leases.empty()) return {};
   std::vector<WorkId> kept = queue().renew(parts_.owner, leases, parts_.options.lease);
   std::sort(kept.begin(), kept.end());
   std::vector<SharedTask> lost;
   for (const SharedTask& task : tasks) {
-    if (!task->lost && !std::binary_search(kept.begin(), kept.end(), task->message.work_id))
+    // It may have been marked meanwhile.
+    if (!task->lost && !task->watch->marked &&
+        !std::binary_search(kept.begin(), kept.end(), task->message.work_id))
       lost.push_back(task);
   }
   return lost;

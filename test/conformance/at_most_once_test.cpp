@@ -1,4 +1,7 @@
 // At most once, where it is more than a mark: what is told, what is put back, and when it is over.
+#include <future>
+#include <thread>
+
 #include "support/backend.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
@@ -38,6 +41,42 @@ TEST_P(MarkedCall, a_failed_call_that_is_put_back_is_told_to_the_observer) {
   dispatcher([](const Message&) { throw std::runtime_error("no"); }, true).drain();
   EXPECT_EQ(told().failed, 1u);
   EXPECT_EQ(told().dead, 0u);
+}
+
+TEST_P(MarkedCall, a_call_that_takes_longer_than_its_lease_is_not_told_to_stop) {
+  const Duration lease = 300ms;
+  std::promise<void> renewed_twice;
+  std::promise<bool> told_to_stop;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"},
+              [&](const Message&, std::stop_token stop) {
+                EXPECT_EQ(renewed_twice.get_future().wait_for(60s), std::future_status::ready);
+                told_to_stop.set_value(stop.stop_requested());
+                return Outcome::done();
+              },
+              {.at_most_once = true});
+  // Renewed by the same visits: when its second renewal is there, the first is over for both.
+  handlers.on(Topic{"order.paid"}, [&](const Message& message) {
+    for (int i = 0; i < 2; ++i) {
+      clock().advance(200ms);
+      const auto end = std::chrono::steady_clock::now() + 60s;
+      const auto lease_until = [&] {
+        return Admin{outbox()}.get(message.id).value().duties.at(0).lease_until;
+      };
+      while (lease_until() < clock().now() + lease && std::chrono::steady_clock::now() < end) {
+        std::this_thread::yield();
+      }
+    }
+    renewed_twice.set_value();
+  });
+  outbox().enqueue(a_message());
+  NewMessage beside = a_message();
+  beside.topic = Topic{"order.paid"};
+  beside.id = MessageId{"beside"};
+  outbox().enqueue(beside);
+  Dispatcher dispatch{outbox(), std::move(handlers), {.workers = 2, .lease = lease}};
+  const std::jthread thread{[&](std::stop_token stop) { dispatch.run(stop); }};
+  EXPECT_FALSE(told_to_stop.get_future().get());
 }
 
 TEST_P(MarkedCall, OBX_064_IBX_083_the_last_attempt_is_not_put_back_but_dead) {
