@@ -34,6 +34,8 @@ target_include_directories(
 target_compile_definitions(
   twinbox PRIVATE "TWINBOX_SQLITE=$<BOOL:${TWINBOX_SQLITE}>"
                   "TWINBOX_POSTGRES=$<BOOL:${TWINBOX_POSTGRES}>")
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/dispatch/presence.cpp"
+                            PROPERTIES COMPILE_DEFINITIONS "TWINBOX_VERSION=\"${PROJECT_VERSION}\"")
 target_link_libraries(
   twinbox
   PUBLIC Threads::Threads

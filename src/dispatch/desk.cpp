@@ -39,7 +39,9 @@ Duration since(Clock::time_point begin) {
 }  // namespace
 
 Desk::Desk(QueueSource source, const DeskParts& parts)
-    : source_(std::move(source)), parts_(parts) {}
+    : source_(std::move(source)), parts_(parts), presence_(parts.owner) {}
+
+Desk::~Desk() { leave(); }
 
 WorkQueue& Desk::queue() {
   const std::scoped_lock lock{opening_};
@@ -65,13 +67,19 @@ void Desk::listen(const std::function<void(bool)>& call) {
                                                [call] { call(false); });
 }
 
-void Desk::stop_listening() {
+void Desk::stop_listening(bool polite) {
+  if (polite) leave();
   wake_.reset();
   watch_ = {};
   watcher_.reset();
   place_.reset();
   kept_place_.reset();
   next_try_ = Clock::time_point::max();
+}
+
+void Desk::leave() {
+  // One that does not answer must not hold up the end of the others.
+  if (queue_ && !troubled) presence_.leave(*queue_);
 }
 
 bool Desk::keep_place() {

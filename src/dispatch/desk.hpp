@@ -12,6 +12,7 @@
 
 #include "database/wake.hpp"
 #include "dispatch/call.hpp"
+#include "dispatch/presence.hpp"
 #include "dispatch/settle.hpp"
 #include "dispatch/task.hpp"
 #include "dispatch/watcher.hpp"
@@ -41,6 +42,7 @@ struct DeskParts {
 class Desk : public std::enable_shared_from_this<Desk> {
  public:
   Desk(QueueSource source, const DeskParts& parts);
+  ~Desk();
 
   [[nodiscard]] const std::string& store() const noexcept { return source_.store; }
   [[nodiscard]] const void* key() const noexcept { return source_.key; }
@@ -55,7 +57,12 @@ class Desk : public std::enable_shared_from_this<Desk> {
   /// From now on `call` is called when something new may be there; with true when another process
   /// brought it.
   void listen(const std::function<void(bool from_afar)>& call);
-  void stop_listening();
+  /// `polite`: also tells the store that nobody works on it any more from here.
+  void stop_listening(bool polite);
+
+  /// Tells the store, when it is time to, who works on it.
+  void tell_presence(bool in_haste) { presence_.tell(queue(), parts_.desks, in_haste); }
+  [[nodiscard]] Clock::time_point next_presence() const noexcept { return presence_.next(); }
 
   /// Where only some processes may work on a box: takes a place among them, and keeps it. False:
   /// they are all taken, or the place was lost since the last call.
@@ -103,6 +110,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   Clock::time_point stuck_since = never;  ///< nothing could be written down since
 
  private:
+  void leave();
   Claim claim(Session* session, std::int64_t limit);
   std::vector<Message> claim_alone(std::int64_t limit);
   bool settle_with_claim(std::vector<Settlement>& settlements, std::int64_t limit,
@@ -122,6 +130,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::unique_ptr<LeaseKeeper> place_;
   std::optional<NamedLease> kept_place_;  ///< as of the last call of keep_place()
   Clock::time_point next_try_ = Clock::time_point::max();
+  Presence presence_;
   std::unique_ptr<Wake::Subscription> wake_;
   std::shared_ptr<Watcher> watcher_;  ///< shared by all dispatchers of the process
   Watcher::Subscription watch_;

@@ -173,6 +173,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     if (stop.stop_possible()) desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
     active = desk.keep_place();
     messages = desk.settle_and_claim(finished, active ? limit : 0);
+    if (stop.stop_possible() && !stop.stop_requested()) desk.tell_presence(!messages.empty());
     desk.works();
   } catch (const std::exception& error) {
     if (!was_stopped(error, stop)) rest = desk.rest_after(error);
@@ -224,6 +225,7 @@ void Dispatcher::Loop::schedule_next(Desk& desk, Clock::time_point now) {
     }
   }
   at = std::min(at, desk.next_try());
+  if (!draining_ && !desk.leaving) at = std::min(at, std::max(now, desk.next_presence()));
   if (!desk.held.empty()) at = std::min(at, desk.next_renewal);
   if (!desk.finished.empty()) at = std::min(at, settle_time(desk, now));
   schedule(desk, at);

@@ -113,7 +113,9 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     }
   }
   for (auto& [desk, finished] : left) write_down_or_log(*desk, std::move(finished));
-  for (const SharedDesk& desk : desks) desk->stop_listening();
+  // A thousand stores must not hold up the end: those that are not told forget within a day.
+  const Clock::time_point polite_until = Clock::now() + 1s;
+  for (const SharedDesk& desk : desks) desk->stop_listening(Clock::now() < polite_until);
   const std::scoped_lock lock{mutex_};
   for (const SharedDesk& desk : desks) {
     if (desk->leaving && desk->held.empty()) take_out(*desk);

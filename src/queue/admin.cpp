@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <tuple>
+#include <unordered_map>
 
 #include "queue/admin_list.hpp"
 #include "queue/read.hpp"
@@ -187,18 +188,28 @@ void count_open(const Box& box, Session& session, Counts& counts) {
 }
 
 std::vector<DeadGroup> group_dead(const Box& box, Session& session) {
+  constexpr std::size_t most_known = 1000;
   std::map<std::tuple<std::string, std::string, std::string>, DeadGroup> groups;
+  std::unordered_map<std::string, DeadGroup*> known;  // by what a row says, word for word
+  std::string words;
   box.run(session, box.sql().group_dead, {}, [&](const Row& row) {
-    const std::string topic = text_or_empty(row, 0);
-    const std::string handler{row.text(1)};
-    const std::string error = normalise_error(text_or_empty(row, 2));
-    const auto [found, added] = groups.try_emplace(
-        {topic, handler, error},
-        DeadGroup{topic, HandlerKey{handler, Trusted{}}, error, 0, row.instant(4), row.instant(5)});
-    DeadGroup& group = found->second;
-    group.count += row.integer(3);
-    group.first_at = std::min(group.first_at, row.instant(4));
-    group.last_at = std::max(group.last_at, row.instant(5));
+    const std::string_view topic = row.is_null(0) ? std::string_view{} : row.text(0);
+    const std::string_view error = row.is_null(2) ? std::string_view{} : row.text(2);
+    words.assign(topic).append(1, '\0').append(row.text(1)).append(1, '\0').append(error);
+    auto found = known.find(words);
+    if (found == known.end()) {
+      const std::string handler{row.text(1)};
+      std::string normal = normalise_error(error);
+      DeadGroup group{std::string{topic}, HandlerKey{handler, Trusted{}}, normal, 0, row.instant(3),
+                      row.instant(3)};
+      const auto place = groups.try_emplace({group.topic, handler, std::move(normal)}, group).first;
+      if (known.size() >= most_known) known.clear();
+      found = known.emplace(words, &place->second).first;
+    }
+    DeadGroup& group = *found->second;
+    ++group.count;
+    group.first_at = std::min(group.first_at, row.instant(3));
+    group.last_at = std::max(group.last_at, row.instant(3));
   });
   std::vector<DeadGroup> sorted;
   for (auto& [key, group] : groups) sorted.push_back(std::move(group));

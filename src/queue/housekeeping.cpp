@@ -11,6 +11,7 @@
 #include "queue/claimed.hpp"
 #include "queue/local_time.hpp"
 #include "queue/prune.hpp"
+#include "twinbox/worker.hpp"
 
 namespace twinbox {
 namespace {
@@ -20,6 +21,7 @@ using namespace std::chrono_literals;
 constexpr Duration a_week = 7 * 24h;
 constexpr Duration longest_wait = 24h;
 constexpr Duration rest_out_of_reach = 5s;
+constexpr Duration longest_unseen = 24h;
 constexpr std::array chores{Chore::reap, Chore::expire, Chore::prune};
 
 std::size_t index_of(Chore chore) { return static_cast<std::size_t>(chore); }
@@ -200,6 +202,8 @@ class Housekeeping::House {
       lease = leases_.try_acquire(name, owner_, duration);
       if (lease) {
         sweep_under(*lease, duration, report, stop);
+        if (report.chore == Chore::reap && report.end == End::done)
+          Workers{queue_}.forget(longest_unseen);
       } else {
         report.end = End::elsewhere;
       }

@@ -38,6 +38,13 @@ std::size_t number_end(std::string_view text, std::size_t at) noexcept {
 
 std::string normalise_error(std::string_view error) {
   static constexpr std::size_t longest = 300;
+  // No more of it is read where dead letters are grouped.
+  static constexpr std::size_t longest_read = 500;
+  if (error.size() > longest_read) {
+    std::size_t end = longest_read;
+    while (end > 0 && (static_cast<unsigned char>(error[end]) & 0xC0U) == 0x80U) --end;
+    error = error.substr(0, end);
+  }
   std::string out;
   for (std::size_t at = 0; at < error.size();) {
     const char c = error[at];

@@ -1,0 +1,29 @@
+// Tells a store, now and then, that a dispatcher works on it.
+#pragma once
+
+#include "dispatch/task.hpp"
+#include "twinbox/worker.hpp"
+
+namespace twinbox {
+
+/// Nothing depends on it, so it fails quietly: a store that does not know of its workers, or does
+/// not let them write about themselves, must still be worked on.
+class Presence {
+ public:
+  explicit Presence(const OwnerToken& owner) : owner_(owner) {}
+
+  /// When it is time to, and then again in 15 s; `stores` share ten a second. `in_haste`: something
+  /// waits for the end of it, so it may wait for another 15 s itself.
+  void tell(WorkQueue& queue, int stores, bool in_haste);
+  /// Takes back what was told.
+  void leave(WorkQueue& queue);
+  [[nodiscard]] Clock::time_point next() const noexcept { return next_; }
+
+ private:
+  const OwnerToken owner_;
+  Clock::time_point next_ = {};
+  bool told_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace twinbox
