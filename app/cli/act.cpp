@@ -1,5 +1,6 @@
-// requeue and discard: what a person does to many messages at once.
+// requeue, postpone and discard: what a person does to many messages at once.
 #include <algorithm>
+#include <iterator>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -12,78 +13,47 @@
 namespace twinbox::cli {
 namespace {
 
-constexpr std::int64_t batch = 500;
-
 struct ActOptions {
   std::vector<std::string> ids;
   FilterOptions filter;
   std::optional<std::string> group;
   std::optional<std::string> delay;
+  std::optional<std::string> until;
   bool all = false;
 };
 
-/// The verb, and what it does to the duties it is given.
+/// What an act is about: named duties, a filter, or a group of dead letters.
+using Target = std::variant<std::vector<DutyKey>, Filter, DeadGroup>;
+
+/// The verb, and what it does.
 struct Deed {
   std::string verb;
   std::string done;
-  std::function<bool(DutyState)> fits;
-  std::function<std::size_t(Admin&, std::span<const DutyKey>)> apply;
+  std::function<std::size_t(Admin&, const Target&, const Act&)> apply;
 };
 
-/// Duties of one box: named ones, or a filter that is followed page by page.
 struct Aim {
   OpenBox box;
-  std::vector<DutyKey> named = {};
-  std::optional<Filter> filter = {};
-  std::function<bool(const Entry&)> matches = [](const Entry&) { return true; };
-  std::int64_t count = 0;
+  Target target;
 };
 
-bool in_group(const DeadGroup& group, const Entry& entry) {
-  const std::string_view topic =
-      entry.message.topic ? entry.message.topic->view() : std::string_view{};
-  return topic == group.topic && normalise_error(entry.duty.last_error) == group.error;
-}
-
-/// Hands over the duties the aim is about, a batch at a time, until `take` returns false.
-void each_batch(const Aim& aim, const Deed& deed,
-                const std::function<bool(std::span<const DutyKey>)>& take) {
-  if (!aim.filter) {
-    const std::span<const DutyKey> named = aim.named;
-    for (std::size_t at = 0; at < named.size(); at += batch) {
-      if (!take(named.subspan(at, std::min<std::size_t>(batch, named.size() - at)))) return;
-    }
-    return;
-  }
-  Admin admin(aim.box.queue);
-  std::optional<DutyKey> after;
-  do {
-    const Page page = admin.list(*aim.filter, batch, after);
-    std::vector<DutyKey> keys;
-    for (const Entry& entry : page.entries) {
-      if (deed.fits(entry.duty.state) && entry.message.has_content && aim.matches(entry))
-        keys.push_back(entry.duty.key);
-    }
-    if (!keys.empty() && !take(keys)) return;
-    after = page.next;
-  } while (after);
-}
-
-std::vector<Aim> aims_by_id(const std::vector<OpenBox>& boxes, const ActOptions& options,
-                            const Deed& deed) {
-  std::vector<Aim> aims;
-  for (const OpenBox& box : boxes) aims.push_back({box});
+/// Every duty of the messages, whatever its state: the same command again is the same act.
+std::vector<Aim> aims_by_id(const std::vector<OpenBox>& boxes, const ActOptions& options) {
+  std::vector<std::vector<DutyKey>> named(boxes.size());
   for (const std::string& id : options.ids) {
     const auto found = find_message(boxes, id, options.filter.source);
     if (!found) throw Refusal(exit_negative, unknown_message(id));
-    const auto aim = std::find_if(aims.begin(), aims.end(), [&](const Aim& one) {
-      return one.box.kind == found->first.kind;
+    const auto box = std::find_if(boxes.begin(), boxes.end(), [&](const OpenBox& one) {
+      return one.kind == found->first.kind;
     });
     for (const DutyView& duty : found->second.duties) {
-      const bool wanted =
-          !options.filter.handler || duty.key.handler == parse_handler(*options.filter.handler);
-      if (wanted && deed.fits(duty.state)) aim->named.push_back(duty.key);
+      if (!options.filter.handler || duty.key.handler == parse_handler(*options.filter.handler))
+        named[static_cast<std::size_t>(box - boxes.begin())].push_back(duty.key);
     }
+  }
+  std::vector<Aim> aims;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    if (!named[i].empty()) aims.push_back({boxes[i], std::move(named[i])});
   }
   return aims;
 }
@@ -92,13 +62,7 @@ std::vector<Aim> aims_by_group(const std::vector<OpenBox>& boxes, const std::str
   std::vector<Aim> aims;
   for (const OpenBox& box : boxes) {
     for (const DeadGroup& group : Admin{box.queue}.dead_groups()) {
-      if (group_name(group) != name) continue;
-      Filter filter{.state = StateFilter::dead};
-      if (!group.topic.empty()) filter.topic = Topic{group.topic, Trusted{}};
-      filter.handler = group.handler;
-      aims.push_back({.box = box, .filter = filter, .matches = [group](const Entry& entry) {
-                        return in_group(group, entry);
-                      }});
+      if (group_name(group) == name) aims.push_back({box, group});
     }
   }
   if (aims.empty()) {
@@ -114,67 +78,133 @@ std::vector<Aim> aims_of(OpenStore& store, const ActOptions& options, const Deed
   if (!options.ids.empty() && (options.group || options.all))
     throw Refusal(exit_usage,
                   deed.verb + ": ids and --group or --all are both given; leave one out");
-  if (!options.ids.empty()) return aims_by_id(boxes, options, deed);
+  if (!options.ids.empty()) return aims_by_id(boxes, options);
   if (options.group) return aims_by_group(boxes, *options.group);
   if (!filtered) {
     throw Refusal(exit_usage,
                   deed.verb + ": say what: ids, --group, a filter such as --topic, or --all");
   }
-  Filter filter = options.filter.filter(store.now());
-  if (filter.state == StateFilter::any) filter.state = StateFilter::dead;
+  const Filter filter = options.filter.filter(store.now());
   std::vector<Aim> aims;
-  for (const OpenBox& box : boxes) aims.push_back({.box = box, .filter = filter});
+  for (const OpenBox& box : boxes) aims.push_back({box, filter});
   return aims;
+}
+
+Tally count(const std::vector<Aim>& aims, const Deed& deed, Act act) {
+  act.dry_run = true;
+  Tally planned;
+  for (const Aim& aim : aims) {
+    Admin admin(aim.box.queue);
+    planned.add(aim.box.name(), static_cast<std::int64_t>(deed.apply(admin, aim.target, act)));
+  }
+  return planned;
+}
+
+/// The same command again, as a shell takes it. A time that counts from now has become an instant.
+std::string command_to_go_on(const Common& common, const Act& act, const std::vector<Aim>& aims) {
+  const Filter* filter = aims.empty() ? nullptr : std::get_if<Filter>(&aims.front().target);
+  std::string text = "twinbox";
+  bool named = false;
+  for (std::size_t i = 0; i < common.words.size(); ++i) {
+    std::string word = common.words[i];
+    const std::string option = word.substr(0, word.find('='));
+    const auto& instant = filter == nullptr      ? std::optional<Instant>{}
+                          : option == "--since"  ? filter->created_since
+                          : option == "--before" ? filter->created_before
+                                                 : std::optional<Instant>{};
+    if (instant) {
+      if (option == word) ++i;
+      word = option + "=" + rfc3339(*instant);
+    }
+    named = named || option == "--operation";
+    text += " " + shell_word(word);
+  }
+  if (!named) text += " --operation " + shell_word(act.operation_id);
+  return text + (common.yes ? "" : " --yes");
+}
+
+/// True unless every box has finished it.
+bool is_unfinished(const std::vector<Aim>& aims, const std::string& operation) {
+  return std::any_of(aims.begin(), aims.end(), [&](const Aim& aim) {
+    const auto entry = Admin{aim.box.queue}.operation(operation);
+    return !entry || !entry->finished;
+  });
+}
+
+/// Does it box by box, until it is done or interrupted.
+Tally carry_out(const std::vector<Aim>& aims, const Deed& deed, Act act, std::int64_t planned,
+                const Screen& screen) {
+  Tally done;
+  Progress progress(screen, deed.verb, planned);
+  for (const Aim& aim : aims) {
+    const std::int64_t before = done.total();
+    act.go_on = [&](std::size_t changed) {
+      progress.at(before + static_cast<std::int64_t>(changed));
+      return !InterruptGuard::interrupted();
+    };
+    Admin admin(aim.box.queue);
+    done.add(aim.box.name(), static_cast<std::int64_t>(deed.apply(admin, aim.target, act)));
+    if (InterruptGuard::interrupted()) break;
+  }
+  return done;
 }
 
 int act(const Common& common, const ActOptions& options, const Deed& deed, const Screen& screen) {
   OpenStore store(common);
   std::vector<Aim> aims = aims_of(store, options, deed);
-  Tally planned;
-  for (Aim& aim : aims) {
-    each_batch(aim, deed, [&](std::span<const DutyKey> keys) {
-      aim.count += static_cast<std::int64_t>(keys.size());
-      return true;
-    });
-    planned.add(aim.box.name(), aim.count);
-  }
-  if (common.dry_run || planned.total() == 0) {
+  Act how{.actor = actor_of(common), .reason = common.reason, .operation_id = common.operation};
+  const bool by_id = !options.ids.empty();
+  // What has been begun was agreed to then.
+  const bool begun =
+      !how.operation_id.empty() && std::any_of(aims.begin(), aims.end(), [&](const Aim& aim) {
+        return Admin{aim.box.queue}.operation(how.operation_id).has_value();
+      });
+  const Tally planned = begun && !common.dry_run ? Tally{} : count(aims, deed, how);
+  if (common.dry_run || (planned.total() == 0 && !begun)) {
     report(screen, common, planned, (common.dry_run ? "would be " : "") + deed.done, "duty",
            "duties");
-    return planned.total() == 0 && !options.ids.empty() ? exit_negative : exit_ok;
+    return planned.total() == 0 && by_id ? exit_negative : exit_ok;
   }
   const std::string question = deed.verb + " " + planned.text("duty", "duties") + "?";
-  if (options.ids.empty() && !common.yes && !screen.confirm(question)) {
+  if (!by_id && !begun && !common.yes && !screen.confirm(question)) {
     screen.note("nothing was changed\n");
     return exit_negative;
   }
-  const InterruptGuard guard;
-  Tally done;
-  {
-    Progress progress(screen, deed.verb, planned.total());
-    for (const Aim& aim : aims) {
-      Admin admin(aim.box.queue);
-      each_batch(aim, deed, [&](std::span<const DutyKey> keys) {
-        done.add(aim.box.name(), static_cast<std::int64_t>(deed.apply(admin, keys)));
-        progress.at(done.total());
-        return !InterruptGuard::interrupted();
-      });
-    }
+  if (how.operation_id.empty()) {
+    how.operation_id = MessageId::make(Environment{}).str();
+    // An id that nobody will ask for again needs no line where there is nothing to do.
+    std::vector<Aim> wanted;
+    std::copy_if(aims.begin(), aims.end(), std::back_inserter(wanted),
+                 [&](const Aim& aim) { return planned.of(aim.box.name()) > 0; });
+    aims.swap(wanted);
   }
-  report(screen, common, done, deed.done, "duty", "duties");
-  if (InterruptGuard::interrupted()) return exit_interrupted;
-  return done.total() == 0 && !options.ids.empty() ? exit_negative : exit_ok;
+  const auto say_how_to_go_on = [&] {
+    screen.note("cut off; go on with:\n  " + command_to_go_on(common, how, aims) + "\n");
+  };
+  const InterruptGuard guard;
+  try {
+    const Tally done = carry_out(aims, deed, how, planned.total(), screen);
+    const bool cut_off = InterruptGuard::interrupted() && is_unfinished(aims, how.operation_id);
+    report(screen, common, done, deed.done, "duty", "duties", how.operation_id);
+    if (cut_off) say_how_to_go_on();
+    return cut_off ? exit_interrupted : done.total() == 0 && by_id ? exit_negative : exit_ok;
+  } catch (const DatabaseError&) {
+    say_how_to_go_on();
+    throw;
+  }
+}
+
+/// `apply` for each kind of target that the act knows.
+template <class Apply>
+Deed deed_of(std::string verb, std::string done, Apply apply) {
+  return {std::move(verb), std::move(done),
+          [apply](Admin& admin, const Target& target, const Act& how) {
+            return std::visit([&](const auto& what) { return apply(admin, what, how); }, target);
+          }};
 }
 
 std::vector<Option> id_options(ActOptions& options) {
   return {{"id", "ID", "of messages", &options.ids},
-          {"--group",
-           "NAME",
-           "a group that list --groups shows",
-           &options.group,
-           {},
-           false,
-           "Which messages"},
           {"--all",
            "",
            "whatever the rest of the filter lets through",
@@ -182,6 +212,18 @@ std::vector<Option> id_options(ActOptions& options) {
            {},
            false,
            "Which messages"}};
+}
+
+Option group_option(ActOptions& options) {
+  return {"--group", "NAME",          "a group that list --groups shows", &options.group, {},
+          false,     "Which messages"};
+}
+
+When time_of(const ActOptions& options) {
+  if (options.delay.has_value() == options.until.has_value())
+    throw Refusal(exit_usage, "postpone: say until when, with one of --delay and --until");
+  if (options.delay) return parse_duration("--delay", *options.delay);
+  return parse_instant("--until", *options.until, std::nullopt);
 }
 
 }  // namespace
@@ -197,12 +239,11 @@ Verb requeue_verb(Common& common) {
   const auto run = [&common, options](const Screen& screen) {
     const Duration delay =
         options->delay ? parse_duration("--delay", *options->delay) : Duration::zero();
-    const Act how{.actor = actor_of(common), .reason = common.reason};
     return act(common, *options,
-               {"requeue", "requeued", [](DutyState state) { return state == DutyState::dead; },
-                [&](Admin& admin, std::span<const DutyKey> keys) {
-                  return admin.requeue(keys, delay, how);
-                }},
+               deed_of("requeue", "requeued",
+                       [delay](Admin& admin, const auto& what, const Act& how) {
+                         return admin.requeue(what, delay, how);
+                       }),
                screen);
   };
   return {.name = "requeue",
@@ -212,10 +253,12 @@ Verb requeue_verb(Common& common) {
               "Attempts start again from zero, the error is cleared. Named by ids it happens at "
               "once; by group or filter, the number is shown and asked for.",
           .options = with(id_options(*options),
-                          {options->filter.options({}),
+                          {{group_option(*options)},
+                           options->filter.options({}),
                            {{"--delay", "DURATION", "not before, such as 10m", &options->delay},
                             {"--reason", "TEXT", "why, for the audit", &common.reason}},
                            act_options(common),
+                           operation_options(common),
                            box_options(common),
                            store_options(common),
                            answer_options(common)}),
@@ -226,6 +269,46 @@ Verb requeue_verb(Common& common) {
           .run = run};
 }
 
+Verb postpone_verb(Common& common) {
+  auto options = std::make_shared<ActOptions>();
+  const auto run = [&common, options](const Screen& screen) {
+    const When when = time_of(*options);
+    return act(common, *options,
+               deed_of("postpone", "postponed",
+                       [when](Admin& admin, const auto& what, const Act& how) -> std::size_t {
+                         if constexpr (requires { admin.postpone(what, when, how); }) {
+                           return admin.postpone(what, when, how);
+                         } else {
+                           throw std::logic_error("postpone: dead letters have no time");
+                         }
+                       }),
+               screen);
+  };
+  return {
+      .name = "postpone",
+      .group = "Act",
+      .summary = "lets ready or scheduled messages wait until a time",
+      .text =
+          "What a worker holds, and what waits behind another of its key, stays as it is. A "
+          "time that has passed (--delay 0s) makes them due at once.",
+      .options = with(id_options(*options),
+                      {options->filter.options({"ready", "scheduled", "open"}),
+                       {{"--delay", "DURATION", "so long from now, such as 10m", &options->delay},
+                        {"--until", "TIME", "until then: 2026-11-15T20:00:00Z", &options->until},
+                        {"--reason", "TEXT", "why, for the audit", &common.reason}},
+                       act_options(common),
+                       operation_options(common),
+                       box_options(common),
+                       store_options(common),
+                       answer_options(common)}),
+      .examples = {{"twinbox postpone evt_1 --delay 10m", "one message"},
+                   {"twinbox postpone --topic mail.send --until 2026-11-16T06:00:00Z",
+                    "a whole topic, until the mail server is back"},
+                   {"twinbox postpone --state scheduled --all --delay 0s",
+                    "what waits for a retry, at once"}},
+      .run = run};
+}
+
 Verb discard_verb(Common& common) {
   auto options = std::make_shared<ActOptions>();
   const auto run = [&common, options](const Screen& screen) {
@@ -234,13 +317,12 @@ Verb discard_verb(Common& common) {
     const bool by_filter = options->ids.empty() && !options->group;
     if (by_filter && !options->filter.state)
       throw Refusal(exit_usage, "discard: say whether dead or open messages, with --state");
-    const Act how{.actor = actor_of(common), .reason = common.reason};
-    return act(
-        common, *options,
-        {"discard", "discarded",
-         [](DutyState state) { return state == DutyState::dead || state < DutyState::done; },
-         [&](Admin& admin, std::span<const DutyKey> keys) { return admin.discard(keys, how); }},
-        screen);
+    return act(common, *options,
+               deed_of("discard", "discarded",
+                       [](Admin& admin, const auto& what, const Act& how) {
+                         return admin.discard(what, how);
+                       }),
+               screen);
   };
   return {.name = "discard",
           .group = "Act",
@@ -250,9 +332,11 @@ Verb discard_verb(Common& common) {
               "that holds one loses it.",
           .options = with(
               id_options(*options),
-              {options->filter.options({"dead", "open", "ready", "scheduled", "leased", "waiting"}),
+              {{group_option(*options)},
+               options->filter.options({"dead", "open", "ready", "scheduled", "leased", "waiting"}),
                {{"--reason", "TEXT", "why; is kept with them", &common.reason}},
                act_options(common),
+               operation_options(common),
                box_options(common),
                store_options(common),
                answer_options(common)}),

@@ -21,6 +21,7 @@ struct EditOptions {
   std::string id;
   std::optional<std::string> source, headers, content_type;
   PayloadOptions payload;
+  bool requeue = false;
 };
 
 /// A file of this user's alone, removed with the object.
@@ -88,7 +89,8 @@ int edit(const Common& common, const EditOptions& options, const Screen& screen)
   const auto found = find_message(store.boxes(), options.id, options.source);
   if (!found) throw Refusal(exit_negative, unknown_message(options.id));
   const auto& [box, detail] = *found;
-  Admin::Edit change{.headers = options.headers, .content_type = options.content_type};
+  Admin::Edit change{
+      .headers = options.headers, .content_type = options.content_type, .requeue = options.requeue};
   const bool by_hand = !options.payload.given() && !options.headers && !options.content_type;
   if (options.payload.given()) change.payload = options.payload.read();
   if (by_hand) {
@@ -102,13 +104,19 @@ int edit(const Common& common, const EditOptions& options, const Screen& screen)
       return answer(common, screen, box, false);
     }
   }
-  const Act act{.actor = actor_of(common), .reason = common.reason};
-  const bool changed{Admin{box.queue}.edit(detail.message.number, change, act)};
-  if (!changed) {
+  // What a person has read and changed must not undo what somebody else has done meanwhile.
+  if (by_hand) change.content_version = detail.message.content_version;
+  const Act act{
+      .actor = actor_of(common), .reason = common.reason, .operation_id = common.operation};
+  const Admin::Edited edited = Admin{box.queue}.edit(detail.message.number, change, act);
+  if (!edited) {
+    const bool overtaken = change.content_version && edited.content_version &&
+                           *edited.content_version != *change.content_version;
     screen.note("message " + printable(options.id) +
-                " cannot be edited: somebody holds it, or it is finished\n");
+                (overtaken ? " was changed by somebody else meanwhile; edit it again\n"
+                           : " cannot be edited: somebody holds it, or it is finished\n"));
   }
-  return answer(common, screen, box, changed);
+  return answer(common, screen, box, edited.changed);
 }
 
 }  // namespace
@@ -122,19 +130,21 @@ Verb edit_verb(Common& common) {
       .text =
           "Without --payload, --file, --headers or --content-type the payload is opened in "
           "your editor. What was there before is kept in the audit.",
-      .options =
-          with({{"id", "ID", "of the message", &options->id, {}, true},
-                {"--source", "SOURCE", "where several sources use the same id", &options->source}},
-               {options->payload.options(),
-                {{"--headers", "JSON", "a JSON object", &options->headers},
-                 {"--content-type", "TYPE", "such as application/json", &options->content_type},
-                 {"--reason", "TEXT", "why, for the audit", &common.reason},
-                 {"--actor", "NAME", "who did it, for the audit (default: the user's name)",
-                  &common.actor}},
-                box_options(common),
-                store_options(common),
-                answer_options(common)}),
-      .examples = {{"twinbox edit evt_1 && twinbox requeue evt_1", "mend it, and try it again"},
+      .options = with(
+          {{"id", "ID", "of the message", &options->id, {}, true},
+           {"--source", "SOURCE", "where several sources use the same id", &options->source}},
+          {options->payload.options(),
+           {{"--requeue", "", "and lets it be tried again, where it was dead", &options->requeue},
+            {"--headers", "JSON", "a JSON object", &options->headers},
+            {"--content-type", "TYPE", "such as application/json", &options->content_type},
+            {"--reason", "TEXT", "why, for the audit", &common.reason},
+            {"--actor", "NAME", "who did it, for the audit (default: the user's name)",
+             &common.actor}},
+           operation_options(common),
+           box_options(common),
+           store_options(common),
+           answer_options(common)}),
+      .examples = {{"twinbox edit evt_1 --requeue", "mend it, and try it again"},
                    {"twinbox edit evt_1 --file fixed.json --reason 'wrong currency'",
                     "from a file"}},
       .run = [&common, options](const Screen& screen) { return edit(common, *options, screen); }};

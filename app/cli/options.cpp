@@ -58,6 +58,12 @@ std::vector<Option> act_options(Common& common) {
   };
 }
 
+std::vector<Option> operation_options(Common& common) {
+  return {{"--operation", "ID",
+           "an id for it: the same again does nothing twice, and goes on where it was cut off",
+           &common.operation}};
+}
+
 std::vector<Option> with(std::vector<Option> options,
                          std::initializer_list<std::vector<Option>> shared) {
   for (const auto& more : shared) options.insert(options.end(), more.begin(), more.end());

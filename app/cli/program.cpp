@@ -192,6 +192,7 @@ bool answer_about_itself(std::span<const Verb> verbs, std::span<char*> arguments
 
 int run_verb(std::span<char*> arguments, int argc, char** argv) {
   Common common;
+  common.words.assign(arguments.begin(), arguments.end());
   const std::vector<Verb> verbs = all_verbs(common);
   if (answer_about_itself(verbs, arguments, Screen{})) return exit_ok;
   const Words words = leading_words(arguments);

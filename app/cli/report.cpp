@@ -22,6 +22,12 @@ std::int64_t Tally::total() const {
   return sum;
 }
 
+std::int64_t Tally::of(const std::string& box) const {
+  std::int64_t sum = 0;
+  for (const auto& [name, count] : boxes_) sum += name == box ? count : 0;
+  return sum;
+}
+
 std::string Tally::text(const std::string& one, const std::string& many) const {
   std::string parts;
   for (const auto& [box, count] : boxes_) {
@@ -31,15 +37,17 @@ std::string Tally::text(const std::string& one, const std::string& many) const {
 }
 
 void report(const Screen& screen, const Common& common, const Tally& tally, const std::string& done,
-            const std::string& one, const std::string& many) {
+            const std::string& one, const std::string& many, const std::string& operation) {
   if (!common.json) {
     screen.print(tally.text(one, many) + " " + done + "\n");
     return;
   }
   boost::json::array boxes;
   for (const auto& [box, count] : tally.boxes()) boxes.push_back({{"box", box}, {"count", count}});
-  print_json(screen,
-             {{"dry_run", common.dry_run}, {"count", tally.total()}, {"boxes", std::move(boxes)}});
+  boost::json::object answer = {
+      {"dry_run", common.dry_run}, {"count", tally.total()}, {"boxes", std::move(boxes)}};
+  if (!operation.empty()) answer["operation_id"] = operation;
+  print_json(screen, answer);
 }
 
 }  // namespace twinbox::cli

@@ -14,6 +14,7 @@ class Tally {
  public:
   void add(const std::string& box, std::int64_t count);
   [[nodiscard]] std::int64_t total() const;
+  [[nodiscard]] std::int64_t of(const std::string& box) const;
   [[nodiscard]] const std::vector<std::pair<std::string, std::int64_t>>& boxes() const noexcept {
     return boxes_;
   }
@@ -26,7 +27,7 @@ class Tally {
 
 /// `12 duties requeued`, or JSON.
 void report(const Screen& screen, const Common& common, const Tally& tally, const std::string& done,
-            const std::string& one, const std::string& many);
+            const std::string& one, const std::string& many, const std::string& operation = {});
 
 /// Who acts: --actor, or the user.
 std::string actor_of(const Common& common);

@@ -313,6 +313,16 @@ Instant parse_instant(std::string_view what, std::string_view text, std::optiona
          "expected");
 }
 
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@+%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string_view::npos)
+    return std::string{text};
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string{c};
+  return word + "'";
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 2);

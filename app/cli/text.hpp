@@ -44,6 +44,9 @@ Duration parse_duration(std::string_view what, std::string_view text);
 /// what is expected.
 Instant parse_instant(std::string_view what, std::string_view text, std::optional<Instant> now);
 
+/// `text` as one word of a POSIX shell: quoted where it has to be.
+std::string shell_word(std::string_view text);
+
 /// The one of `known` that `word` was probably meant to be; empty: none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 

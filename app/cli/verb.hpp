@@ -55,6 +55,8 @@ struct Common {
   bool yes = false;
   std::string actor;
   std::string reason;
+  std::string operation;
+  std::vector<std::string> words = {};  ///< of the command line, after the program's name
 };
 
 struct Verb {
@@ -73,6 +75,8 @@ std::vector<Option> box_options(Common& common);
 std::vector<Option> answer_options(Common& common);
 /// Those of verbs that change many things at once.
 std::vector<Option> act_options(Common& common);
+/// Of those that can be asked for again.
+std::vector<Option> operation_options(Common& common);
 
 /// `options`, and after them those that each of `shared` gives.
 std::vector<Option> with(std::vector<Option> options,

@@ -17,8 +17,12 @@ Verb status_verb(Common& common);
 Verb list_verb(Common& common);
 // show.cpp
 Verb show_verb(Common& common);
+// audit.cpp
+Verb audit_verb(Common& common);
+Verb workers_verb(Common& common);
 // act.cpp
 Verb requeue_verb(Common& common);
+Verb postpone_verb(Common& common);
 Verb discard_verb(Common& common);
 // sweep.cpp
 Verb prune_verb(Common& common);
