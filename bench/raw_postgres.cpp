@@ -281,14 +281,20 @@ class RawPostgres final : public RawConnection {
     std::vector<Accepted> answers(arrivals.size(), Accepted{Acceptance::accepted});
     Batch batch(arrivals.size(), arrivals.front().payload.size());
     for (const Arrival& arrival : arrivals) batch.add(arrival);
-    const Result inserted = execute("insert", batch.args());
+    // All of a batch or nothing of it, as with Twinbox; one arrival needs no more than statements.
+    const bool several = arrivals.size() > 1;
+    const Result inserted =
+        several ? begin_and_execute("insert", batch.args()) : execute("insert", batch.args());
     Cells row(inserted.get());
-    if (static_cast<std::size_t>(row.rows()) == arrivals.size()) return answers;
+    if (static_cast<std::size_t>(row.rows()) == arrivals.size()) {
+      if (several) command("commit");
+      return answers;
+    }
 
     std::map<std::string_view, std::size_t> known;
     for (std::size_t i = 0; i < arrivals.size(); ++i) known.emplace(arrivals[i].id.view(), i);
     for (; row.row < row.rows(); ++row.row) known.erase(row.bytes(0));
-    look_again(arrivals, known, answers);
+    look_again(arrivals, known, several, answers);
     return answers;
   }
 
@@ -356,10 +362,22 @@ class RawPostgres final : public RawConnection {
     return {reinterpret_cast<const char*>(owner_.bytes.data()), owner_.bytes.size()};
   }
 
+  Result begin_and_execute(const char* name, const Args& args) {
+    PQenterPipelineMode(connection_.get());
+    send_command("begin");
+    send(name, args);
+    PQpipelineSync(connection_.get());
+    next_result();
+    Result result = next_result();
+    const Result end{PQgetResult(connection_.get())};
+    PQexitPipelineMode(connection_.get());
+    return result;
+  }
+
   /// Locks what is known and looks in a second statement, all in one flight and one transaction:
   /// a flight without a begin of its own is one.
   void look_again(std::span<const Arrival> arrivals,
-                  const std::map<std::string_view, std::size_t>& known,
+                  const std::map<std::string_view, std::size_t>& known, bool commits,
                   std::vector<Accepted>& answers) {
     Batch batch(known.size(), arrivals.front().payload.size());
     for (const auto& [id, position] : known) batch.add(arrivals[position]);
@@ -367,9 +385,11 @@ class RawPostgres final : public RawConnection {
     PQenterPipelineMode(connection);
     send("touch", batch.keys());
     send("look", batch.args());
+    if (commits) send_command("commit");
     PQpipelineSync(connection);
     next_result();
     const Result found = next_result();
+    if (commits) next_result();
     const Result end{PQgetResult(connection)};
     PQexitPipelineMode(connection);
     for (Cells row(found.get()); row.row < row.rows(); ++row.row) {
@@ -381,6 +401,11 @@ class RawPostgres final : public RawConnection {
   void send(const char* name, const Args& args) {
     if (PQsendQueryPrepared(connection_.get(), name, args.count(), args.values(), args.lengths(),
                             args.formats(), 1) != 1)
+      fail();
+  }
+
+  void send_command(const char* sql) {
+    if (PQsendQueryParams(connection_.get(), sql, 0, nullptr, nullptr, nullptr, nullptr, 0) != 1)
       fail();
   }
 
