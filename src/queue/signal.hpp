@@ -14,19 +14,25 @@ namespace twinbox {
 class Signal {
  public:
   void wait() noexcept {
-    while (set_.load(std::memory_order_acquire) == 0) {
-      ::syscall(SYS_futex, &set_, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0);
+    int seen = unset;
+    if (state_.compare_exchange_strong(seen, awaited, std::memory_order_acquire)) seen = awaited;
+    while (seen != happened) {
+      ::syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, awaited, nullptr, nullptr, 0);
+      seen = state_.load(std::memory_order_acquire);
     }
   }
 
   /// Wakes everybody.
   void set() noexcept {
-    set_.store(1, std::memory_order_release);
-    ::syscall(SYS_futex, &set_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+    if (state_.exchange(happened, std::memory_order_acq_rel) != awaited) return;
+    ::syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
 
  private:
-  std::atomic<int> set_ = 0;
+  static constexpr int unset = 0;
+  static constexpr int happened = 1;
+  static constexpr int awaited = 2;  ///< only then somebody has to be woken
+  std::atomic<int> state_ = unset;
   static_assert(sizeof(std::atomic<int>) == sizeof(int));
 };
 
