@@ -186,15 +186,16 @@ HttpResponse edit(const Stores& stores, const Redaction& redaction,
   const json::object body = parse_body(
       call.request, {"store", "box", "number", "payload", "payload_base64", "headers",
                      "content_type", "content_version", "requeue", "reason", "operation_id"});
-  const auto whole = [&](const char* name) {
+  const auto whole = [&](const char* name, std::int64_t most) {
     const json::value* value = body.if_contains(name);
-    if (value == nullptr || !value->is_int64()) {
+    if (value == nullptr || !value->is_int64() || value->as_int64() < 0 ||
+        value->as_int64() > most) {
       throw Refused(400, std::string{name} + ": expected a whole number, as /v1/messages shows it");
     }
     return value->as_int64();
   };
-  const std::int64_t number = whole("number");
-  Admin::Edit change{.content_version = static_cast<int>(whole("content_version")),
+  const std::int64_t number = whole("number", INT64_MAX);
+  Admin::Edit change{.content_version = static_cast<int>(whole("content_version", INT32_MAX)),
                      .requeue = bool_member(body, "requeue")};
   if (body.contains("payload") && body.contains("payload_base64")) {
     throw Refused(400, "payload: give it as text or as payload_base64, not both");

@@ -5,11 +5,13 @@
 #include "daemon/router.hpp"
 
 namespace twinbox::app {
+
 struct ActRunner::Running {
   std::string content;
   std::size_t changed = 0;
   bool ended = false;
-  bool stopped = false;  ///< between two batches
+  bool stopped = false;     ///< between two batches
+  bool left_alone = false;  ///< whoever asked has got his answer
   std::exception_ptr error = {};
   std::jthread thread = {};
 };
@@ -38,9 +40,12 @@ void ActRunner::finish(const Key& key, Running& running, const Work& work) {
     changed = work(go_on);
   } catch (const std::exception& failure) {
     error = std::current_exception();
-    environment_.write(
-        LogLevel::warning, "act_failed",
-        {{"store", key.store->name()}, {"operation", key.id}, {"error", failure.what()}});
+    const std::lock_guard lock{mutex_};
+    if (running.left_alone) {  // else the answer tells
+      environment_.write(
+          LogLevel::warning, "act_failed",
+          {{"store", key.store->name()}, {"operation", key.id}, {"error", failure.what()}});
+    }
   }
   if (acted_) acted_(*key.store, key.kind);
   const std::lock_guard lock{mutex_};
@@ -72,6 +77,7 @@ ActRunner::Result ActRunner::run(const Key& key, const std::string& content, Wor
         [this, key, &one = *running, work = std::move(work)] { finish(key, one, work); }};
   }
   ended_.wait_for(lock, patience_, [&] { return running->ended || stopping_; });
+  running->left_alone = !running->ended;
   if (running->error) std::rethrow_exception(running->error);
   return {running->changed, running->ended && !running->stopped};
 }

@@ -85,7 +85,7 @@ void CensusTaker::look_again(const Store& store, BoxKind kind) {
 CensusTaker::Clock::duration CensusTaker::pause(const Site& site, Clock::time_point now) const {
   if (site.urgent) return 3 * site.took;
   const bool watched = now - watched_ < watch_lasts;
-  if (!site.report->error.empty()) return watched ? 5s : 30s;
+  if (!site.report->error.empty()) return watched ? 10s : longest_pause;
   Clock::duration together{};
   for (const Site& other : sites_) {
     if (other.report->error.empty()) together += other.took;

@@ -21,6 +21,14 @@ class SqliteStore:
         with contextlib.closing(sqlite3.connect(self.file)) as database:
             return {id for id, in database.execute(DONE.format(""))}
 
+    def payload(self, key):
+        with contextlib.closing(sqlite3.connect(self.file)) as database:
+            return database.execute("select payload from outbox_message where id = ?",
+                                    (key,)).fetchone()[0]
+
+    def remove(self):
+        """Goes with its folder."""
+
     @contextlib.contextmanager
     def held(self):
         """Nothing can be written meanwhile."""
@@ -43,6 +51,13 @@ class PostgresStore:
     def ask(self, sql):
         return subprocess.run(["psql", "-XAtq", self.url, "-c", sql], check=True, text=True,
                               capture_output=True).stdout.split()
+
+    def payload(self, key):
+        return " ".join(self.ask(f"select convert_from(payload, 'utf8') from "
+                                 f"{self.schema}.outbox_message where id = '{key}'"))
+
+    def remove(self):
+        self.ask(f"set client_min_messages = error; drop schema {self.schema} cascade")
 
     def done(self):
         return set(self.ask(DONE.format(self.schema + ".")))

@@ -1,22 +1,30 @@
 """What operators do: once, resumable, seen in the audit, refused to those who may only look."""
 import hashlib
 import json
+import pathlib
 import re
-import sqlite3
 import threading
 import time
 import unittest
 
-from daemon import LIMIT, Daemon
+from daemon import LIMIT, Daemon, new_folder
 from dead_letters import make_dead
+from store import PostgresStore, SqliteStore
 
 CARD = {"card": {"number": "4711 0815", "holder": "A. Person"}, "amount": 3}
 
 
 class Acts(unittest.TestCase):
+    where = SqliteStore
+
     def setUp(self):
-        self.daemon = Daemon('[dashboard]\nredact = ["/card/number"]\n'
-                             'trace_link = "https://traces.example/{trace_id}?x"\n').start()
+        folder = pathlib.Path(new_folder("twinbox_acts_"))
+        self.store = self.where(folder)
+        self.addCleanup(self.store.remove)
+        self.daemon = Daemon(self.store.config +
+                             '[dashboard]\nredact = ["/card/number"]\n'
+                             'trace_link = "https://traces.example/{trace_id}?x"\n',
+                             folder=folder, environment=self.store.environment).start()
         self.addCleanup(self.daemon.__exit__)
         self.daemon.wait_for_token()
 
@@ -83,10 +91,7 @@ class Acts(unittest.TestCase):
         refused = self.act("edit", 422, payload=shown["payload"], **edit)
         self.assertIn("/card/number", refused["detail"])
         self.act("edit", payload=json.dumps({**CARD, "amount": 4}), **edit)
-        database = sqlite3.connect(self.daemon.folder / "twinbox.db")
-        [(payload,)] = database.execute("select payload from outbox_message")
-        database.close()
-        self.assertEqual(json.loads(payload), {**CARD, "amount": 4})
+        self.assertEqual(json.loads(self.store.payload("one")), {**CARD, "amount": 4})
 
     def test_a_large_payload_is_cut(self):
         self.enqueue("one", "ä".encode() * 100_000)
@@ -142,6 +147,11 @@ class Acts(unittest.TestCase):
         audit = self.daemon.ask("GET", "/v1/audit").json()["entries"][0]
         self.assertEqual(audit["reason"], hostile[:200])
         self.assertEqual(audit["operation_id"], hostile[:50])
+
+
+@unittest.skipUnless(PostgresStore.url, "no PostgreSQL is there")
+class ActsOnPostgres(Acts):
+    where = PostgresStore
 
 
 class Interrupted(unittest.TestCase):
