@@ -75,16 +75,17 @@ export interface Options {
 
 export class Daemon {
   readonly folder = mkdtempSync(join(tmpdir(), "twinbox_dashboard_"));
+  /** That of the first store is followed by _0, of the second by _1. */
+  readonly schema = "d" + randomBytes(6).toString("hex");
   private process: ChildProcess | null = null;
   private output = "";
   port = 0;
 
   constructor(options: Options) {
     const { backend, stores = ["main"], config = routes, before = "", access = "", more = "", withTokens = true } = options;
-    const schema = "d" + randomBytes(6).toString("hex");
     const tables = stores.map((name, index) => {
       const url = backend === "sqlite" ? `sqlite:${name}.db` : process.env.TWINBOX_TEST_POSTGRES!;
-      return `[store.${name}]\nurl = "${url}"\nschema = "${schema}_${index}"\nconnections = 4\n`;
+      return `[store.${name}]\nurl = "${url}"\nschema = "${this.schema}_${index}"\nconnections = 4\n`;
     });
     if (withTokens) writeFileSync(join(this.folder, "tokens"), tokenFile, { mode: 0o600 });
     writeFileSync(

@@ -2,10 +2,9 @@ import { expect, test } from "./fixture";
 
 test("stores and topics are sorted by any column", async ({ serve, reader, page }) => {
   const daemon = await serve({ stores: ["main", "shelf"] });
-  await daemon.ask("POST", "v1/dispatch/pause", "{}");
-  for (const id of ["a", "b", "c"]) await daemon.enqueue("order.placed", id);
+  for (const id of ["a", "b", "c"]) await daemon.enqueue("report.daily", id);
   await daemon.enqueue("report.nightly", "d");
-  await daemon.ask("POST", "v1/inbox/shop/customer.moved?store=shelf", "{}", { "Idempotency-Key": "e" });
+  await daemon.ask("POST", "v1/outbox/customer.moved?store=shelf", "{}");
   await reader.open(daemon, "#/stores");
   const first = page.getByRole("row").nth(1);
   await expect(first, "largest backlog first").toContainText("main");
@@ -18,7 +17,7 @@ test("stores and topics are sorted by any column", async ({ serve, reader, page 
   await expect(page.getByRole("columnheader", { name: "Store" })).toHaveAttribute("aria-sort", "descending");
   await reader.inspect("stores");
   await page.getByRole("radio", { name: "Topics" }).check();
-  await expect(first).toContainText("order.placed");
+  await expect(first).toContainText("report.daily");
   await page.getByRole("button", { name: "Topic" }).click();
   await expect(first).toContainText("customer.moved");
   await reader.inspect("topics");
@@ -64,10 +63,9 @@ test("a route is disabled with a reason, and enabled", async ({ serve, reader, p
 test("many stores are a heat map", async ({ serve, reader, page }) => {
   const stores = Array.from({ length: 14 }, (_, index) => `shop_${index}`);
   const daemon = await serve({ stores });
-  await daemon.ask("POST", "v1/dispatch/pause", "{}");
   for (let store = 0; store < 6; ++store) {
     for (let number = 0; number < 1 << store; ++number) {
-      await daemon.ask("POST", `v1/outbox/order.placed?store=shop_${store}`, "{}");
+      await daemon.ask("POST", `v1/outbox/report.daily?store=shop_${store}`, "{}");
     }
   }
   await reader.open(daemon, "#/stores");

@@ -1,6 +1,9 @@
 // Acts of an operator. Each has an id of its own, so that a repeated request does nothing twice.
-import { get, post } from "./api/client";
+import { get, post, Problem } from "./api/client";
 import type { BoxName, Changed, Operation, Scope, Verb } from "./api/types";
+
+/** Milliseconds without progress, after which the daemon has probably lost its store. */
+const patience = 60_000;
 
 export interface Target {
   store: string;
@@ -48,12 +51,17 @@ export async function countOf(order: Order): Promise<number> {
 export async function perform(order: Order, id: string, progress: (changed: number) => void): Promise<number> {
   const answer = await post<Changed>(`v1/messages/${order.verb}`, { ...body(order), operation_id: id });
   if (answer.finished !== false) return answer.changed;
-  for (;;) {
-    progress((await operationOf(id, order.target)).changed);
+  let reached = answer.changed;
+  let moved = Date.now();
+  while (Date.now() - moved < patience) {
+    progress(reached);
     await new Promise((resume) => setTimeout(resume, 500));
     const now = await operationOf(id, order.target);
     if (now.finished) return now.changed;
+    if (now.changed !== reached) moved = Date.now();
+    reached = now.changed;
   }
+  throw new Problem(504, `It has stopped at ${reached}. Trying again goes on from there, and does nothing twice.`);
 }
 
 function operationOf(id: string, target: Target): Promise<Operation> {

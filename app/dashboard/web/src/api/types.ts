@@ -18,7 +18,6 @@ export interface Me {
   actor: string | null;
   role: "admin" | "operate" | "read" | "send" | null;
   can: { read: boolean; operate: boolean };
-  trace_link?: string | null;
 }
 
 export interface Counts {
@@ -149,6 +148,7 @@ export interface MessageDetail extends MessageHead {
   payload_truncated?: boolean;
   redacted?: string[];
   trace_id?: string | null;
+  trace_link?: string | null;
   headers: string | null;
   duties: Duty[];
   timeline: Attempt[];
@@ -235,14 +235,15 @@ export interface AuditPage {
   next: string | null;
 }
 
+/** One that only holds leases has told nothing of itself: it is older, or has gone. */
 export interface Worker {
   store: string;
   box: BoxName;
   owner: string;
-  name: string;
-  version: string;
-  started_at: string;
-  seen_at: string;
+  name: string | null;
+  version: string | null;
+  started_at: string | null;
+  seen_at: string | null;
   leases: number;
 }
 

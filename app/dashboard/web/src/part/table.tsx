@@ -1,6 +1,7 @@
 // A table that can be sorted by its headings, and becomes a list of cards where it is narrow.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import { count } from "../format";
 
 export interface Column<Row> {
   name: string;
@@ -38,13 +39,17 @@ function sorted<Row>(rows: Row[], columns: Column<Row>[], order: Order | null): 
   return [...rows].sort((a, b) => {
     const left = sort(a);
     const right = sort(b);
-    if (typeof left === "string" || typeof right === "string") return sign * String(left).localeCompare(String(right));
+    if (typeof left === "string" || typeof right === "string") return sign * String(left).localeCompare(String(right), "en", { numeric: true });
     return sign * (left - right);
   });
 }
 
+/** More rows make the page slow, and nobody reads them. */
+const pageSize = 200;
+
 export function Table<Row>({ caption, columns, rows, rowKey, first, rowClass }: Props<Row>) {
   const [order, setOrder] = useState<Order | null>(first ? { by: first, down: true } : null);
+  const [shown, setShown] = useState(pageSize);
   const sortBy = (column: Column<Row>) =>
     setOrder((before) =>
       before?.by === column.name ? { by: column.name, down: !before.down } : { by: column.name, down: !!column.number },
@@ -61,7 +66,7 @@ export function Table<Row>({ caption, columns, rows, rowKey, first, rowClass }: 
           </tr>
         </thead>
         <tbody>
-          {sorted(rows, columns, order).map((row) => (
+          {sorted(rows, columns, order).slice(0, shown).map((row) => (
             <tr key={rowKey(row)} class={rowClass?.(row)}>
               {columns.map((column) => (
                 <Cell key={column.name} column={column} row={row} />
@@ -70,6 +75,13 @@ export function Table<Row>({ caption, columns, rows, rowKey, first, rowClass }: 
           ))}
         </tbody>
       </table>
+      {rows.length > shown && (
+        <p class="rest">
+          <button type="button" class="quiet" onClick={() => setShown(shown * 2)}>
+            Show more rows <span class="soft">({count(rows.length - shown)} left)</span>
+          </button>
+        </p>
+      )}
     </div>
   );
 }

@@ -16,7 +16,7 @@ import { Long, Name } from "../part/text";
 import { Timeline } from "../part/timeline";
 import { When } from "../part/time";
 import { to, type Parameters } from "../route";
-import { useCanOperate, useSession } from "../session";
+import { useCanOperate } from "../session";
 import { unnamed, verbsFor } from "./messages";
 
 export function Message({ parameters }: { parameters: Parameters }) {
@@ -156,9 +156,7 @@ function Acts({ message, target, again }: ShownProps) {
 }
 
 function Facts({ message, target }: { message: MessageDetail; target: Target }) {
-  const { me } = useSession();
-  const { correlation_id: correlation, trace_id: trace } = message;
-  const link = trace && me?.trace_link ? me.trace_link.replace("{trace_id}", encodeURIComponent(trace)) : null;
+  const { correlation_id: correlation, trace_id: trace, trace_link: link } = message;
   return (
     <dl class="facts">
       <Fact name="Id" text={message.id} />

@@ -62,30 +62,33 @@ const where = {
   ),
 };
 
+const when = (at: string | null) => (at === null ? "–" : <When at={at} />);
+
 function WorkerTable({ workers }: { workers: Worker[] }) {
   const now = useNow();
   if (workers.length === 0) {
     return <Empty title="Nobody works here.">No route is configured, or the workers run elsewhere and are older.</Empty>;
   }
-  const silent = (worker: Worker) => (now.getTime() - new Date(worker.seen_at).getTime()) / 1000 > silentAfter;
+  const silent = ({ seen_at: seen }: Worker) =>
+    seen !== null && (now.getTime() - new Date(seen).getTime()) / 1000 > silentAfter;
   const columns: Column<Worker>[] = [
     {
       name: "name",
       title: "Worker",
       head: true,
-      sort: (row) => row.name,
+      sort: (row) => row.name ?? "",
       cell: (row) => (
         <>
-          <Name text={row.name} />
+          {row.name === null ? <span class="soft">unknown</span> : <Name text={row.name} />}
           {silent(row) && <span class="tag warn">silent</span>}
         </>
       ),
     },
     where,
     { name: "leases", title: "Leases", number: true, sort: (row) => row.leases, cell: (row) => count(row.leases) },
-    { name: "seen", title: "Last heartbeat", sort: (row) => row.seen_at, cell: (row) => <When at={row.seen_at} /> },
-    { name: "started", title: "Started", sort: (row) => row.started_at, cell: (row) => <When at={row.started_at} /> },
-    { name: "version", title: "Version", sort: (row) => row.version, cell: (row) => <Name text={row.version} /> },
+    { name: "seen", title: "Last heartbeat", sort: (row) => row.seen_at ?? "", cell: (row) => when(row.seen_at) },
+    { name: "started", title: "Started", sort: (row) => row.started_at ?? "", cell: (row) => when(row.started_at) },
+    { name: "version", title: "Version", sort: (row) => row.version ?? "", cell: (row) => <Name text={row.version ?? "–"} /> },
     {
       name: "owner",
       title: "Owner",
