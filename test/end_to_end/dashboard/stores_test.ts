@@ -68,6 +68,9 @@ test("many stores are a heat map", async ({ serve, reader, page }) => {
       await daemon.ask("POST", `v1/outbox/report.daily?store=shop_${store}`, "{}");
     }
   }
+  // The first count of many stores is slow, and the next one waits ten times as long: let the first one see it all.
+  await daemon.stop();
+  await daemon.start();
   await reader.open(daemon, "#/stores");
   const map = page.getByRole("region", { name: "Heat map of the stores" });
   await expect(map.getByRole("link")).toHaveCount(28);
