@@ -121,8 +121,7 @@ class Kill:
             gate.wait_for(lambda arrived: len(arrived) >= COUNT // 2)
             daemon.kill()
             before, done = self.end(gate, daemon)
-            # What runs, and what has ended in the same moment and is not yet written down.
-            self.assertLessEqual(len(set(before) - done), 8)
+            self.assertLessEqual(done, set(before))  # end() has seen that the others came again
 
     def test_during_a_reload(self):
         with Gate() as gate:

@@ -177,7 +177,8 @@ class Busy(unittest.TestCase):
                                  b"Idempotency-Key: q%d\r\n\r\nx" % number)
                     for number in range(20)]
             waiting, refused = set(sent), []
-            while len(refused) < 18:  # one is at work, one waits
+            # One is at work and one waits, unless it came before the worker had taken the first.
+            while len(refused) < 18:
                 ready, _, _ = select.select(list(waiting), [], [], LIMIT)
                 self.assertTrue(ready)
                 for connection in ready:
@@ -188,9 +189,11 @@ class Busy(unittest.TestCase):
                 self.assertIn(b"Retry-After: 1", answer)
                 self.assertIn(b"server.queue", answer)
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
-        for connection in waiting:
-            self.assertEqual(statuses(read_all(connection)), [202])
-        self.assertEqual(len(daemon.ask("GET", "/v1/messages").json()["messages"]), 3)
+        answers = sum((statuses(read_all(connection)) for connection in waiting), [])
+        self.assertIn(202, answers)
+        self.assertLessEqual(set(answers), {202, 503})
+        self.assertEqual(len(daemon.ask("GET", "/v1/messages").json()["messages"]),
+                         1 + answers.count(202))
         self.assertEqual(daemon.stop(), 0)
 
     def test_a_request_that_takes_too_long_may_be_done_all_the_same(self):
