@@ -27,27 +27,35 @@ std::vector<HttpResponse> handle_together(const IntakeOptions& options, std::str
       return HttpResponse{};
     });
   }
-  const auto write_some = [&](std::size_t from, std::size_t count) {
-    const std::span<const Item> some{items.data() + from, count};
-    const auto results = write(some);
-    if (results.size() != count) {
-      throw std::logic_error("the accept call must give one answer for each arrival");
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      answers[places[from + i]] = answer(some[i], results[i]);
-    }
-  };
-  try {
-    if (items.size() > 1) return write_some(0, items.size()), answers;
-  } catch (const std::exception&) {
-    // Each of them finds out alone below. An id that was written after all is met as a duplicate.
-  }
-  for (std::size_t i = 0; i < items.size(); ++i) {
+  /// Empty: they are written and answered.
+  const auto write_some = [&](std::size_t from, std::size_t count) -> std::optional<HttpResponse> {
+    bool written = false;
     HttpResponse failure = answer_or_problem(options, act, [&] {
-      write_some(i, 1);
-      return HttpResponse{.status = 0};
+      const std::span<const Item> some{items.data() + from, count};
+      const auto results = write(some);
+      if (results.size() != count) {
+        throw std::logic_error("the accept call must give one answer for each arrival");
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        answers[places[from + i]] = answer(some[i], results[i]);
+      }
+      written = true;
+      return HttpResponse{};
     });
-    if (failure.status != 0) answers[places[i]] = std::move(failure);
+    if (written) return {};
+    return failure;
+  };
+  if (items.empty()) return answers;
+  auto failure = write_some(0, items.size());
+  if (!failure) return answers;
+  // A store that cannot take anything now is everybody's trouble: nobody is made to wait for it
+  // again. Else each one finds out alone; an id that was written after all is met as a duplicate.
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const bool alone = items.size() > 1 && failure->status != 503;
+    auto own = alone ? write_some(i, 1) : failure;
+    if (!own) continue;
+    answers[places[i]] = *own;
+    if (own->status == 503) failure = std::move(own);
   }
   return answers;
 }

@@ -87,6 +87,28 @@ TEST_P(Intake, requests_that_come_together_are_answered_each_by_its_own_fate) {
   EXPECT_EQ(count_messages(), "2");
 }
 
+TEST_P(Intake, requests_that_come_together_wait_only_once_for_a_store_that_is_away) {
+  int calls = 0;
+  const AcceptCall away = [&](std::span<const Arrival>) -> std::vector<Accepted> {
+    ++calls;
+    throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
+  };
+  const std::vector<HttpRequest> requests(3, a_request(path));
+  for (const HttpResponse& answer : InboxIntake{away, intake_options()}.handle(requests)) {
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_EQ(answer.headers.find("Retry-After"), "5");
+  }
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_P(Intake, an_accept_call_that_throws_anything_is_answered) {
+  const AcceptCall odd = [](std::span<const Arrival>) -> std::vector<Accepted> { throw 7; };
+  const std::vector<HttpRequest> requests(2, a_request(path));
+  for (const HttpResponse& answer : InboxIntake{odd, intake_options()}.handle(requests)) {
+    EXPECT_EQ(answer.status, 500);
+  }
+}
+
 TEST_P(Intake, what_comes_together_for_the_outbox_is_one_transaction_and_keeps_its_ids) {
   std::vector<HttpRequest> requests{
       a_request("/v1/outbox/order.placed", {{"Idempotency-Key", "order-1"}}),
