@@ -26,6 +26,17 @@ def new_folder(prefix):
     return folder
 
 
+def certified_folder(prefix):
+    """With key.pem and cert.pem for this machine."""
+    folder = pathlib.Path(new_folder(prefix))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+        check=True, capture_output=True)
+    return folder
+
+
 class Answer:
     def __init__(self, response):
         self.status = response.status

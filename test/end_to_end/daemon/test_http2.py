@@ -1,13 +1,12 @@
 """A receiver that speaks HTTP/2 gets it, when it says so within TLS."""
 import os
-import pathlib
 import shutil
 import socket
 import subprocess
 import time
 import unittest
 
-from daemon import LIMIT, Daemon, new_folder
+from daemon import LIMIT, Daemon, certified_folder
 
 SERVER = shutil.which("nghttpd", path=os.environ["PATH"] + ":/usr/sbin")
 
@@ -34,12 +33,7 @@ class Http2(unittest.TestCase):
                 self.assertLess(time.monotonic(), end)
 
     def test_a_delivery_over_http2(self):
-        folder = pathlib.Path(new_folder("twinbox_http2_"))
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-             "-nodes", "-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2",
-             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-            check=True, capture_output=True)
+        folder = certified_folder("twinbox_http2_")
         port = self.serve(folder)
         config = f"""
 [sink.there]

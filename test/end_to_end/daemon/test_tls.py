@@ -9,18 +9,13 @@ import ssl
 import subprocess
 import unittest
 
-from daemon import LIMIT, PROGRAM, Daemon, box_of, new_folder
+from daemon import LIMIT, PROGRAM, Daemon, box_of, certified_folder, new_folder
 
 
 class Tls(unittest.TestCase):
     def certified(self):
         """A folder with a certificate, and the configuration that uses it."""
-        folder = pathlib.Path(new_folder("twinbox_tls_"))
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-             "-nodes", "-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "2",
-             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-            check=True, capture_output=True)
+        folder = certified_folder("twinbox_tls_")
         return folder, '[server]\ntls_certificate = "cert.pem"\ntls_key = "key.pem"\n'
 
     def test_a_cookie_stays_on_https_and_events_go_over_it(self):
