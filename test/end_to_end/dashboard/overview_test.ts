@@ -50,7 +50,8 @@ test("a lost connection is told with its time, and ends by itself", async ({ ser
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("healthy");
   reader.expected = /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/;
   await daemon.stop();
-  await expect(page.getByRole("alert")).toContainText(/Stale since \d\d:\d\d:\d\d\./);
+  // The charts may have asked just then, and say for themselves that there was no answer.
+  await expect(page.getByRole("alert").filter({ hasText: /Stale since \d\d:\d\d:\d\d\./ })).toBeVisible();
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("unknown");
   await reader.inspect("stale");
   await daemon.start();
