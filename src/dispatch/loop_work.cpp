@@ -104,6 +104,7 @@ bool Dispatcher::Loop::may_call() const { return !waiting_.empty() && calls_ < o
 void Dispatcher::Loop::call_next(Lock& lock) {
   const std::vector<SharedTask> tasks = take_tasks();
   ++calls_;
+  feed_starving();  // what waited here may have been in the way of a claim
   Desk& desk = *tasks.front()->desk;
   const Wanted others = others_wanted();
   lock.unlock();

@@ -1,6 +1,7 @@
 // The dispatcher with its threads: waking up, working in parallel, stopping.
 #include <barrier>
 #include <condition_variable>
+#include <future>
 #include <latch>
 #include <map>
 #include <mutex>
@@ -81,6 +82,27 @@ TEST_P(Running, OBX_060_handles_different_messages_at_once) {
   outbox().enqueue(a_message());
   std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
   handled.wait();
+}
+
+TEST_P(Running, no_worker_is_idle_while_something_is_due_however_long_the_others_take) {
+  for (int round = 0; round < 5; ++round) {
+    std::counting_semaphore<> called{0};
+    std::promise<void> enough;
+    const std::shared_future<void> end = enough.get_future().share();
+    Handlers handlers;
+    handlers.on(Topic{"order.placed"}, [&](const Message&) {
+      called.release();
+      end.wait();
+    });
+    DispatcherOptions options = by_wake_up(4);
+    options.lease = 1h;
+    Dispatcher dispatcher{outbox(), std::move(handlers), options};
+    std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+    for (int i = 0; i < 20; ++i) outbox().enqueue(a_message());
+    // It tells of itself every 15 s, and would see then what it has missed.
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(called.try_acquire_for(12s)) << "worker " << i;
+    enough.set_value();
+  }
 }
 
 TEST_P(Running, OBX_059_never_calls_a_handler_twice_at_once_for_the_same_message) {
