@@ -85,6 +85,7 @@ class Connection final : public OpenConnection,
   void handshake() {
     if constexpr (tls) {
       wait_for_request();
+      if (server_.stopping()) return close();
       expire_after(server_.limit()->header_time);
       stream_.async_handshake(boost::asio::ssl::stream_base::server,
                               [self = this->shared_from_this()](Error error) {
@@ -96,12 +97,12 @@ class Connection final : public OpenConnection,
 
   /// The next request of this connection; it may have come with the last one.
   void next() {
-    if (server_.stopping() && buffer_.size() == 0) return close();
     limit_ = server_.limit();
     parser_.emplace();
     set_limits(*parser_, buffer_, *limit_);
     wait_for_request();
     if (buffer_.size() > 0) return read_head();
+    if (server_.stopping()) return close();
     buffer_.shrink_to_fit();
     expire_after(limit_->idle_time);
     stream_.async_read_some(buffer_.prepare(4096),
@@ -112,6 +113,7 @@ class Connection final : public OpenConnection,
                             });
   }
 
+  /// A stop closes those that it finds waiting; who comes later must see for itself that it stops.
   void wait_for_request() {
     waits_for_request_ = true;
     if (ticket_ == 0) ticket_ = server_.add_waiting(this->shared_from_this());
@@ -129,6 +131,7 @@ class Connection final : public OpenConnection,
     Error error;
     buffer_.consume(parser_->put(buffer_.data(), error));
     if (error != boost::beast::http::error::need_more) return on_head(error);
+    if (server_.stopping()) return close();
     boost::beast::http::async_read_header(
         stream_, buffer_, *parser_,
         [self = this->shared_from_this()](Error failed, std::size_t) { self->on_head(failed); });
@@ -216,6 +219,10 @@ class Connection final : public OpenConnection,
     context_.reset();  // a reload must not be held up by pages that stay open
     request_ = {};
     wait_for_request();  // it may be closed at any time
+    if (server_.stopping()) {
+      close();
+      return true;
+    }
     stream_.async_read_some(boost::asio::buffer(waste_),
                             [self = this->shared_from_this()](Error, std::size_t) {
                               self->close();  // who listens has nothing more to say
