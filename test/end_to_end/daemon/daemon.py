@@ -194,8 +194,9 @@ class Daemon:
     def raw(self, data):
         """What comes back for these bytes, until the other side closes."""
         with socket.create_connection((self.host, self.port), timeout=LIMIT) as connection:
-            connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # it may have had enough before that
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
             parts = []
             with contextlib.suppress(ConnectionResetError):
                 while part := connection.recv(65536):

@@ -3,6 +3,7 @@ import http.server
 import json
 import queue
 import threading
+import urllib.request
 
 
 class Receiver:
@@ -16,6 +17,10 @@ class Receiver:
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def do_GET(self):
+                self.send_response(204)
+                self.end_headers()
+
             def do_POST(self):
                 self.body = self.rfile.read(int(self.headers["Content-Length"] or 0))
                 status = receiver.answer(self)
@@ -27,7 +32,21 @@ class Receiver:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(http.server.ThreadingHTTPServer):
+            def process_request(self, *connection):
+                with receiver.changed:
+                    receiver.connections += 1
+                super().process_request(*connection)
+
+            def shutdown_request(self, connection):
+                super().shutdown_request(connection)
+                with receiver.changed:
+                    receiver.connections -= 1
+                    receiver.changed.notify_all()
+
+        self.changed = threading.Condition()
+        self.connections = 0
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.server.handle_error = lambda *_: None  # a client that was killed takes no answer
         self.port = self.server.server_address[1]
@@ -36,6 +55,14 @@ class Receiver:
 
     def next(self, timeout=60):
         return self.requests.get(timeout=timeout)
+
+    def wait_for_silence(self, timeout=60):
+        """Until what clients that are gone have left behind is read."""
+        # Connections are taken in the order in which they came: with this one, all of them.
+        urllib.request.urlopen(self.url, timeout=timeout).close()
+        with self.changed:
+            if not self.changed.wait_for(lambda: self.connections == 0, timeout):
+                raise AssertionError(f"{self.connections} connections stay open")
 
     def __enter__(self):
         self.thread.start()

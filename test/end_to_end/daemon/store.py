@@ -5,6 +5,8 @@ import random
 import sqlite3
 import subprocess
 
+from dead_letters import make_dead
+
 DONE = "select m.id from {0}outbox_message m join {0}outbox_outcome o on o.number = m.number " \
        "where o.state = 1"
 
@@ -25,6 +27,27 @@ class SqliteStore:
         with contextlib.closing(sqlite3.connect(self.file)) as database:
             return database.execute("select payload from outbox_message where id = ?",
                                     (key,)).fetchone()[0]
+
+    def make_dead(self, count, **options):
+        make_dead(self.file, count, **options)
+
+    @contextlib.contextmanager
+    def stuck_at(self, number):
+        """Whoever sends this dead letter again gets no further, in the midst of a transaction."""
+        with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as database:
+            database.execute("create view endless as with recursive n(i) as "
+                             "(select 1 union all select i + 1 from n) select i from n")
+            database.execute("create trigger stuck before delete on outbox_outcome "
+                             f"when old.number = {number} begin "
+                             "select count(*) from endless; end")
+            yield
+            database.execute("drop trigger stuck")
+            database.execute("drop view endless")
+
+    def end_leases(self):
+        """As if their time were over."""
+        with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as database, database:
+            database.execute("update outbox_work set lease_until = 0 where lease_until is not null")
 
     def remove(self):
         """Goes with its folder."""
@@ -55,6 +78,25 @@ class PostgresStore:
     def payload(self, key):
         return " ".join(self.ask(f"select convert_from(payload, 'utf8') from "
                                  f"{self.schema}.outbox_message where id = '{key}'"))
+
+    def make_dead(self, count, error="connection refused", begin=0):
+        self.ask(f"""
+            with made as (
+              insert into {self.schema}.outbox_message
+                (created_at, last_seen_at, content_version, source, id, topic, payload)
+              select now(), now(), 1, '-', 'dead-' || {begin} + n, 't0', 'x'
+              from generate_series(1, {count}) n returning number)
+            insert into {self.schema}.outbox_outcome
+              (number, finished_at, attempts, state, reason, last_error)
+            select number, now(), 10, 2, 'max_attempts', '{error} by host ' || number from made""")
+
+    def stuck_at(self, number):
+        return self.transaction(f"update {self.schema}.outbox_outcome set attempts = attempts "
+                                f"where number = {number}")
+
+    def end_leases(self):
+        self.ask(f"update {self.schema}.outbox_work set lease_until = now() "
+                 "where lease_until is not null")
 
     def remove(self):
         self.ask(f"set client_min_messages = error; drop schema {self.schema} cascade")

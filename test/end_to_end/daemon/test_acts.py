@@ -155,18 +155,24 @@ class ActsOnPostgres(Acts):
 
 
 class Interrupted(unittest.TestCase):
-    COUNT = 30_000
+    where = SqliteStore
+    COUNT = 3000
 
     def test_a_bulk_act_that_was_cut_off_goes_on_by_its_id(self):
-        daemon = Daemon()
-        with daemon:
+        folder = pathlib.Path(new_folder("twinbox_interrupted_"))
+        store = self.where(folder)
+
+        def serve():
+            return Daemon(store.config, store.environment, folder)
+
+        with serve() as daemon:
+            self.addCleanup(store.remove)
             daemon.wait_for_token()
             self.assertEqual(daemon.stop(), 0)
-        make_dead(daemon.folder / "twinbox.db", self.COUNT)
+        store.make_dead(self.COUNT)
         body = json.dumps({"filter": {"state": "dead"}, "reason": "again", "operation_id": "op"})
         token = {"Authorization": f"Bearer {daemon.token}"}
-        first = Daemon(folder=daemon.folder)
-        with first:
+        with store.stuck_at(self.COUNT // 2), serve() as first:
             def ask():
                 try:
                     first.ask("POST", "/v1/messages/requeue", body, token)
@@ -178,12 +184,11 @@ class Interrupted(unittest.TestCase):
                 progress = first.ask("GET", "/v1/operations/op")
                 if progress.status == 200 and progress.json()["changed"] > 0:
                     break
-            self.assertFalse(progress.json()["finished"], "too quick to be cut off: add letters")
+            self.assertFalse(progress.json()["finished"])
             first.kill()
             asking.join()
-        make_dead(daemon.folder / "twinbox.db", 5, error="later", begin=10 ** 6)
-        second = Daemon(folder=daemon.folder)
-        with second:
+        store.make_dead(5, error="later", begin=10 ** 6)
+        with serve() as second:
             cut = second.ask("GET", "/v1/operations/op").json()
             self.assertFalse(cut["finished"])
             self.assertTrue(0 < cut["changed"] < self.COUNT, cut)
@@ -198,6 +203,11 @@ class Interrupted(unittest.TestCase):
             second.wait_for_count("ready", self.COUNT)
             second.wait_for_count("dead", 5)  # what died later was not meant
             self.assertEqual(second.stop(), 0)
+
+
+@unittest.skipUnless(PostgresStore.url, "no PostgreSQL is there")
+class InterruptedOnPostgres(Interrupted):
+    where = PostgresStore
 
 
 class Many(unittest.TestCase):

@@ -21,7 +21,7 @@ allow = ["127.0.0.1"]
 sink = "there"
 [dispatch]
 workers = 4
-lease = "3s"
+lease = "{lease}"
 poll_interval = "20ms"
 [log]
 access = false
@@ -60,13 +60,17 @@ class Gate:
 
 
 class Kill:
+    lease = "5m"  # nothing that a busy machine does lasts so long
+
     def setUp(self):
         self.folder = pathlib.Path(new_folder("twinbox_kill_"))
         self.store = self.Store(self.folder)
         self.ids = {f"m{number}" for number in range(COUNT)}
 
     def daemon(self, gate=None):
-        config = self.store.config + (ROUTES.format(url=gate.receiver.url) if gate else "")
+        config = self.store.config
+        if gate:
+            config += ROUTES.format(url=gate.receiver.url, lease=self.lease)
         daemon = Daemon(config, folder=self.folder, environment=self.store.environment)
         self.addCleanup(lambda: daemon.process.poll() is not None or daemon.kill())
         return daemon
@@ -85,6 +89,9 @@ class Kill:
     def end(self, gate, daemon):
         """After the kill: what is not recorded as done comes, once, and nothing else."""
         daemon.stop()
+        self.store.end_leases()
+        if gate.opened.is_set():
+            gate.receiver.wait_for_silence()
         done, before = self.store.done(), +gate.arrived
         gate.opened.set()
         again = self.daemon(gate).start()
@@ -102,6 +109,18 @@ class Kill:
             daemon.kill()
             before, done = self.end(gate, daemon)
             self.assertEqual((len(before), done), (4, set()))
+
+    def test_leases_of_the_dead_end_by_themselves(self):
+        self.lease = "2s"
+        with Gate() as gate:
+            daemon = self.begin(gate)
+            daemon.kill()
+            daemon.stop()
+            gate.opened.set()
+            again = self.daemon(gate).start()
+            while self.store.done() != self.ids:  # only a failure takes long
+                self.assertIsNone(again.process.poll())
+            self.assertEqual(again.stop(), 0)
 
     def test_after_a_receiver_has_answered_and_before_that_is_recorded(self):
         with Gate() as gate:
