@@ -86,7 +86,9 @@ export class Reader {
     await this.theme("light");
     const size = this.page.viewportSize()!;
     await this.page.setViewportSize({ width: 360, height: 740 });
-    expect(await this.page.evaluate(() => document.documentElement.scrollWidth), `${name} fits in 360 px`).toBe(360);
+    // Charts follow the width a moment later.
+    const width = () => this.page.evaluate(() => document.documentElement.scrollWidth);
+    await expect.poll(width, `${name} fits in 360 px`).toBe(360);
     expect(await this.findings(), `axe on ${name}, narrow`).toEqual([]);
     await this.picture(`${name}_narrow`);
     await this.page.setViewportSize(size);

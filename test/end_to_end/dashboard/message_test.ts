@@ -29,7 +29,7 @@ test("shows content, headers, timeline and duties", async ({ serve, reader, page
   await reader.inspect("message");
   await page.getByRole("link", { name: "order-7" }).click();
   await expect(page.getByRole("link", { name: "pay-7" })).toBeVisible();
-  expect(page.url()).toContain("correlation_id=order-7");
+  await expect(page).toHaveURL(/correlation_id=order-7/);
 });
 
 test("shows what is no text as bytes", async ({ serve, reader, page }) => {

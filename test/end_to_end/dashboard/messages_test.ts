@@ -14,8 +14,8 @@ test("the filter of the form is in the address, and the address fills the form",
   await page.getByRole("button", { name: "Filter" }).click();
   await expect(page.getByRole("row")).toHaveCount(2);
   await expect(page.getByRole("link", { name: "b", exact: true })).toBeVisible();
-  expect(page.url()).toContain("state=dead");
-  expect(page.url()).toContain("error_contains=address");
+  await expect(page).toHaveURL(/state=dead/);
+  await expect(page).toHaveURL(/error_contains=address/);
 
   await page.goto(daemon.url + "#/messages?correlation_id=story-1");
   await expect(page.getByLabel("Correlation id")).toHaveValue("story-1");
