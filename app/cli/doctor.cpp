@@ -7,6 +7,7 @@
 #include "cli/store.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
+#include "daemon/brokers.hpp"
 #include <twinbox/doctor.hpp>
 #include <twinbox/topic_pattern.hpp>
 
@@ -124,7 +125,8 @@ void print_finding(const Screen& screen, const Placed& one) {
 int doctor(const Common& common, const DoctorOptions& options, const Screen& screen) {
   const Duration between = parse_duration("--interval", options.interval);
   OpenStore store(common);
-  const std::vector<Placed> all = examine(common, store, between);
+  std::vector<Placed> all = examine(common, store, between);
+  add(all, "", app::examine_brokers(chosen_config(common)));
   const auto wrong = std::count_if(
       all.begin(), all.end(), [](const Placed& one) { return one.finding.level != Level::ok; });
   if (common.json) {
@@ -159,7 +161,7 @@ Verb doctor_verb(Common& common) {
           "how durable commits are, transactions that hold back vacuum, the file and its disk, and "
           "the "
           "backlog, at which it looks twice. With a configuration, also for topics that no route "
-          "takes. "
+          "takes, and at what is unsafe about its brokers. "
           "Exit code 1 when there is a finding.",
       .options = with({{"--interval", "DURATION",
                         "between the two looks at the backlog (default: 2s)", &options->interval}},

@@ -97,11 +97,16 @@ class Builder {
     each_named("retry", [&](TableReader reader, std::string name, const toml::table*) {
       read_retry(std::move(reader), config_.retries[std::move(name)]);
     });
-    each_named("sink", [&](TableReader reader, std::string name, const toml::table*) {
+    each_named("sink", [&](TableReader reader, std::string name, const toml::table* source) {
       config_.sinks.push_back({.name = std::move(name)});
-      read_sink(reader, config_.sinks.back());
+      read_sink(reader, config_.sinks.back(), source);
       const bool to_inbox = config_.sinks.back().kind == SinkConfig::Kind::inbox;
       need_inbox(reader, config_.sinks.back().store, to_inbox);
+    });
+    each_named("source", [&](TableReader reader, std::string name, const toml::table* source) {
+      config_.sources.push_back({.name = std::move(name)});
+      read_source(reader, config_.sources.back(), source);
+      need_inbox(reader, config_.sources.back().store, true);
     });
     each_named("webhook", [&](TableReader reader, std::string name, const toml::table*) {
       config_.webhooks.push_back({.name = std::move(name), .scheme = {}});
@@ -149,6 +154,10 @@ class Builder {
       const SinkConfig* sink = config_.find_sink(event.sink);
       if (sink != nullptr && sink->kind == SinkConfig::Kind::inbox) {
         reader.refuse("sink", "a sink of type inbox cannot be called within a request");
+      } else if (sink != nullptr && sink->is_broker()) {
+        reader.refuse("sink",
+                      "a sink of a broker cannot be called within a request; let it be "
+                      "accepted, and a [[route]] of the inbox bring it to the broker");
       }
       need_inbox(reader, event.store, true);
       if (!event.name.empty()) try_event(reader, event);
@@ -336,6 +345,7 @@ std::vector<std::string> config_keys() {
     [store."<name>"]
     [retry."<name>"]
     [sink."<name>"]
+    [source."<name>"]
     [webhook."<name>"]
     [[route]]
     [[event]]

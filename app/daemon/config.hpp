@@ -79,8 +79,21 @@ struct StoreConfig {
   bool operator==(const StoreConfig&) const = default;
 };
 
+/// How a broker is reached; of a sink or a source.
+struct BrokerConfig {
+  std::string url = {};
+  std::string ca_file = {};
+  std::string certificate_file = {};
+  std::string key_file = {};
+  Milliseconds connect_timeout = std::chrono::seconds{10};
+  Milliseconds heartbeat = std::chrono::seconds{30};
+  bool declare = false;  ///< exchanges, queues … are made; else they must be there
+
+  bool operator==(const BrokerConfig&) const = default;
+};
+
 struct SinkConfig {
-  enum class Kind { http, command, log, inbox };
+  enum class Kind { http, command, log, inbox, rabbitmq };
   enum class Form { automatic, raw, binary, structured };
   std::string name;
   Kind kind = Kind::log;
@@ -109,6 +122,38 @@ struct SinkConfig {
   // inbox
   std::string store = {};   ///< empty: the first that serves an inbox
   std::string source = {};  ///< of what has none; empty: `outbox`
+
+  // rabbitmq
+  BrokerConfig broker = {};
+  std::string exchange = {};
+  std::string exchange_type = "topic";
+  std::string routing_key = {};  ///< empty: the topic
+  std::size_t max_bytes = 128U * 1024U * 1024U;
+
+  /// Sends over a broker, several messages at once.
+  [[nodiscard]] bool is_broker() const noexcept { return kind == Kind::rabbitmq; }
+};
+
+/// What a broker delivers, and the inbox it comes into.
+struct SourceConfig {
+  enum class Kind { rabbitmq };
+  std::string name;
+  Kind kind = Kind::rabbitmq;
+  BrokerConfig broker = {};
+  std::string store = {};   ///< empty: the first that serves an inbox
+  std::string source = {};  ///< of what names none; empty: the name of this section
+  int prefetch = 256;
+  int max_retries = 5;
+  Milliseconds delay = std::chrono::seconds{1};
+  Milliseconds max_delay = std::chrono::minutes{1};
+
+  // rabbitmq
+  std::string queue = {};
+  std::string queue_type = "quorum";
+  std::vector<std::string> bindings = {};  ///< `exchange routing.key`
+  std::string dead_letter_exchange = {};   ///< empty: straight to the queue `<queue>.dead`
+
+  bool operator==(const SourceConfig&) const = default;
 };
 
 struct RouteConfig {
@@ -191,6 +236,7 @@ struct Config {
   std::map<std::string, RetryPolicy> retries = {};
   std::vector<SinkConfig> sinks = {};
   std::vector<RouteConfig> routes = {};  ///< in file order: the first that matches wins
+  std::vector<SourceConfig> sources = {};
   std::vector<WebhookConfig> webhooks = {};
   std::vector<EventConfig> events = {};
   std::vector<SubscriptionConfig> subscriptions = {};

@@ -1,5 +1,6 @@
 #include "daemon/config_parts.hpp"
 
+#include "daemon/brokers.hpp"
 #include <twinbox/event_intake.hpp>
 #include <twinbox/sink.hpp>
 #include <twinbox/webhook.hpp>
@@ -8,6 +9,7 @@ namespace twinbox::app {
 namespace {
 
 const std::string some_address = "http://localhost/";
+const std::string some_broker = "amqp://localhost";
 
 /// A list in which only the secret at `index` can be wrong: the error then names its number.
 std::vector<std::string> alone(const std::vector<std::string>& secrets, std::size_t index) {
@@ -83,7 +85,24 @@ void try_store(TableReader& table, const StoreConfig& store) {
 void try_sink(TableReader& table, const SinkConfig& sink) {
   if (sink.kind == SinkConfig::Kind::http) try_http_sink(table, sink);
   if (sink.kind == SinkConfig::Kind::command) try_command_sink(table, sink);
+  if (sink.is_broker()) {
+    table.attempt("url", [&] { make_broker_sink({.name = sink.name, .broker = sink.broker}, {}); });
+    SinkConfig other = sink;
+    other.broker = {.url = some_broker};
+    table.attempt("", [&] { make_broker_sink(other, {}); });
+  }
   if (!sink.source.empty()) table.attempt("source", [&] { const Source source{sink.source}; });
+}
+
+void try_source(TableReader& table, const SourceConfig& source) {
+  const AcceptCall nobody = [](std::span<const Arrival>) { return std::vector<Accepted>{}; };
+  SourceConfig only_broker{.name = source.name, .broker = source.broker};
+  only_broker.queue = "queue";
+  table.attempt("url", [&] { make_broker_source(only_broker, nobody, {}); });
+  SourceConfig other = source;
+  other.broker = {.url = some_broker};
+  table.attempt(source.queue.empty() ? "queue" : "",
+                [&] { make_broker_source(other, nobody, {}); });
 }
 
 void try_webhook(TableReader& table, const WebhookConfig& webhook) {

@@ -8,6 +8,7 @@ namespace twinbox::app {
 
 void try_store(TableReader& table, const StoreConfig& store);
 void try_sink(TableReader& table, const SinkConfig& sink);
+void try_source(TableReader& table, const SourceConfig& source);
 void try_webhook(TableReader& table, const WebhookConfig& webhook);
 void try_subscription(TableReader& table, const SubscriptionConfig& subscription);
 /// That it is an address of HTTP.

@@ -13,6 +13,7 @@
 #include "daemon/notify.hpp"
 #include "daemon/response_text.hpp"
 #include "daemon/service.hpp"
+#include "daemon/sources.hpp"
 #include "daemon/stores.hpp"
 #include "daemon/tracer.hpp"
 #include "daemon/worker_pool.hpp"
@@ -88,11 +89,13 @@ class Daemon {
     dashboard_.set(current()->config().health);
     dashboard_.start();
     server_.start();
+    sources_.set(current()->config());
     greet();
     notify_manager("READY=1");
     wait(signals);
     notify_manager("STOPPING=1");
     log_.write(LogLevel::info, "stopping", {});
+    sources_.stop();
     server_.stop(current()->config().limit.stop_time);
     dispatching_.stop();
     dashboard_.stop();
@@ -127,7 +130,8 @@ class Daemon {
                           .boxes = dashboard_.census().glance(),
                           .waiting = workers_.waiting(),
                           .spans_sent = tracer_.sent(),
-                          .spans_dropped = tracer_.dropped()});
+                          .spans_dropped = tracer_.dropped(),
+                          .sources = sources_.status()});
   }
 
   /// Who is told of handlers' spans; empty when nobody collects them.
@@ -353,6 +357,7 @@ class Daemon {
       }
       auto service = make_service(config);
       dispatching_.set(config);
+      sources_.set(config);
       dashboard_.set(config.health);
       log_.set(config.log);
       server_.set_limit(config.limit);
@@ -374,6 +379,7 @@ class Daemon {
   Tracer tracer_;
   Pulse pulse_;
   Dispatching dispatching_;
+  Sources sources_{stores_, log_.environment()};
   Dashboard dashboard_;
   ActRunner acts_{log_.environment(), [this](const Store& store, BoxKind kind) {
                     dashboard_.census().look_again(store, kind);

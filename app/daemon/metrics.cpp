@@ -173,6 +173,23 @@ void add_http(Families& families, const Metrics::Moment& moment) {
         moment.spans_dropped);
 }
 
+void add_sources(Families& families, const std::map<std::string, SourceStatus>& sources) {
+  MetricFamily up =
+      family("twinbox_source_up", "1: the broker delivers to this source", MetricType::Gauge);
+  MetricFamily deliveries = family("twinbox_source_deliveries_total",
+                                   "What became of a broker's deliveries", MetricType::Counter);
+  for (const auto& [name, status] : sources) {
+    add(up, {{"source", name}}, status.connected ? 1 : 0);
+    for (const auto& [outcome, value] :
+         {std::pair{"accepted", status.accepted}, std::pair{"duplicate", status.duplicates},
+          std::pair{"retried", status.retried}, std::pair{"dead", status.dead}}) {
+      add(deliveries, {{"source", name}, {"outcome", outcome}}, static_cast<double>(value));
+    }
+  }
+  families.push_back(std::move(up));
+  families.push_back(std::move(deliveries));
+}
+
 }  // namespace
 
 struct Metrics::Series {
@@ -229,6 +246,7 @@ void Metrics::count_request(std::string_view method, std::string_view endpoint, 
 std::string Metrics::text(const Moment& moment) const {
   Families families = registry_->Collect();
   add_http(families, moment);
+  add_sources(families, moment.sources);
   add_dispatch(families, outbox_.snapshot(), inbox_.snapshot());
   add_boxes(families, moment.boxes);
   return prometheus::TextSerializer{}.Serialize(families);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "daemon/census.hpp"
+#include <twinbox/source.hpp>
 #include <twinbox/stats.hpp>
 
 namespace prometheus {
@@ -45,6 +46,7 @@ class Metrics {
     std::size_t waiting = 0;  ///< requests that wait for a worker
     std::uint64_t spans_sent = 0;
     std::uint64_t spans_dropped = 0;
+    std::map<std::string, SourceStatus> sources = {};  ///< by their names
   };
   /// The text format.
   [[nodiscard]] std::string text(const Moment& moment) const;

@@ -3,18 +3,10 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "daemon/brokers.hpp"
+
 namespace twinbox::app {
 namespace {
-
-BodyForm form_of(SinkConfig::Form form) {
-  switch (form) {
-    case SinkConfig::Form::raw: return BodyForm::raw;
-    case SinkConfig::Form::binary: return BodyForm::binary;
-    case SinkConfig::Form::structured: return BodyForm::structured;
-    case SinkConfig::Form::automatic: break;
-  }
-  return BodyForm::automatic;
-}
 
 HttpSinkOptions http_options(const SinkConfig& sink) {
   HttpSinkOptions options{.url = sink.url, .method = sink.method};
@@ -39,6 +31,16 @@ CommandSinkOptions command_options(const SinkConfig& sink) {
 
 }  // namespace
 
+BodyForm form_of(SinkConfig::Form form) {
+  switch (form) {
+    case SinkConfig::Form::raw: return BodyForm::raw;
+    case SinkConfig::Form::binary: return BodyForm::binary;
+    case SinkConfig::Form::structured: return BodyForm::structured;
+    case SinkConfig::Form::automatic: break;
+  }
+  return BodyForm::automatic;
+}
+
 SinkMaker::SinkMaker(const Config& config, const Stores& stores, Environment environment,
                      std::function<void(const HandlerSpan&)> spans)
     : config_(config),
@@ -61,6 +63,7 @@ HandlerCall SinkMaker::make(const SinkConfig& sink, const From& from) {
     case SinkConfig::Kind::http: return http_sink(client(sink), http_options(sink), environment_);
     case SinkConfig::Kind::command: return command_sink(command_options(sink));
     case SinkConfig::Kind::log: return log_sink(environment_);
+    case SinkConfig::Kind::rabbitmq: return make_broker_sink(sink, environment_);
     case SinkConfig::Kind::inbox: break;
   }
   return make_inbox(sink, from);

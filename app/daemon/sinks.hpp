@@ -13,6 +13,8 @@
 
 namespace twinbox::app {
 
+BodyForm form_of(SinkConfig::Form form);
+
 /// Makes sinks; those that can share connections do.
 class SinkMaker {
  public:

@@ -1,0 +1,104 @@
+// RabbitMQ (AMQP 0-9-1): a sink that publishes with confirms, a source that acknowledges after the
+// commit. docs/brokers.md has the tables.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "twinbox/doctor.hpp"
+#include "twinbox/handler.hpp"
+#include "twinbox/sink.hpp"
+#include "twinbox/source.hpp"
+
+namespace twinbox {
+
+/// How a broker is reached.
+struct RabbitConnection {
+  std::string url;                    ///< `amqp://user:password@host:5672/vhost`, or `amqps://…`
+  std::string ca_file = {};           ///< amqps; empty: the system's certificates
+  std::string certificate_file = {};  ///< amqps: of this client, PEM; with its key, or none
+  std::string key_file = {};
+  Duration connect_timeout = std::chrono::seconds{10};
+  Duration heartbeat =
+      std::chrono::seconds{30};  ///< whole seconds; after two without one it is lost
+  Duration max_reconnect_delay = std::chrono::seconds{15};  ///< doubled from 0.1 s on, with chance
+};
+
+/// Who makes exchanges and queues.
+enum class Topology {
+  declare,  ///< they are made where they are missing
+  check,    ///< they must be there
+};
+
+struct RabbitSinkOptions {
+  std::string exchange = {};     ///< empty: the default one, which routes to the queue of that name
+  std::string routing_key = {};  ///< empty: the message's topic
+  std::string exchange_type = "topic";  ///< when it is declared
+  Topology topology = Topology::check;
+  BodyForm form = BodyForm::automatic;
+  Duration timeout = std::chrono::seconds{30};   ///< for the confirm
+  std::size_t max_bytes = 128U * 1024U * 1024U;  ///< of a body; a larger one is dead at once
+};
+
+/// Publishes persistently, as `mandatory`, with confirms, over one connection that it keeps; one
+/// thread of its own does all input and output. Thread-safe.
+class RabbitPublisher {
+ public:
+  /// Throws std::invalid_argument naming the option. Connects at the first message.
+  RabbitPublisher(RabbitConnection connection, RabbitSinkOptions options,
+                  Environment environment = {});
+  /// No call may be under way.
+  ~RabbitPublisher();
+  RabbitPublisher(const RabbitPublisher&) = delete;
+  RabbitPublisher& operator=(const RabbitPublisher&) = delete;
+
+  /// Done when the broker has confirmed it. Unroutable, refused (a full queue) or unconfirmed: a
+  /// retry. Too large or impossible to send: dead. A broker that is away: put off, without counting
+  /// an attempt.
+  std::vector<Outcome> publish(std::span<const Message> messages, std::stop_token stop = {});
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+/// For Routes and Handlers.
+BatchHandler rabbitmq_sink(std::shared_ptr<RabbitPublisher> publisher);
+
+struct RabbitBinding {
+  std::string exchange;
+  std::string routing_key = "#";
+  std::string exchange_type = "topic";  ///< when it is declared
+};
+
+struct RabbitSourceOptions {
+  std::string queue;
+  std::string queue_type = "quorum";  ///< or `classic`; when it is declared
+  std::vector<RabbitBinding> bindings = {};
+  Topology topology = Topology::check;
+  int prefetch = 256;  ///< deliveries that may be unacknowledged
+  SourceRetry retry = {};
+  /// Where deliveries go that cannot be accepted, under their own routing key, with the reason in
+  /// the header `twinbox-error`. Empty: the default exchange, to the queue `<queue>.dead`.
+  std::string dead_letter_exchange = {};
+  Source source = Source{"rabbitmq"};  ///< of deliveries that name none
+};
+
+/// Throws std::invalid_argument naming the option.
+std::unique_ptr<BrokerSource> rabbitmq_source(RabbitConnection connection,
+                                              RabbitSourceOptions options, AcceptCall accept,
+                                              Environment environment = {});
+
+/// What is unsafe about the connection, the exchange of a sink or the queue of a source, as far as
+/// the broker tells. Nothing is changed, nothing is thrown for a broker that cannot be asked.
+[[nodiscard]] std::vector<Finding> examine_rabbitmq(const RabbitConnection& connection,
+                                                    const RabbitSinkOptions& options);
+[[nodiscard]] std::vector<Finding> examine_rabbitmq(const RabbitConnection& connection,
+                                                    const RabbitSourceOptions& options);
+
+}  // namespace twinbox

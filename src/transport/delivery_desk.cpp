@@ -1,0 +1,171 @@
+#include "transport/delivery_desk.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "core/text.hpp"
+#include "twinbox/error.hpp"
+#include "twinbox/retry.hpp"
+
+namespace twinbox {
+namespace {
+
+/// The trouble is the store's and passes for every message alike.
+bool is_away(const DatabaseError& error) noexcept {
+  using Kind = DatabaseError::Kind;
+  switch (error.kind()) {
+    case Kind::invalid_request:
+    case Kind::corrupt:
+    case Kind::other: return false;
+    default: return true;
+  }
+}
+
+/// Empty: it has none.
+std::string_view key_of(const Delivery& delivery) noexcept {
+  if (!delivery.arrival || !delivery.arrival->extras.partition_key) return {};
+  return delivery.arrival->extras.partition_key->view();
+}
+
+}  // namespace
+
+DeliveryDesk::DeliveryDesk(AcceptCall accept, SourceRetry retry, std::string name,
+                           Environment environment)
+    : accept_(std::move(accept)),
+      retry_(retry),
+      name_(std::move(name)),
+      environment_(std::move(environment)) {}
+
+void DeliveryDesk::add(Delivery delivery) { waiting_.push_back({std::move(delivery)}); }
+
+Duration DeliveryDesk::delay(int failures) const {
+  const auto whole = [](Duration time) {
+    return std::chrono::ceil<std::chrono::milliseconds>(time);
+  };
+  const RetryPolicy doubling{.first_delay = whole(retry_.delay),
+                             .max_delay = whole(std::max(retry_.max_delay, retry_.delay))};
+  return doubling.delay(failures, environment_);
+}
+
+/// In their order, and none whose partition key has an earlier one that cannot go yet.
+std::vector<DeliveryDesk::Waiting> DeliveryDesk::take_ready(Time now) {
+  std::vector<Waiting> ready;
+  std::deque<Waiting> rest;
+  std::set<std::string, std::less<>> held;
+  for (Waiting& one : waiting_) {
+    const std::string key{key_of(one.delivery)};
+    if (one.not_before <= now && !held.contains(key)) {
+      ready.push_back(std::move(one));
+      continue;
+    }
+    if (!key.empty()) held.insert(key);
+    rest.push_back(std::move(one));
+  }
+  waiting_ = std::move(rest);
+  return ready;
+}
+
+std::vector<Settled> DeliveryDesk::step(Time now) {
+  if (now < away_until_) return {};
+  std::vector<Waiting> ready = take_ready(now);
+  if (ready.empty()) return {};
+  if (auto all = accept_all(ready, now)) return std::move(*all);
+  // One of them is refused, or the store is away: one by one, so that none suffers for another.
+  std::vector<Settled> settled;
+  std::vector<Waiting> back;
+  std::set<std::string, std::less<>> held;
+  for (Waiting& one : ready) {
+    const std::string key{key_of(one.delivery)};
+    if (now >= away_until_ && !held.contains(key)) {
+      if (auto answer = accept_one(one, now)) {
+        settled.push_back(std::move(*answer));
+        continue;
+      }
+    }
+    if (!key.empty()) held.insert(key);
+    back.push_back(std::move(one));
+  }
+  // Before those that came later: in front of their partition key they must stay.
+  waiting_.insert(waiting_.begin(), std::make_move_iterator(back.begin()),
+                  std::make_move_iterator(back.end()));
+  std::ranges::stable_sort(waiting_, {}, [](const Waiting& one) { return one.delivery.tag; });
+  return settled;
+}
+
+std::optional<std::vector<Settled>> DeliveryDesk::accept_all(std::vector<Waiting>& ready,
+                                                             Time now) {
+  std::vector<Arrival> arrivals;
+  for (const Waiting& one : ready) {
+    if (!one.delivery.arrival || one.failures > 0) return {};
+    arrivals.push_back(*one.delivery.arrival);
+  }
+  try {
+    const std::vector<Accepted> answers = accept_(arrivals);
+    away_ = 0;
+    std::vector<Settled> settled;
+    for (std::size_t i = 0; i < ready.size(); ++i) {
+      settled.push_back({ready[i].delivery.tag, answers.at(i)});
+    }
+    return settled;
+  } catch (const DatabaseError& error) {
+    if (is_away(error)) store_is_away(error.what(), now);
+  } catch (const std::exception&) {  // accept_one tells which, and why
+  }
+  return {};
+}
+
+std::optional<Settled> DeliveryDesk::accept_one(Waiting& one, Time now) {
+  if (!one.delivery.arrival) return Settled{one.delivery.tag, {}, one.delivery.error};
+  try {
+    const std::vector<Accepted> answers = accept_({&*one.delivery.arrival, 1});
+    away_ = 0;
+    return Settled{one.delivery.tag, answers.at(0)};
+  } catch (const DatabaseError& error) {
+    if (!is_away(error)) return failed(one, error.what(), now);
+    store_is_away(error.what(), now);
+  } catch (const SchemaError& error) {
+    store_is_away(error.what(), now);
+  } catch (const std::exception& error) {
+    return failed(one, error.what(), now);
+  }
+  return {};
+}
+
+std::optional<Settled> DeliveryDesk::failed(Waiting& one, const std::string& error, Time now) {
+  const std::string cut = cut_error(error);
+  const Arrival& arrival = *one.delivery.arrival;
+  ++one.failures;
+  last_error_ = cut;
+  environment_.write(LogLevel::warning, "accept_failed",
+                     {{"source", std::string_view{name_}},
+                      {"topic", arrival.topic.view()},
+                      {"id", arrival.id.view()},
+                      {"failures", std::int64_t{one.failures}},
+                      {"error", std::string_view{cut}}});
+  if (one.failures > retry_.max_retries) return Settled{one.delivery.tag, {}, cut};
+  ++retried_;
+  one.not_before = now + delay(one.failures);
+  return {};
+}
+
+void DeliveryDesk::store_is_away(const std::string& error, Time now) {
+  last_error_ = cut_error(error);
+  away_until_ = now + delay(++away_);
+  environment_.write(
+      LogLevel::warning, "store_away",
+      {{"source", std::string_view{name_}}, {"error", std::string_view{last_error_}}});
+}
+
+std::optional<DeliveryDesk::Time> DeliveryDesk::next() const {
+  if (waiting_.empty()) return {};
+  Time soonest = Time::max();
+  std::set<std::string_view> held;
+  for (const Waiting& one : waiting_) {
+    const std::string_view key = key_of(one.delivery);
+    if (!key.empty() && !held.insert(key).second) continue;  // behind another one
+    soonest = std::min(soonest, one.not_before);
+  }
+  return std::max(soonest, away_until_);
+}
+
+}  // namespace twinbox

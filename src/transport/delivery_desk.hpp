@@ -1,0 +1,73 @@
+// What a broker has delivered and waits to hear about: accepted together where it can be, one by
+// one where something is wrong, again after a delay, given up in the end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "twinbox/source.hpp"
+
+namespace twinbox {
+
+/// `tag`: the broker's name for it.
+struct Delivery {
+  std::uint64_t tag;
+  std::optional<Arrival> arrival;  ///< empty: it is no message
+  std::string error = {};          ///< why it is none
+};
+
+/// What is to be told to the broker.
+struct Settled {
+  std::uint64_t tag;
+  std::optional<Accepted> accepted;  ///< empty: it goes to the dead-letter place
+  std::string error = {};            ///< why
+};
+
+/// Not thread-safe; time is handed in.
+class DeliveryDesk {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// `name`: the source, as the log names it.
+  DeliveryDesk(AcceptCall accept, SourceRetry retry, std::string name, Environment environment);
+
+  void add(Delivery delivery);
+  /// Accepts what can be now. A delivery whose partition key waits for a retry waits behind it.
+  std::vector<Settled> step(Time now);
+  /// When step has something to do; empty: nothing waits.
+  [[nodiscard]] std::optional<Time> next() const;
+  [[nodiscard]] std::size_t size() const noexcept { return waiting_.size(); }
+  /// How many attempts have failed so far, and why the last one did.
+  [[nodiscard]] std::uint64_t retried() const noexcept { return retried_; }
+  [[nodiscard]] const std::string& last_error() const noexcept { return last_error_; }
+
+ private:
+  struct Waiting {
+    Delivery delivery;
+    int failures = 0;
+    Time not_before = {};
+  };
+  /// Answers for all of them; empty: the store is away, and nothing is known.
+  std::optional<std::vector<Settled>> accept_all(std::vector<Waiting>& ready, Time now);
+  std::optional<Settled> accept_one(Waiting& one, Time now);
+  std::optional<Settled> failed(Waiting& one, const std::string& error, Time now);
+  std::vector<Waiting> take_ready(Time now);
+  void store_is_away(const std::string& error, Time now);
+  [[nodiscard]] Duration delay(int failures) const;
+
+  AcceptCall accept_;
+  SourceRetry retry_;
+  std::string name_;
+  Environment environment_;
+  std::deque<Waiting> waiting_;  ///< in the order of their arrival
+  Time away_until_ = {};         ///< the store could not be reached
+  int away_ = 0;                 ///< how often in a row
+  std::uint64_t retried_ = 0;
+  std::string last_error_;
+};
+
+}  // namespace twinbox

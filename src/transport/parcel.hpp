@@ -1,0 +1,53 @@
+// What travels of a message over a broker, whichever it is.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "twinbox/message.hpp"
+#include "twinbox/sink.hpp"
+
+namespace twinbox {
+
+/// Names and values, in their order. Names of what arrives are compared without regard to case.
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+/// How a broker's headers carry the attributes of a CloudEvent.
+struct EventLabels {
+  std::string_view written;                ///< prefix of what is sent
+  std::span<const std::string_view> read;  ///< prefixes of what arrives, in lower case
+  bool percent;                            ///< values are visible ASCII, everything else is %XX
+};
+
+struct Parcel {
+  std::string body;
+  std::string content_type = {};  ///< empty: none
+  Labels labels = {};
+};
+
+/// Throws EventError for a message that cannot be sent as an event.
+Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& events);
+
+/// What a broker has delivered. Empty texts: it says nothing about that.
+struct Delivered {
+  std::string_view transport;  ///< the broker's name
+  std::string properties;      ///< what it says besides, as a JSON object
+  std::string body;
+  std::string content_type = {};
+  Labels labels = {};
+  std::string id = {};
+  std::string source = {};
+  std::string topic = {};
+  std::string correlation_id = {};
+  std::string partition_key = {};
+};
+
+/// An event, or a message whose attributes are `twinbox-…` labels, or what the broker says. Throws
+/// std::invalid_argument for what is no message: without an id, damaged, too long.
+Arrival arrival_of(Delivered delivered, const EventLabels& events);
+
+}  // namespace twinbox

@@ -1,0 +1,128 @@
+// One connection to RabbitMQ with one channel. Used by one thread, but for interrupt().
+#pragma once
+
+#include <amqp.h>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "twinbox/rabbitmq.hpp"
+
+namespace twinbox::rabbitmq {
+
+/// The broker has closed the channel because of something it was asked for.
+class ChannelClosed : public BrokerError {
+ public:
+  ChannelClosed(int code, const std::string& text) : BrokerError(text), code_(code) {}
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_;
+};
+
+/// An address in its parts.
+struct Address {
+  std::string user, password, host, vhost;
+  int port;
+  bool tls;
+
+  /// Throws std::invalid_argument.
+  static Address parse(const std::string& url);
+  /// As errors and logs name it: without user and password.
+  [[nodiscard]] std::string shown() const;
+};
+
+/// Throws std::invalid_argument naming the option.
+void check(const RabbitConnection& options);
+
+amqp_bytes_t bytes_of(std::string_view text) noexcept;
+std::string_view view_of(const amqp_bytes_t& bytes) noexcept;
+
+/// A number that another thread raises to wake whoever polls.
+class WakeUp {
+ public:
+  WakeUp();
+  ~WakeUp();
+  WakeUp(const WakeUp&) = delete;
+  WakeUp& operator=(const WakeUp&) = delete;
+
+  void raise() const noexcept;
+  void clear() const noexcept;
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+class Connection {
+ public:
+  static constexpr amqp_channel_t channel = 1;
+
+  /// Connects, logs in and opens the channel. A stop request breaks it off. Throws BrokerError.
+  Connection(const RabbitConnection& options, std::stop_token stop);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  [[nodiscard]] amqp_connection_state_t state() const noexcept { return state_; }
+  [[nodiscard]] const std::string& shown() const noexcept { return shown_; }
+
+  /// Throw BrokerError, beginning with `what`, unless all is well.
+  void check(const amqp_rpc_reply_t& reply, const std::string& what) const;
+  void check(int status, const std::string& what) const;
+  /// For calls that answer with a pointer.
+  void check_last(const std::string& what) const;
+
+  /// Waits until the broker has sent something, `wake` is raised, or `limit` is over.
+  void wait(const WakeUp& wake, Duration limit) const;
+  /// The next frame that is there already; never waits. Throws BrokerError when the broker has gone
+  /// or closes something.
+  std::optional<amqp_frame_t> next_frame();
+  /// The next delivery that is there already; other frames go to `other`.
+  template <class Other>
+  std::optional<amqp_envelope_t> next_delivery(Other&& other);
+
+  /// Ends it in good order, if the broker answers in time.
+  void close() noexcept;
+  /// From any thread: whatever waits for the broker fails now.
+  void interrupt() noexcept;
+
+ private:
+  void open(const RabbitConnection& options, const Address& address);
+  amqp_socket_t* make_socket(const RabbitConnection& options, const Address& address) const;
+  [[nodiscard]] std::string explain(const amqp_rpc_reply_t& reply) const;
+  void refuse_close(const amqp_frame_t& frame);
+
+  std::string shown_;
+  amqp_connection_state_t state_;
+  std::mutex mutex_;     ///< between interrupt and the end of the socket
+  int descriptor_ = -1;  ///< guarded by it
+  bool interrupted_ = false;
+  Duration poll_limit_;
+};
+
+template <class Other>
+std::optional<amqp_envelope_t> Connection::next_delivery(Other&& other) {
+  while (true) {
+    amqp_maybe_release_buffers(state_);
+    amqp_envelope_t envelope;
+    const timeval none{};
+    const amqp_rpc_reply_t reply = amqp_consume_message(state_, &envelope, &none, 0);
+    if (reply.reply_type == AMQP_RESPONSE_NORMAL) return envelope;
+    if (reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION) {
+      if (reply.library_error == AMQP_STATUS_TIMEOUT) return {};
+      if (reply.library_error == AMQP_STATUS_UNEXPECTED_STATE) {
+        if (const auto frame = next_frame()) other(*frame);
+        continue;
+      }
+    }
+    check(reply, "reading");
+  }
+}
+
+}  // namespace twinbox::rabbitmq

@@ -1,0 +1,149 @@
+#include <algorithm>
+
+#include "transport/rabbitmq/topology.hpp"
+
+namespace twinbox {
+namespace {
+
+using namespace std::chrono_literals;
+using rabbitmq::ChannelClosed;
+using rabbitmq::Connection;
+using Level = Finding::Level;
+using Findings = std::vector<Finding>;
+
+bool on_this_machine(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+void examine_address(Findings& findings, const rabbitmq::Address& address) {
+  if (!address.tls && !on_this_machine(address.host)) {
+    findings.push_back({"tls", Level::warning,
+                        address.shown() + " is reached without TLS: passwords and messages can be "
+                                          "read on the way",
+                        "use amqps:// with the port of the broker's TLS listener, 5671 as a rule"});
+  }
+  if (address.user == "guest" && !on_this_machine(address.host)) {
+    findings.push_back({"user", Level::warning, "the user is guest, whose password everybody knows",
+                        "rabbitmqctl add_user, rabbitmqctl set_permissions, and its name in url"});
+  }
+}
+
+/// Opens, asks, and says what went wrong; each question has a connection of its own, because a
+/// refusal closes it.
+template <class Ask>
+bool asked(Findings& findings, const RabbitConnection& options, const std::string& check,
+           const std::string& fix, Ask ask) {
+  try {
+    Connection connection{options, {}};
+    ask(connection);
+    connection.close();
+    return true;
+  } catch (const ChannelClosed& error) {
+    findings.push_back({check, Level::error, error.what(), fix});
+  } catch (const BrokerError& error) {
+    findings.push_back({check, Level::error, error.what(),
+                        check == "reach" ? "start the broker, or mend url" : fix});
+  }
+  return false;
+}
+
+bool examine_reach(Findings& findings, const RabbitConnection& options) {
+  return asked(findings, options, "reach", "", [&](Connection& connection) {
+    findings.push_back({"reach", Level::ok, connection.shown() + " answers"});
+  });
+}
+
+void look_for_exchange(Findings& findings, const RabbitConnection& connection,
+                       const std::string& name) {
+  if (name.empty()) return;
+  asked(findings, connection, "exchange", "make the exchange, or set topology = declare",
+        [&](Connection& open) {
+          amqp_exchange_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name),
+                                rabbitmq::bytes_of("topic"), 1, 1, 0, 0, amqp_empty_table);
+          open.check_last("exchange '" + name + "'");
+          findings.push_back({"exchange", Level::ok, "exchange '" + name + "' is there"});
+        });
+}
+
+/// How many messages lie in a queue; empty: it is not there, and the finding says so.
+std::optional<std::uint32_t> look_for_queue(Findings& findings, const RabbitConnection& connection,
+                                            const std::string& name) {
+  std::optional<std::uint32_t> count;
+  asked(findings, connection, "queue", "make the queue, or set topology = declare",
+        [&](Connection& open) {
+          const auto* answer =
+              amqp_queue_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name), 1, 1,
+                                 0, 0, amqp_empty_table);
+          open.check_last("queue '" + name + "'");
+          count = answer->message_count;
+        });
+  return count;
+}
+
+/// A queue that is there is compared with a durable one; the broker names what differs.
+void examine_durability(Findings& findings, const RabbitConnection& connection,
+                        const std::string& name) {
+  try {
+    Connection open{connection, {}};
+    amqp_queue_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name), 0, 1, 0, 0,
+                       amqp_empty_table);
+    open.check_last("queue '" + name + "'");
+    open.close();
+    findings.push_back({"durable", Level::ok, "queue '" + name + "' survives a restart"});
+  } catch (const BrokerError& error) {
+    const std::string text = error.what();
+    // The broker compares durability first; what else differs is no danger.
+    if (text.find("'durable'") == std::string::npos) return;
+    findings.push_back({"durable", Level::error,
+                        "queue '" + name + "' is not durable: a restart of the broker loses it",
+                        "delete it and declare it as durable"});
+  }
+}
+
+void examine_dead_letters(Findings& findings, const RabbitConnection& connection,
+                          const RabbitSourceOptions& options) {
+  if (!options.dead_letter_exchange.empty()) {
+    look_for_exchange(findings, connection, options.dead_letter_exchange);
+    return;
+  }
+  const std::string name = rabbitmq::dead_queue(options.queue);
+  const auto count = look_for_queue(findings, connection, name);
+  if (!count) return;
+  if (*count == 0) {
+    findings.push_back({"dead", Level::ok, "no dead letters in queue '" + name + "'"});
+  } else {
+    findings.push_back({"dead", Level::warning,
+                        std::to_string(*count) + " dead letters in queue '" + name + "'",
+                        "read their header twinbox-error, then move them back to '" +
+                            options.queue + "', or purge them"});
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> examine_rabbitmq(const RabbitConnection& connection,
+                                      const RabbitSinkOptions& options) {
+  Findings findings;
+  rabbitmq::check(connection);
+  if (!examine_reach(findings, connection)) return findings;
+  examine_address(findings, rabbitmq::Address::parse(connection.url));
+  if (options.topology == Topology::check) {
+    look_for_exchange(findings, connection, options.exchange);
+  }
+  return findings;
+}
+
+std::vector<Finding> examine_rabbitmq(const RabbitConnection& connection,
+                                      const RabbitSourceOptions& options) {
+  Findings findings;
+  rabbitmq::check(connection);
+  if (!examine_reach(findings, connection)) return findings;
+  examine_address(findings, rabbitmq::Address::parse(connection.url));
+  if (look_for_queue(findings, connection, options.queue)) {
+    examine_durability(findings, connection, options.queue);
+    examine_dead_letters(findings, connection, options);
+  }
+  return findings;
+}
+
+}  // namespace twinbox

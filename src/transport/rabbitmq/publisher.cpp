@@ -1,0 +1,299 @@
+#include "transport/rabbitmq/publisher.hpp"
+
+#include <algorithm>
+
+#include "core/text.hpp"
+#include "transport/rabbitmq/topology.hpp"
+#include "twinbox/retry.hpp"
+
+namespace twinbox {
+namespace {
+
+using namespace std::chrono_literals;
+using rabbitmq::ChannelClosed;
+using rabbitmq::Connection;
+
+/// Messages on their way: enough to keep broker and network busy.
+constexpr std::size_t window = 2000;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::invalid_argument("rabbitmq sink: " + why);
+}
+
+RabbitConnection checked(RabbitConnection connection) {
+  try {
+    rabbitmq::check(connection);
+  } catch (const std::invalid_argument& error) {
+    refuse(error.what());
+  }
+  return connection;
+}
+
+RabbitSinkOptions checked(RabbitSinkOptions options) {
+  if (options.timeout <= Duration::zero()) refuse("timeout must be longer than zero");
+  if (options.max_bytes < 1) refuse("max_bytes must be at least 1");
+  if (options.exchange.size() > 255) refuse("exchange has more than 255 bytes");
+  if (options.routing_key.size() > 255) refuse("routing_key has more than 255 bytes");
+  if (options.exchange_type.empty()) refuse("exchange_type is empty; topic, direct, fanout …");
+  return options;
+}
+
+/// The broker closes the channel because of what a message is, not because of where it goes.
+bool is_about_message(int code) noexcept {
+  constexpr int too_large = 311, refused = 406;
+  return code == too_large || code == refused;
+}
+
+}  // namespace
+
+RabbitPublisher::Loop::Loop(RabbitConnection connection, RabbitSinkOptions options,
+                            Environment environment)
+    : connection_(checked(std::move(connection))),
+      options_(checked(std::move(options))),
+      environment_(std::move(environment)),
+      shown_(rabbitmq::Address::parse(connection_.url).shown()),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+RabbitPublisher::Loop::~Loop() {
+  thread_.request_stop();
+  wake_.raise();
+  {
+    const std::scoped_lock lock{mutex_};
+    if (current_ != nullptr) current_->interrupt();
+  }
+  thread_.join();
+}
+
+std::vector<Outcome> RabbitPublisher::Loop::publish(std::span<const Message> messages,
+                                                    std::stop_token stop) {
+  const auto job = std::make_shared<Job>();
+  job->outcomes.resize(messages.size());
+  job->messages.resize(messages.size());
+  std::vector<std::size_t> good;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    job->put_off_to.push_back(messages[i].lease_until);
+    try {
+      job->messages[i] = rabbitmq::outgoing_of(messages[i], options_);
+      good.push_back(i);
+    } catch (const std::invalid_argument& error) {
+      job->outcomes[i] = Outcome::malformed(error.what());
+    }
+  }
+  job->open = good.size();
+  std::unique_lock lock{mutex_};
+  for (const std::size_t i : good) waiting_.push_back({job, i});
+  came_.notify_one();
+  wake_.raise();
+  const bool all =
+      job->settled.wait_for(lock, stop, options_.timeout, [&] { return job->open == 0; });
+  if (!all) {
+    job->left = true;
+    std::erase_if(waiting_, [&](const Item& item) { return item.job == job; });
+    // Whatever holds the thread up must not hold up the next call.
+    if (!stop.stop_requested() && current_ != nullptr) current_->interrupt();
+  }
+  std::vector<Outcome> outcomes;
+  for (auto& outcome : job->outcomes) {
+    outcomes.push_back(outcome ? std::move(*outcome)
+                               : Outcome::retry(shown_ + ": not confirmed in time"));
+  }
+  return outcomes;
+}
+
+void RabbitPublisher::Loop::settle(const Item& item, Outcome outcome) {
+  const std::scoped_lock lock{mutex_};
+  std::optional<Outcome>& place = item.job->outcomes[item.index];
+  if (place || item.job->left) return;
+  place = std::move(outcome);
+  if (--item.job->open == 0) item.job->settled.notify_all();
+}
+
+bool RabbitPublisher::Loop::has_work() {
+  const std::scoped_lock lock{mutex_};
+  return !waiting_.empty() || !alone_.empty();
+}
+
+/// Connected while there is work, and from then on; a broker that is away puts work off.
+void RabbitPublisher::Loop::run(const std::stop_token& stop) {
+  int failures = 0;
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock{mutex_};
+      came_.wait(lock, stop, [&] { return !waiting_.empty() || !alone_.empty(); });
+      if (stop.stop_requested()) return;
+    }
+    bool served = false;
+    try {
+      Connection connection{connection_, stop};
+      rabbitmq::prepare(connection, options_);
+      amqp_confirm_select(connection.state(), Connection::channel);
+      connection.check_last("switching confirms on");
+      environment_.write(LogLevel::info, "broker_connected",
+                         {{"broker", std::string_view{shown_}}});
+      served = true;
+      failures = 0;
+      serve(connection, stop);
+    } catch (const ChannelClosed& error) {
+      connection_lost(error.what(), is_about_message(error.code()));
+    } catch (const std::exception& error) {
+      connection_lost(error.what(), false);
+    }
+    if (stop.stop_requested()) return;
+    if (!served) rest(stop, ++failures);
+  }
+}
+
+void RabbitPublisher::Loop::serve(Connection& connection, const std::stop_token& stop) {
+  {
+    const std::scoped_lock lock{mutex_};
+    current_ = &connection;
+  }
+  struct Leave {
+    Loop& loop;
+    ~Leave() {
+      const std::scoped_lock lock{loop.mutex_};
+      loop.current_ = nullptr;
+    }
+  } const leave{*this};
+  sequence_ = 0;
+  while (!stop.stop_requested()) {
+    wake_.clear();
+    send_some(connection);
+    read_all(connection);
+    if (sent_.size() < window && alone_.empty() && has_work()) continue;
+    if (sent_.empty() && has_work()) continue;
+    connection.wait(wake_, 10s);
+  }
+}
+
+void RabbitPublisher::Loop::send_some(Connection& connection) {
+  constexpr std::size_t at_once = 64;  // then confirms are read
+  for (std::size_t i = 0; i < at_once && sent_.size() < window; ++i) {
+    Item item;
+    if (!alone_.empty()) {
+      if (!sent_.empty()) return;
+      item = std::move(alone_.front());
+      alone_.pop_front();
+    } else {
+      const std::scoped_lock lock{mutex_};
+      if (waiting_.empty()) return;
+      item = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    const rabbitmq::Outgoing& message = item.job->messages[item.index];
+    const std::uint64_t sequence = ++sequence_;
+    sent_.emplace(sequence, std::move(item));
+    rabbitmq::publish(connection, options_.exchange, message, sequence);
+  }
+}
+
+void RabbitPublisher::Loop::read_all(Connection& connection) {
+  while (const auto frame = connection.next_frame()) read(connection, *frame);
+}
+
+void RabbitPublisher::Loop::read(Connection& connection, const amqp_frame_t& frame) {
+  if (frame.frame_type != AMQP_FRAME_METHOD) return;
+  const amqp_method_t& method = frame.payload.method;
+  if (method.id == AMQP_BASIC_ACK_METHOD) {
+    const auto* ack = static_cast<const amqp_basic_ack_t*>(method.decoded);
+    confirm(ack->delivery_tag, ack->multiple != 0, true);
+  } else if (method.id == AMQP_BASIC_NACK_METHOD) {
+    const auto* nack = static_cast<const amqp_basic_nack_t*>(method.decoded);
+    confirm(nack->delivery_tag, nack->multiple != 0, false);
+  } else if (method.id == AMQP_BASIC_RETURN_METHOD) {
+    // Its confirm follows, as if it had been taken.
+    if (const auto sequence = rabbitmq::read_returned(connection)) {
+      if (const auto found = sent_.find(*sequence); found != sent_.end()) {
+        found->second.returned = true;
+      }
+    }
+  } else if (method.id == AMQP_CONNECTION_BLOCKED_METHOD) {
+    environment_.write(LogLevel::warning, "broker_blocked", {{"broker", std::string_view{shown_}}});
+  }
+}
+
+void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool taken) {
+  const auto end = sent_.upper_bound(sequence);
+  for (auto one = multiple ? sent_.begin() : sent_.find(sequence); one != end;) {
+    const Item& item = one->second;
+    if (!taken) {
+      settle(item, Outcome::retry(shown_ + ": the broker refused it; a queue may be full"));
+    } else if (item.returned) {
+      settle(item, Outcome::retry(shown_ + ": no queue takes routing key '" +
+                                  item.job->messages[item.index].routing_key + "' from exchange '" +
+                                  options_.exchange + "'; bind one"));
+    } else {
+      settle(item, Outcome::done());
+    }
+    one = sent_.erase(one);
+    if (!multiple) return;
+  }
+}
+
+/// What was on its way may have arrived or not: it is sent again, under the same id. One that
+/// closes the channel is found by sending each alone.
+void RabbitPublisher::Loop::connection_lost(const std::string& error, bool about_message) {
+  const std::string cut = cut_error(error);
+  environment_.write(LogLevel::warning, "broker_lost",
+                     {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
+  std::map<std::uint64_t, Item> sent;
+  sent.swap(sent_);
+  if (about_message && sent.size() == 1) {
+    settle(sent.begin()->second, Outcome::dead(cut));
+  } else if (about_message) {
+    for (auto& [sequence, item] : sent) alone_.push_back({item.job, item.index});
+  } else {
+    for (const auto& [sequence, item] : sent) settle(item, Outcome::retry(cut));
+  }
+}
+
+/// No attempt is counted for what was not even sent.
+void RabbitPublisher::Loop::put_off_waiting() {
+  std::deque<Item> waiting;
+  waiting.swap(alone_);
+  {
+    const std::scoped_lock lock{mutex_};
+    waiting.insert(waiting.end(), waiting_.begin(), waiting_.end());
+    waiting_.clear();
+  }
+  for (const Item& item : waiting) {
+    settle(item, Outcome::postpone(item.job->put_off_to[item.index]));
+  }
+}
+
+/// Between two tries to connect: whoever comes meanwhile is put off at once.
+void RabbitPublisher::Loop::rest(const std::stop_token& stop, int failures) {
+  const RetryPolicy policy{
+      .first_delay = 100ms,
+      .max_delay = std::max(
+          100ms, std::chrono::ceil<std::chrono::milliseconds>(connection_.max_reconnect_delay)),
+      .jitter = Jitter::equal};
+  const auto end = std::chrono::steady_clock::now() + policy.delay(failures, environment_);
+  while (!stop.stop_requested() && std::chrono::steady_clock::now() < end) {
+    put_off_waiting();
+    std::unique_lock lock{mutex_};
+    came_.wait_until(lock, stop, end, [&] { return !waiting_.empty(); });
+  }
+}
+
+RabbitPublisher::RabbitPublisher(RabbitConnection connection, RabbitSinkOptions options,
+                                 Environment environment)
+    : loop_(std::make_unique<Loop>(std::move(connection), std::move(options),
+                                   std::move(environment))) {}
+
+RabbitPublisher::~RabbitPublisher() = default;
+
+std::vector<Outcome> RabbitPublisher::publish(std::span<const Message> messages,
+                                              std::stop_token stop) {
+  return loop_->publish(messages, std::move(stop));
+}
+
+BatchHandler rabbitmq_sink(std::shared_ptr<RabbitPublisher> publisher) {
+  if (!publisher) throw std::invalid_argument("rabbitmq sink: needs a publisher");
+  return
+      [publisher = std::move(publisher)](std::span<const Message> messages, std::stop_token stop) {
+        return publisher->publish(messages, std::move(stop));
+      };
+}
+
+}  // namespace twinbox

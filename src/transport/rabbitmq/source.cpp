@@ -1,0 +1,402 @@
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "core/text.hpp"
+#include "transport/delivery_desk.hpp"
+#include "transport/rabbitmq/topology.hpp"
+#include "transport/rabbitmq/wire.hpp"
+#include "twinbox/retry.hpp"
+
+namespace twinbox {
+namespace {
+
+using namespace std::chrono_literals;
+using rabbitmq::Connection;
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::invalid_argument("rabbitmq source: " + why);
+}
+
+void check_name(const char* option, const std::string& name) {
+  if (name.size() > 255) refuse(std::string{option} + " has more than 255 bytes");
+}
+
+RabbitSourceOptions checked(RabbitSourceOptions options) {
+  if (options.queue.empty()) refuse("queue is missing: what to consume from");
+  if (options.queue.size() > 250) refuse("queue has more than 250 bytes");
+  if (options.queue_type != "quorum" && options.queue_type != "classic") {
+    refuse("queue_type '" + options.queue_type + "', expected quorum or classic");
+  }
+  if (options.prefetch < 1 || options.prefetch > 65'535) refuse("prefetch must be 1 to 65535");
+  if (options.retry.max_retries < 0) refuse("max_retries must not be negative");
+  if (options.retry.delay < Duration::zero()) refuse("delay must not be negative");
+  check_name("dead_letter_exchange", options.dead_letter_exchange);
+  for (const RabbitBinding& binding : options.bindings) {
+    if (binding.exchange.empty()) refuse("bindings: the default exchange cannot be bound to");
+    check_name("bindings", binding.exchange);
+    check_name("bindings", binding.routing_key);
+  }
+  return options;
+}
+
+/// A delivery as it came; kept until it is settled.
+class Envelope {
+ public:
+  explicit Envelope(amqp_envelope_t envelope) : envelope_(envelope) {}
+  ~Envelope() { amqp_destroy_envelope(&envelope_); }
+  Envelope(const Envelope&) = delete;
+  Envelope& operator=(const Envelope&) = delete;
+
+  [[nodiscard]] const amqp_envelope_t& get() const noexcept { return envelope_; }
+
+ private:
+  amqp_envelope_t envelope_;
+};
+
+/// Accepts on a thread of its own, so that heartbeats go on while a store takes its time.
+class AcceptThread {
+ public:
+  AcceptThread(DeliveryDesk desk, const rabbitmq::WakeUp& wake)
+      : desk_(std::move(desk)),
+        wake_(wake),
+        thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+  void add(Delivery delivery) {
+    const std::scoped_lock lock{mutex_};
+    came_.push_back(std::move(delivery));
+    some_.notify_one();
+  }
+  std::vector<Settled> take() {
+    const std::scoped_lock lock{mutex_};
+    return std::exchange(settled_, {});
+  }
+  /// What is under way is finished.
+  void stop() {
+    thread_.request_stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  /// Since the last call.
+  std::pair<std::uint64_t, std::string> take_failures() {
+    const std::scoped_lock lock{mutex_};
+    return {std::exchange(retried_, 0), error_};
+  }
+
+ private:
+  void run(const std::stop_token& stop) {
+    std::unique_lock lock{mutex_};
+    while (!stop.stop_requested()) {
+      for (Delivery& one : std::exchange(came_, {})) desk_.add(std::move(one));
+      lock.unlock();
+      const std::uint64_t before = desk_.retried();
+      std::vector<Settled> settled = desk_.step(Clock::now());
+      lock.lock();
+      retried_ += desk_.retried() - before;
+      error_ = desk_.last_error();
+      if (!settled.empty()) {
+        settled_.insert(settled_.end(), std::make_move_iterator(settled.begin()),
+                        std::make_move_iterator(settled.end()));
+        wake_.raise();
+      }
+      const auto some = [&] { return !came_.empty(); };
+      if (const auto next = desk_.next()) {
+        some_.wait_until(lock, stop, *next, some);
+      } else {
+        some_.wait(lock, stop, some);
+      }
+    }
+  }
+
+  DeliveryDesk desk_;  // of the thread alone
+  const rabbitmq::WakeUp& wake_;
+  std::mutex mutex_;
+  std::condition_variable_any some_;
+  std::vector<Delivery> came_;
+  std::vector<Settled> settled_;
+  std::uint64_t retried_ = 0;
+  std::string error_;
+  std::jthread thread_;
+};
+
+/// What is known of a source, for whoever asks.
+class Status {
+ public:
+  template <class Change>
+  void change(Change call) {
+    const std::scoped_lock lock{mutex_};
+    call(status_);
+  }
+  [[nodiscard]] SourceStatus get() const {
+    const std::scoped_lock lock{mutex_};
+    return status_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  SourceStatus status_;
+};
+
+/// The deliveries of one connection.
+class Consumer {
+ public:
+  Consumer(Connection& connection, const RabbitSourceOptions& options, const AcceptCall& accept,
+           const Environment& environment, Status& status, const rabbitmq::WakeUp& wake)
+      : connection_(connection),
+        options_(options),
+        environment_(environment),
+        status_(status),
+        wake_(wake),
+        accepting_(DeliveryDesk{accept, options.retry, options.queue, environment}, wake) {}
+
+  void run(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      wake_.clear();
+      settle();
+      while (auto delivery =
+                 connection_.next_delivery([&](const amqp_frame_t& frame) { read(frame); })) {
+        receive(*delivery);
+      }
+      bury();
+      connection_.wait(wake_, until_next_burial());
+    }
+    // What has been accepted is acknowledged; the rest comes again to whoever is next.
+    accepting_.stop();
+    settle();
+  }
+
+ private:
+  void receive(const amqp_envelope_t& envelope) {
+    const std::uint64_t tag = envelope.delivery_tag;
+    const auto& kept = *open_.emplace(tag, std::make_unique<Envelope>(envelope)).first->second;
+    try {
+      accepting_.add({tag, rabbitmq::read_arrival(kept.get(), options_)});
+    } catch (const std::invalid_argument& error) {
+      accepting_.add({tag, {}, error.what()});
+    }
+  }
+
+  void settle() {
+    std::vector<std::uint64_t> done;
+    std::uint64_t duplicates = 0;
+    for (Settled& one : accepting_.take()) {
+      if (one.accepted) {
+        done.push_back(one.tag);
+        duplicates += one.accepted->duplicate() ? 1 : 0;
+      } else {
+        graves_.push_back({one.tag, std::move(one.error), Clock::now()});
+      }
+    }
+    acknowledge(done);
+    auto [retried, error] = accepting_.take_failures();
+    status_.change([&](SourceStatus& status) {
+      status.accepted += done.size() - duplicates;
+      status.duplicates += duplicates;
+      status.retried += retried;
+      if (!error.empty()) status.error = error;
+    });
+  }
+
+  /// In one frame where nothing older is open.
+  void acknowledge(const std::vector<std::uint64_t>& tags) {
+    if (tags.empty()) return;
+    for (const std::uint64_t tag : tags) open_.erase(tag);
+    const std::uint64_t last = *std::ranges::max_element(tags);
+    if (open_.empty() || open_.begin()->first > last) return ack(last, true);
+    for (const std::uint64_t tag : tags) ack(tag, false);
+  }
+
+  void ack(std::uint64_t tag, bool multiple) {
+    connection_.check(
+        amqp_basic_ack(connection_.state(), Connection::channel, tag, multiple ? 1 : 0),
+        "acknowledging");
+  }
+
+  /// Sends on what goes to the dead letters; it is acknowledged when the broker has taken it there.
+  void bury() {
+    const auto now = Clock::now();
+    for (Grave& grave : graves_) {
+      if (grave.sequence != 0 || grave.not_before > now) continue;
+      grave.sequence = ++sequence_;
+      grave.returned = false;
+      rabbitmq::publish_dead(connection_, options_, open_.at(grave.tag)->get(), grave.error,
+                             grave.sequence);
+    }
+  }
+
+  [[nodiscard]] Duration until_next_burial() const {
+    Duration left = 1h;
+    for (const Grave& grave : graves_) {
+      if (grave.sequence != 0) continue;
+      left = std::min(left, std::chrono::ceil<Duration>(grave.not_before - Clock::now()));
+    }
+    return left;
+  }
+
+  void read(const amqp_frame_t& frame) {
+    if (frame.frame_type != AMQP_FRAME_METHOD) return;
+    const amqp_method_t& method = frame.payload.method;
+    if (method.id == AMQP_BASIC_ACK_METHOD) {
+      const auto* ack = static_cast<const amqp_basic_ack_t*>(method.decoded);
+      confirm(ack->delivery_tag, ack->multiple != 0, true);
+    } else if (method.id == AMQP_BASIC_NACK_METHOD) {
+      const auto* nack = static_cast<const amqp_basic_nack_t*>(method.decoded);
+      confirm(nack->delivery_tag, nack->multiple != 0, false);
+    } else if (method.id == AMQP_BASIC_RETURN_METHOD) {
+      const auto sequence = rabbitmq::read_returned(connection_);
+      for (Grave& grave : graves_) grave.returned = grave.returned || grave.sequence == sequence;
+    } else if (method.id == AMQP_BASIC_CANCEL_METHOD) {
+      throw BrokerError(connection_.shown() + ": the queue '" + options_.queue +
+                        "' has been deleted or moved");
+    }
+  }
+
+  void confirm(std::uint64_t sequence, bool multiple, bool taken) {
+    std::vector<std::uint64_t> buried;
+    for (Grave& grave : graves_) {
+      const bool meant = grave.sequence != 0 &&
+                         (multiple ? grave.sequence <= sequence : grave.sequence == sequence);
+      if (!meant) continue;
+      if (taken && !grave.returned) {
+        buried.push_back(grave.tag);
+        log_dead(grave);
+        continue;
+      }
+      // Nothing is lost: it stays with the queue until its place can be reached.
+      grave.sequence = 0;
+      grave.not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);
+      environment_.write(LogLevel::error, "dead_letter_failed",
+                         {{"source", std::string_view{options_.queue}},
+                          {"reason", std::string_view{taken ? "unroutable" : "refused"}}});
+    }
+    std::erase_if(graves_, [&](const Grave& grave) {
+      return std::ranges::find(buried, grave.tag) != buried.end();
+    });
+    acknowledge(buried);
+    status_.change([&](SourceStatus& status) { status.dead += buried.size(); });
+  }
+
+  struct Grave {
+    std::uint64_t tag;
+    std::string error;
+    Clock::time_point not_before;
+    std::uint64_t sequence = 0;  ///< of its publish; 0: not under way
+    bool returned = false;
+  };
+
+  void log_dead(const Grave& grave) const {
+    const std::string cut = cut_error(grave.error);
+    environment_.write(
+        LogLevel::error, "dead_letter",
+        {{"source", std::string_view{options_.queue}}, {"error", std::string_view{cut}}});
+  }
+
+  Connection& connection_;
+  const RabbitSourceOptions& options_;
+  const Environment& environment_;
+  Status& status_;
+  const rabbitmq::WakeUp& wake_;
+  std::map<std::uint64_t, std::unique_ptr<Envelope>> open_;  ///< by delivery tag
+  std::vector<Grave> graves_;
+  std::uint64_t sequence_ = 0;
+  AcceptThread accepting_;
+};
+
+class RabbitSource : public BrokerSource {
+ public:
+  RabbitSource(RabbitConnection connection, RabbitSourceOptions options, AcceptCall accept,
+               Environment environment)
+      : connection_(std::move(connection)),
+        options_(checked(std::move(options))),
+        accept_(std::move(accept)),
+        environment_(std::move(environment)) {
+    try {
+      rabbitmq::check(connection_);
+    } catch (const std::invalid_argument& error) {
+      refuse(error.what());
+    }
+    if (!accept_) refuse("accept is missing: where its messages go");
+  }
+
+  void run(std::stop_token stop) override {
+    const std::stop_callback on_stop{stop, [this] { wake_.raise(); }};
+    int failures = 0;
+    while (!stop.stop_requested()) {
+      try {
+        consume(stop, failures);
+      } catch (const std::exception& error) {
+        if (!stop.stop_requested()) lost(error.what());
+      }
+      status_.change([](SourceStatus& status) { status.connected = false; });
+      rest(stop, ++failures);
+    }
+  }
+
+  [[nodiscard]] SourceStatus status() const override { return status_.get(); }
+
+ private:
+  void consume(const std::stop_token& stop, int& failures) {
+    Connection connection{connection_, stop};
+    rabbitmq::prepare(connection, options_);
+    amqp_confirm_select(connection.state(), Connection::channel);
+    connection.check_last("switching confirms on");
+    amqp_basic_qos(connection.state(), Connection::channel, 0,
+                   static_cast<std::uint16_t>(options_.prefetch), 0);
+    connection.check_last("setting prefetch");
+    // Deliveries come as soon as it is asked for: who takes them must be there.
+    Consumer consumer{connection, options_, accept_, environment_, status_, wake_};
+    amqp_basic_consume(connection.state(), Connection::channel, rabbitmq::bytes_of(options_.queue),
+                       amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
+    connection.check_last("consuming from queue '" + options_.queue + "'");
+    failures = 0;
+    status_.change([](SourceStatus& status) {
+      status.connected = true;
+      status.error.clear();
+    });
+    environment_.write(LogLevel::info, "broker_connected",
+                       {{"broker", std::string_view{connection.shown()}},
+                        {"source", std::string_view{options_.queue}}});
+    consumer.run(stop);
+    connection.close();
+  }
+
+  void lost(const std::string& error) {
+    const std::string cut = cut_error(error);
+    status_.change([&](SourceStatus& status) { status.error = cut; });
+    environment_.write(
+        LogLevel::warning, "broker_lost",
+        {{"source", std::string_view{options_.queue}}, {"error", std::string_view{cut}}});
+  }
+
+  void rest(const std::stop_token& stop, int failures) {
+    const RetryPolicy policy{
+        .first_delay = 100ms,
+        .max_delay = std::max(
+            100ms, std::chrono::ceil<std::chrono::milliseconds>(connection_.max_reconnect_delay)),
+        .jitter = Jitter::equal};
+    std::mutex mutex;
+    std::condition_variable_any nothing;
+    std::unique_lock lock{mutex};
+    nothing.wait_for(lock, stop, policy.delay(failures, environment_), [] { return false; });
+  }
+
+  const RabbitConnection connection_;
+  const RabbitSourceOptions options_;
+  const AcceptCall accept_;
+  const Environment environment_;
+  rabbitmq::WakeUp wake_;
+  Status status_;
+};
+
+}  // namespace
+
+std::unique_ptr<BrokerSource> rabbitmq_source(RabbitConnection connection,
+                                              RabbitSourceOptions options, AcceptCall accept,
+                                              Environment environment) {
+  return std::make_unique<RabbitSource>(std::move(connection), std::move(options),
+                                        std::move(accept), std::move(environment));
+}
+
+}  // namespace twinbox

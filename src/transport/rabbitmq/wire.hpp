@@ -1,0 +1,47 @@
+// Messages as AMQP 0-9-1 carries them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/parcel.hpp"
+#include "transport/rabbitmq/connection.hpp"
+
+namespace twinbox::rabbitmq {
+
+/// As the CloudEvents binding for AMQP has it, with what others write besides.
+const EventLabels& event_labels();
+
+/// The number that tells a returned message from the others on its connection.
+inline constexpr std::string_view sequence_header = "twinbox-sequence";
+
+/// A message, ready to be published.
+struct Outgoing {
+  std::string routing_key;
+  Parcel parcel;
+  std::string message_id;       ///< empty: too long for the property, and only in the headers
+  std::string correlation_id;   ///< the same
+  std::string type;             ///< the same
+  std::uint64_t timestamp = 0;  ///< seconds since 1970
+};
+
+/// Throws std::invalid_argument for what cannot be sent.
+Outgoing outgoing_of(const Message& message, const RabbitSinkOptions& options);
+
+/// Sends it as persistent and mandatory. Throws BrokerError.
+void publish(Connection& connection, const std::string& exchange, const Outgoing& message,
+             std::uint64_t sequence);
+/// The sequence of a message that came back. Reads its frames.
+std::optional<std::uint64_t> read_returned(Connection& connection);
+
+/// Throws std::invalid_argument for what is no message.
+Arrival read_arrival(const amqp_envelope_t& envelope, const RabbitSourceOptions& options);
+
+/// Sends a delivery on to the dead letters, as it came, with the reason besides.
+void publish_dead(Connection& connection, const RabbitSourceOptions& options,
+                  const amqp_envelope_t& envelope, const std::string& error,
+                  std::uint64_t sequence);
+
+}  // namespace twinbox::rabbitmq

@@ -1,0 +1,176 @@
+// RabbitMQ stopped, killed and started again; TLS; what the doctor sees.
+#include <set>
+
+#include "rabbit_test.hpp"
+#include <twinbox/dispatcher.hpp>
+#include <twinbox/route.hpp>
+
+namespace twinbox::test {
+namespace {
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+class RabbitServer : public RabbitTest {};
+
+/// Messages go from an outbox over a broker into an inbox while the broker goes away twice.
+TEST_P(RabbitServer, EVB_27_EVB_28_nothing_is_lost_when_the_broker_is_stopped_and_killed) {
+  const std::string name = own_name("through");
+  constexpr int count = 600;
+  {
+    const auto publisher = std::make_shared<RabbitPublisher>(
+        connection(), RabbitSinkOptions{.routing_key = name}, environment());
+    const Routes routes{
+        {{.name = "rabbit", .pattern = TopicPattern{"#"}, .sink = rabbitmq_sink(publisher)}}};
+    RunningSource source = run({.queue = name, .topology = Topology::declare});
+    ASSERT_TRUE(eventually([&] { return source.status().connected; })) << source.status().error;
+    const auto relay_some = [&](int from, int to) {
+      for (int i = from; i < to; ++i) {
+        outbox().enqueue({.topic = Topic{"order.placed"},
+                          .payload = payload(),
+                          .id = MessageId{"m" + std::to_string(i)}});
+      }
+      Dispatcher{outbox(), routes.handlers(), {.workers = 1}}.drain();
+    };
+    relay_some(0, count / 3);
+    Rabbit::stop();
+    relay_some(count / 3, count / 3 * 2);
+    EXPECT_FALSE(source.status().connected);
+    Rabbit::start();
+    ASSERT_TRUE(eventually([&] { return source.status().connected; })) << source.status().error;
+    relay_some(count / 3 * 2, count);
+    Rabbit::stop("KILL");
+    Rabbit::start();
+    ASSERT_TRUE(eventually([&] {
+      clock().advance(1min);
+      Dispatcher{outbox(), routes.handlers(), {.workers = 1}}.drain();
+      return read("select count(*) from {schema}outbox_work") == "0" &&
+             count_messages() == std::to_string(count);
+    })) << count_messages();
+  }
+  Rabbit cleaner;
+  cleaner.forget_queue(name);
+  cleaner.forget_queue(name + ".dead");
+  EXPECT_EQ(cleaner.count(name), 0u);
+  EXPECT_EQ(cleaner.count(name + ".dead"), 0u);
+}
+
+TWINBOX_ON_BACKENDS(RabbitServer, Backend::sqlite_file);
+
+class RabbitTls : public ::testing::Test {
+ protected:
+  static RabbitConnection connection(const char* ca) {
+    return {.url = Rabbit::setting("TWINBOX_TEST_RABBITMQ_TLS"), .ca_file = Rabbit::setting(ca)};
+  }
+  static std::vector<Finding> look(const RabbitConnection& connection) {
+    return examine_rabbitmq(connection, RabbitSinkOptions{});
+  }
+};
+
+TEST_F(RabbitTls, is_spoken_with_a_broker_whose_certificate_is_known) {
+  const auto findings = look(connection("TWINBOX_TEST_RABBITMQ_CA"));
+  EXPECT_EQ(findings.at(0).level, Finding::Level::ok) << findings.at(0).found;
+}
+
+TEST_F(RabbitTls, is_refused_with_a_certificate_of_somebody_else) {
+  const auto findings = look(connection("TWINBOX_TEST_RABBITMQ_WRONG_CA"));
+  EXPECT_EQ(findings.at(0).level, Finding::Level::error) << findings.at(0).found;
+}
+
+TEST_F(RabbitTls, is_refused_with_a_certificate_for_another_name) {
+  RabbitConnection other = connection("TWINBOX_TEST_RABBITMQ_CA");
+  other.url.replace(other.url.find("localhost"), 9, "127.0.0.1");
+  EXPECT_EQ(look(other).at(0).level, Finding::Level::error);
+}
+
+TEST_F(RabbitTls, carries_messages_both_ways) {
+  Rabbit rabbit;
+  const std::string queue = rabbit.queue(own_name("tls"));
+  rabbit.queue(queue + ".dead");
+  std::mutex mutex;
+  std::condition_variable came;
+  std::vector<std::string> bodies;
+  const std::string large(300'000, 'x');  // several frames and several TLS records
+  rabbit.publish("", queue, {.body = large, .message_id = "a"});
+  RunningSource source{connection("TWINBOX_TEST_RABBITMQ_CA"),
+                       {.queue = queue, .queue_type = "classic"},
+                       [&](std::span<const Arrival> arrivals) {
+                         const std::scoped_lock lock{mutex};
+                         for (const Arrival& one : arrivals) bodies.push_back(one.payload);
+                         came.notify_all();
+                         return std::vector<Accepted>(arrivals.size(),
+                                                      Accepted{Acceptance::accepted});
+                       }};
+  std::unique_lock lock{mutex};
+  ASSERT_TRUE(came.wait_for(lock, 90s, [&] { return bodies.size() == 1; }));
+  EXPECT_EQ(bodies[0], large);
+}
+
+class RabbitDoctor : public ::testing::Test {
+ protected:
+  const Finding* find(const std::string& check, Finding::Level level) {
+    for (const Finding& one : findings) {
+      if (one.check == check && one.level == level) return &one;
+    }
+    return nullptr;
+  }
+  void look(const std::string& queue) {
+    findings = examine_rabbitmq({.url = Rabbit::url()}, RabbitSourceOptions{.queue = queue});
+  }
+
+  Rabbit rabbit;
+  std::vector<Finding> findings;
+};
+
+TEST_F(RabbitDoctor, finds_nothing_wrong_with_a_durable_queue_and_its_dead_letters) {
+  const std::string queue = rabbit.queue(own_name("good"));
+  rabbit.queue(queue + ".dead");
+  look(queue);
+  for (const Finding& one : findings) EXPECT_EQ(one.level, Finding::Level::ok) << one.found;
+  EXPECT_NE(find("durable", Finding::Level::ok), nullptr);
+}
+
+TEST_F(RabbitDoctor, finds_a_queue_that_a_restart_would_lose) {
+  const std::string queue = rabbit.queue(own_name("weak"), {}, false);
+  look(queue);
+  const Finding* found = find("durable", Finding::Level::error);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(has(found->found, queue));
+  EXPECT_FALSE(found->fix.empty());
+}
+
+TEST_F(RabbitDoctor, finds_a_missing_place_for_dead_letters_and_dead_letters_that_wait) {
+  const std::string queue = rabbit.queue(own_name("in"));
+  look(queue);
+  ASSERT_NE(find("queue", Finding::Level::error), nullptr);
+  EXPECT_TRUE(has(find("queue", Finding::Level::error)->found, queue + ".dead"));
+  rabbit.queue(queue + ".dead");
+  rabbit.publish("", queue + ".dead", {.body = "x"});
+  ASSERT_TRUE(eventually([&] { return rabbit.count(queue + ".dead") == 1; }));
+  look(queue);
+  ASSERT_NE(find("dead", Finding::Level::warning), nullptr);
+  EXPECT_TRUE(has(find("dead", Finding::Level::warning)->found, "1 dead"));
+}
+
+TEST_F(RabbitDoctor, says_when_a_broker_cannot_be_reached_and_shows_no_password) {
+  Relay relay{1};
+  findings =
+      examine_rabbitmq({.url = "amqp://me:tops3cret@127.0.0.1:" + std::to_string(relay.port())},
+                       RabbitSinkOptions{});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].check, "reach");
+  EXPECT_EQ(findings[0].level, Finding::Level::error);
+  EXPECT_FALSE(has(findings[0].found, "tops3cret"));
+}
+
+TEST_F(RabbitDoctor, says_that_a_login_was_refused) {
+  std::string url = Rabbit::url();
+  url.replace(url.find("guest:guest"), 11, "guest:wrong");
+  findings = examine_rabbitmq({.url = url}, RabbitSinkOptions{});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_TRUE(has(findings[0].found, "403")) << findings[0].found;
+}
+
+}  // namespace
+}  // namespace twinbox::test

@@ -1,0 +1,103 @@
+#include "relay.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdexcept>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace twinbox::test {
+namespace {
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+}  // namespace
+
+Relay::Relay(std::uint16_t target) : target_(target), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+  sockaddr_in address = loopback(0);
+  socklen_t size = sizeof address;
+  if (bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(listener_, 64) != 0 ||
+      getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw std::runtime_error("relay: cannot listen");
+  }
+  port_ = ntohs(address.sin_port);
+  acceptor_ = std::jthread{[this] { accept_all(); }};
+}
+
+Relay::~Relay() {
+  shutdown(listener_, SHUT_RDWR);
+  acceptor_.join();
+  cut();
+  threads_.clear();
+  for (const int one : sockets_) close(one);
+  close(listener_);
+}
+
+void Relay::cut() {
+  const std::scoped_lock lock{mutex_};
+  for (const int one : sockets_) shutdown(one, SHUT_RDWR);
+}
+
+void Relay::close_door() {
+  refusing_ = true;
+  cut();
+}
+
+void Relay::accept_all() {
+  while (true) {
+    const int client = accept(listener_, nullptr, nullptr);
+    if (client < 0) return;
+    if (refusing_) {
+      close(client);
+      continue;
+    }
+    const int server = socket(AF_INET, SOCK_STREAM, 0);
+    const sockaddr_in address = loopback(target_);
+    if (connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      close(client);
+      close(server);
+      continue;
+    }
+    ++connections_;
+    const std::scoped_lock lock{mutex_};
+    sockets_.push_back(client);
+    sockets_.push_back(server);
+    threads_.emplace_back([=, this] { carry(client, server, true); });
+    threads_.emplace_back([=, this] { carry(server, client, false); });
+  }
+}
+
+void Relay::carry(int from, int to, bool to_target) {
+  char buffer[4096];
+  while (true) {
+    const ssize_t got = recv(from, buffer, sizeof buffer, 0);
+    if (got <= 0) break;
+    auto size = static_cast<std::size_t>(got);
+    bool last = false;
+    if (to_target && left_ > 0) {
+      last = left_ <= size;
+      if (last) size = left_;
+      left_ -= size;
+    }
+    if (send(to, buffer, size, MSG_NOSIGNAL) < 0 || last) break;
+  }
+  shutdown(from, SHUT_RDWR);
+  shutdown(to, SHUT_RDWR);
+}
+
+std::uint16_t port_of(const std::string& url) {
+  return static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+}
+
+std::string with_port(const std::string& url, std::uint16_t port) {
+  return url.substr(0, url.rfind(':') + 1) + std::to_string(port);
+}
+
+}  // namespace twinbox::test

@@ -1,0 +1,52 @@
+// A TCP relay on the loopback, so that a test can cut connections where it wants.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace twinbox::test {
+
+/// Thread-safe. Its destructor closes every connection.
+class Relay {
+ public:
+  /// To a port of 127.0.0.1.
+  explicit Relay(std::uint16_t target);
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+  /// Closes every connection that is open.
+  void cut();
+  /// Closes a connection once that many more bytes have gone to the target; 0: never.
+  void cut_after(std::uint64_t bytes) { left_ = bytes; }
+  /// Cuts, and turns new connections away until open().
+  void close_door();
+  void open_door() { refusing_ = false; }
+  [[nodiscard]] int connections() const noexcept { return connections_; }
+
+ private:
+  void accept_all();
+  void carry(int from, int to, bool to_target);
+
+  std::uint16_t target_;
+  std::uint16_t port_ = 0;
+  int listener_;
+  std::atomic<std::uint64_t> left_ = 0;
+  std::atomic<int> connections_ = 0;
+  std::atomic<bool> refusing_ = false;
+  std::mutex mutex_;
+  std::vector<int> sockets_;
+  std::vector<std::jthread> threads_;
+  std::jthread acceptor_;
+};
+
+/// The port in `amqp://user:password@host:port`, and the address with another one.
+std::uint16_t port_of(const std::string& url);
+std::string with_port(const std::string& url, std::uint16_t port);
+
+}  // namespace twinbox::test

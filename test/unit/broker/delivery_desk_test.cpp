@@ -1,0 +1,118 @@
+// Deliveries that fail, without a broker and without waiting.
+#include "transport/delivery_desk.hpp"
+
+#include <gtest/gtest.h>
+
+#include <twinbox/error.hpp>
+
+namespace twinbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = DatabaseError::Kind;
+using Time = DeliveryDesk::Time;
+using Ids = std::vector<std::string>;
+
+class DeliveryDeskWith : public ::testing::Test {
+ protected:
+  Delivery delivery(std::uint64_t tag, const std::string& id, const std::string& key = {}) {
+    Arrival arrival{Source{"s"}, MessageId{id}, Topic{"t"}, "x"};
+    if (!key.empty()) arrival.extras.partition_key = PartitionKey{key};
+    return {tag, arrival};
+  }
+  std::vector<Accepted> accept(std::span<const Arrival> arrivals) {
+    ++calls;
+    for (const Arrival& one : arrivals) {
+      if (fail) fail(one);
+    }
+    for (const Arrival& one : arrivals) accepted.push_back(one.id.str());
+    return std::vector<Accepted>(arrivals.size(), Accepted{Acceptance::accepted});
+  }
+
+  std::function<void(const Arrival&)> fail;
+  Ids accepted;
+  int calls = 0;
+  const Time now = Time{} + 1h;
+  DeliveryDesk desk{[this](std::span<const Arrival> arrivals) { return accept(arrivals); },
+                    {.max_retries = 2, .delay = 1s, .max_delay = 10s},
+                    "test",
+                    {}};
+};
+
+TEST_F(DeliveryDeskWith, good_ones_accepts_them_in_one_call) {
+  for (std::uint64_t tag = 1; tag <= 3; ++tag) desk.add(delivery(tag, std::to_string(tag)));
+  EXPECT_EQ(desk.step(now).size(), 3u);
+  EXPECT_EQ(calls, 1);
+  EXPECT_FALSE(desk.next());
+}
+
+TEST_F(DeliveryDeskWith, a_bad_one_repeats_it_with_growing_delays_and_gives_it_up) {
+  fail = [](const Arrival& one) {
+    if (one.id.view() == "bad") throw std::runtime_error("refused");
+  };
+  desk.add(delivery(1, "bad"));
+  desk.add(delivery(2, "good"));
+  auto settled = desk.step(now);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].tag, 2u);
+  EXPECT_EQ(desk.next(), now + 1s);
+  EXPECT_TRUE(desk.step(now + 999ms).empty());
+  EXPECT_TRUE(desk.step(now + 1s).empty());
+  EXPECT_EQ(desk.next(), now + 3s);
+  settled = desk.step(now + 3s);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_FALSE(settled[0].accepted);
+  EXPECT_EQ(settled[0].error, "refused");
+  EXPECT_EQ(desk.size(), 0u);
+}
+
+TEST_F(DeliveryDeskWith, a_partition_key_that_waits_holds_its_followers_and_no_others) {
+  bool bad = true;
+  fail = [&](const Arrival& one) {
+    if (bad && one.id.view() == "1") throw std::runtime_error("not yet");
+  };
+  desk.add(delivery(1, "1", "k"));
+  desk.add(delivery(2, "2", "k"));
+  desk.add(delivery(3, "3", "other"));
+  EXPECT_EQ(desk.step(now).size(), 1u);
+  EXPECT_EQ(accepted, Ids{"3"});
+  desk.add(delivery(4, "4", "k"));
+  EXPECT_TRUE(desk.step(now).empty());
+  EXPECT_EQ(desk.next(), now + 1s);
+  bad = false;
+  EXPECT_EQ(desk.step(now + 1s).size(), 3u);
+  EXPECT_EQ(accepted, (Ids{"3", "1", "2", "4"}));
+}
+
+TEST_F(DeliveryDeskWith, a_store_that_is_away_waits_for_it_without_counting) {
+  bool away = true;
+  fail = [&](const Arrival&) {
+    if (away) throw DatabaseError(Kind::connection_lost, "gone");
+  };
+  desk.add(delivery(1, "1"));
+  desk.add(delivery(2, "2"));
+  Time time = now;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(desk.step(time).empty());
+    ASSERT_TRUE(desk.next());
+    EXPECT_GT(*desk.next(), time);
+    time = *desk.next();
+  }
+  EXPECT_EQ(calls, 20);
+  EXPECT_EQ(desk.retried(), 0u);
+  away = false;
+  EXPECT_EQ(desk.step(time).size(), 2u);
+  EXPECT_EQ(accepted, (Ids{"1", "2"}));
+}
+
+TEST_F(DeliveryDeskWith, what_is_no_message_gives_it_up_at_once) {
+  desk.add({7, {}, "no id"});
+  const auto settled = desk.step(now);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_FALSE(settled[0].accepted);
+  EXPECT_EQ(settled[0].error, "no id");
+  EXPECT_EQ(calls, 0);
+}
+
+}  // namespace
+}  // namespace twinbox::test

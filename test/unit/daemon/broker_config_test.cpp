@@ -1,0 +1,90 @@
+// Sinks and sources over brokers, as a configuration describes them.
+#include <gtest/gtest.h>
+
+#include "daemon/config.hpp"
+#include "daemon/service.hpp"
+
+namespace twinbox::app {
+namespace {
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+const std::string store = "[store.main]\nurl = \"sqlite::memory:\"\n";
+
+Config parse(const std::string& text, const Variables& variables = {}) {
+  return parse_config(store + text, "twinbox.toml", variables);
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse(text);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(BrokerConfig, of_a_sink_and_a_source_is_read_and_can_be_made) {
+  const Config config = parse(R"(
+    [sink.events]
+    type = "rabbitmq"
+    url = "env:BROKER"
+    exchange = "events"
+    form = "structured"
+    topology = "declare"
+    [[route]]
+    sink = "events"
+    [source.orders]
+    type = "rabbitmq"
+    url = "env:BROKER"
+    queue = "orders"
+    bindings = ["events order.#", "other"]
+    max_retries = 3
+    delay = "2s"
+    prefetch = 10
+  )",
+                              {{"BROKER", "amqp://me:secret@localhost"}});
+  const SinkConfig& sink = config.sinks.at(0);
+  EXPECT_EQ(sink.broker.url, "amqp://me:secret@localhost");
+  EXPECT_TRUE(sink.broker.declare);
+  EXPECT_EQ(sink.exchange, "events");
+  const SourceConfig& source = config.sources.at(0);
+  EXPECT_EQ(source.broker.url, "amqp://me:secret@localhost");
+  EXPECT_FALSE(source.broker.declare);
+  EXPECT_EQ(source.bindings.size(), 2u);
+  EXPECT_EQ(source.max_retries, 3);
+  EXPECT_EQ(source.prefetch, 10);
+  EXPECT_TRUE(check_config(config).empty());
+}
+
+TEST(BrokerConfig, that_cannot_be_is_refused_with_its_line_and_key) {
+  const std::string sink = "[sink.a]\ntype = \"rabbitmq\"\n";
+  EXPECT_TRUE(has(refusal(sink), "sink.a.url"));
+  EXPECT_TRUE(has(refusal(sink + "url = \"http://x\""), "twinbox.toml:5: sink.a.url"));
+  EXPECT_TRUE(has(refusal(sink + "url = \"amqp://me:secret@x\""), "holds a password"));
+  EXPECT_FALSE(has(refusal(sink + "url = \"amqp://me:secret@x\""), "secret@"));
+  const std::string source = "[source.a]\nurl = \"amqp://x\"\n";
+  EXPECT_TRUE(has(refusal(source), "source.a.queue"));
+  EXPECT_TRUE(has(refusal(source + "queue = \"q\"\nqueue_type = \"stack\""), "quorum"));
+  EXPECT_TRUE(has(refusal(source + "queue = \"q\"\nstore = \"b\""), "source.a.store"));
+  EXPECT_TRUE(has(refusal(source + "queue = \"q\"\nca_file = \"x\""), "amqps"));
+  EXPECT_EQ(refusal(source + "queue = \"q\""), "");
+}
+
+TEST(BrokerConfig, of_a_sink_is_refused_within_a_request) {
+  EXPECT_TRUE(has(refusal(R"(
+    [sink.a]
+    type = "rabbitmq"
+    url = "amqp://x"
+    [[event]]
+    name = "order"
+    mode = "inline"
+    sink = "a"
+  )"),
+                  "within a request"));
+}
+
+}  // namespace
+}  // namespace twinbox::app
