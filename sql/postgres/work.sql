@@ -196,8 +196,8 @@ order by taken.id;
 -- name: next_due
 select (extract(epoch from visible_at - {now}) * 1000000)::bigint
 from {work}
-where not waiting and visible_at > {now} - @window::bigint * interval '1 microsecond' and lease_until is null
-  and (expires_at is null or expires_at > {now})
+where not waiting and visible_at > {now} - @window::bigint * interval '1 microsecond'
+  and (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
 order by visible_at limit 1;
 
 -- The duty under '' of each message id; an id that several sources share cannot be told apart.

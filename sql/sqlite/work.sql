@@ -120,8 +120,8 @@ delete from {work} where id = @id;
 -- now. What is older has been looked at by the claim before.
 -- name: next_due
 select visible_at - {now} from {work}
-where waiting = 0 and visible_at > {now} - @window and lease_until is null
-  and (expires_at is null or expires_at > {now})
+where waiting = 0 and visible_at > {now} - @window
+  and (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
 order by visible_at limit 1;
 
 -- The duty under '' of each message id; an id that several sources share cannot be told apart.

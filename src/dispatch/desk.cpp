@@ -116,11 +116,14 @@ std::vector<Message> Desk::claim_once(std::int64_t limit) {
 Claim Desk::claim(Session* session, std::int64_t limit) {
   const Clock::time_point begin = Clock::now();
   const bool whole = !floor_ || begin >= next_full_look_;
+  // A store that nothing tells of is looked at seldom: it needs no second connection for that.
+  const bool expects_nothing = !called_here_ && watch_.working();
   const ClaimRequest request{.owner = parts_.owner,
                              .lease = parts_.options.lease,
                              .limit = limit,
                              .visible_from = whole ? std::nullopt : floor_,
-                             .asks_next_due = whole};
+                             .asks_next_due = whole,
+                             .looks_first = whole && expects_nothing};
   Claim claim = session != nullptr ? claim_or_bury(*queue_, *session, request)
                                    : claim_or_bury(*queue_, request);
   next_due_ = claim.next_due;
@@ -161,6 +164,7 @@ std::vector<Message> Desk::settle_and_claim(std::vector<Settlement>& settlements
     parts_.observer.woken(store(), since(called_));
   }
   called_ = {};
+  called_here_ = false;
   if (parts_.observer.claimed && !messages.empty())
     parts_.observer.claimed(store(), messages.size(), since(begin));
   plan_next_look(messages.size(), full);
@@ -267,6 +271,7 @@ std::vector<SharedTask> Desk::renew(const std::vector<SharedTask>& tasks) {
 
 void Desk::look_now(Clock::time_point call, bool from_afar) noexcept {
   called_ = call;
+  called_here_ = !from_afar;
   next_look_ = {};
   if (from_afar) pace_ = first_pace;
 }

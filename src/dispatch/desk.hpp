@@ -139,6 +139,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   Duration pace_ = {};
   std::optional<Duration> next_due_ = {};  ///< what the last claim found besides
   Clock::time_point called_ = {};
+  bool called_here_ = false;  ///< by a commit of this process: there is something to claim
   /// Everything that became visible earlier has been claimed. A claim that starts here need not
   /// step over the dead rows that a long transaction of somebody else keeps in the index.
   std::optional<Instant> floor_;

@@ -26,6 +26,9 @@ struct ClaimRequest {
   std::int64_t limit;
   std::optional<Instant> visible_from = {};
   bool asks_next_due = false;
+  /// Nobody has said that there is something: on SQLite it is looked for before the one writer of
+  /// the file is waited for. Needs `asks_next_due`.
+  bool looks_first = false;
 };
 
 /// WorkQueue::claim, telling what became of the rest, in a transaction of its own.

@@ -1,6 +1,7 @@
-// A stop request ends a claim that waits for a file which somebody else writes to.
+// A dispatcher and a file which somebody else writes to.
 #include <atomic>
 #include <latch>
+#include <semaphore>
 #include <thread>
 
 #include "support/backend.hpp"
@@ -31,6 +32,32 @@ TEST_P(SqliteStop, a_claim_that_waits_for_the_file_does_not_outlast_the_stop) {
     std::jthread run{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
     waiting.wait();
   });
+  EXPECT_TRUE(log().events("loop_error").empty());
+}
+
+TEST_P(SqliteStop, a_look_that_finds_nothing_waits_for_nobody_who_writes) {
+  std::counting_semaphore<> watched{0};
+  std::counting_semaphore<> looks{0};
+  Environment listening = environment();
+  listening.log = [&, write = listening.log](const LogEvent& event) {
+    write(event);
+    if (event.name == "watch") watched.release();
+    if (event.name == "claim" || event.name == "loop_error") looks.release();
+  };
+  Database database{place().address(), {.wait_limit = 0ms, .retries = 0}, listening};
+  Outbox box{database, options()};
+  Dispatcher dispatcher{
+      box, Handlers{}, {.workers = 1, .poll_interval = 1ms, .housekeeping = std::nullopt}};
+  std::jthread run{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  const auto look = [&](int count) {
+    while (looks.try_acquire()) {
+    }
+    for (int i = 0; i < count; ++i) looks.acquire();
+  };
+  watched.acquire();
+  look(2);  // those that began before it was watched are over, and it has told of itself
+  Database other{place().address()};
+  other.in_transaction([&](Session&) { look(4); });
   EXPECT_TRUE(log().events("loop_error").empty());
 }
 
