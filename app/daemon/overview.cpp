@@ -21,6 +21,7 @@ std::int64_t pending(const StateCounts& counts) {
 }
 
 struct Reason {
+  std::string_view about;  ///< store, dead, pending, pause, topic, route
   HealthState state;
   std::string text;
 };
@@ -28,7 +29,7 @@ struct Reason {
 std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& thresholds) {
   std::vector<Reason> reasons;
   if (!report.error.empty()) {
-    reasons.push_back({HealthState::unhealthy, "cannot be asked: " + report.error});
+    reasons.push_back({"store", HealthState::unhealthy, "cannot be asked: " + report.error});
   }
   const StateCounts& counts = report.counts.all;
   const auto more_than = [](std::int64_t count, std::string_view what, std::int64_t threshold) {
@@ -37,11 +38,11 @@ std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& 
   };
   if (counts.dead > thresholds.dead) {
     reasons.push_back(
-        {HealthState::unhealthy, more_than(counts.dead, "dead letters", thresholds.dead)});
+        {"dead", HealthState::unhealthy, more_than(counts.dead, "dead letters", thresholds.dead)});
   }
   if (pending(counts) > thresholds.pending) {
-    reasons.push_back(
-        {HealthState::degraded, more_than(pending(counts), "pending", thresholds.pending)});
+    reasons.push_back({"pending", HealthState::degraded,
+                       more_than(pending(counts), "pending", thresholds.pending)});
   }
   return reasons;
 }
@@ -49,26 +50,28 @@ std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& 
 json::object reason_json(json::value store, json::value box, const Reason& reason) {
   return {{"store", std::move(store)},
           {"box", std::move(box)},
+          {"about", view(reason.about)},
           {"status", view(to_string(reason.state))},
           {"text", reason.text}};
 }
 
 /// What somebody has stopped is a reason why nothing is delivered, whoever it was.
 void add_paused(json::array& reasons, const Dispatching::View& dispatch) {
-  const auto add = [&](json::value store, json::value box, std::string text) {
-    reasons.push_back(
-        reason_json(std::move(store), std::move(box), {HealthState::degraded, std::move(text)}));
+  const auto add = [&](std::string_view about, json::value store, json::value box,
+                       std::string text) {
+    reasons.push_back(reason_json(std::move(store), std::move(box),
+                                  {about, HealthState::degraded, std::move(text)}));
   };
-  if (dispatch.paused) add(nullptr, nullptr, "delivery is paused");
+  if (dispatch.paused) add("pause", nullptr, nullptr, "delivery is paused");
   for (const std::string& store : dispatch.paused_stores) {
-    add(json::string{store}, nullptr, "delivery is paused");
+    add("pause", json::string{store}, nullptr, "delivery is paused");
   }
   for (const std::string& topic : dispatch.paused_topics) {
-    add(nullptr, nullptr, "delivery of " + topic + " is paused");
+    add("topic", nullptr, nullptr, "delivery of " + topic + " is paused");
   }
   for (const Dispatching::RouteView& route : dispatch.routes) {
     if (route.status.enabled || route.status.postponed == 0) continue;  // nobody misses it
-    add(nullptr, view(to_string(route.box)),
+    add("route", nullptr, view(to_string(route.box)),
         "route " + route.status.name + " is disabled: " + route.status.reason);
   }
 }

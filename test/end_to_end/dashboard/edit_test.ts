@@ -27,6 +27,12 @@ test("is edited with a difference to look at, and requeued", async ({ serve, rea
   const now = await daemon.ask("GET", "v1/messages/one");
   expect(now.payload).toBe('{"customer":"4711","items":[1,2,3],"paid":true}');
   expect(now.content_version).toBe(2);
+  await page.goto(daemon.url + "#/audit");
+  await page.getByRole("link", { name: `№ ${now.number}` }).click();
+  await expect(page).toHaveURL(/id=one/);
+  await expect(page.getByRole("heading", { name: "echo.lost" })).toBeVisible();
+  await page.goto(daemon.url + "#/message?store=main&box=outbox&number=4711");
+  await expect(page.getByText("It is not here.")).toBeVisible();
 });
 
 test("an edit that somebody else overtook is refused", async ({ serve, reader, page }) => {

@@ -31,6 +31,17 @@ test("dead letters make it unhealthy; the reason leads to them", async ({ serve,
   await expect(page.getByText("11 messages in 1 group")).toBeVisible();
 });
 
+test("what is paused is a reason, which leads to it", async ({ serve, reader, page }) => {
+  const daemon = await serve();
+  await daemon.enqueue("report.dead pending", "one");
+  await daemon.ask("POST", "v1/dispatch/pause", '{"topic":"report.dead pending"}');
+  await reader.open(daemon);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("degraded");
+  await page.getByRole("region", { name: "Verdict" }).getByRole("link", { name: "everywhere" }).click();
+  await expect(page.getByRole("radio", { name: "Topics" })).toBeChecked();
+  await expect(page.getByRole("row").filter({ hasText: "report.dead pending" })).toContainText("paused");
+});
+
 test("charts are for a box and a span, which the address keeps", async ({ serve, reader, page }) => {
   const daemon = await serve();
   await reader.open(daemon, "#/?span=24h");

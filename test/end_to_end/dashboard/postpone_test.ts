@@ -23,6 +23,21 @@ test("what is open is postponed", async ({ serve, reader, page }) => {
   expect(await minutesUntilDue(daemon, "b")).toBe(360);
 });
 
+test("until a time of the reader's own choice", async ({ serve, reader, page }) => {
+  const daemon = await serve();
+  await daemon.enqueue("order.placed", "one", "{}", later);
+  await reader.open(daemon, "#/message?store=main&box=outbox&id=one");
+  await page.getByRole("button", { name: "Postpone…" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("For").selectOption("until a time…");
+  await reader.inspect("postpone_dialog");
+  await dialog.getByRole("textbox", { name: "Until" }).fill("2040-01-31T12:30");
+  await dialog.getByRole("button", { name: "Postpone 1 message" }).click();
+  await expect(dialog.getByRole("status")).toContainText("1 message postponed");
+  const { duties } = await daemon.ask("GET", "v1/messages/one");
+  expect(duties[0].visible_at).toMatch(/^2040-01-31T12:30:00/);
+});
+
 test("a message is postponed, then discarded", async ({ serve, reader, page }) => {
   const daemon = await serve();
   await daemon.enqueue("order.placed", "one", "{}", later);

@@ -57,6 +57,7 @@ export async function perform(order: Order, id: string, progress: (changed: numb
     progress(reached);
     await new Promise((resume) => setTimeout(resume, 500));
     const now = await operationOf(id, order.target);
+    if (!now) continue;
     if (now.finished) return now.changed;
     if (now.changed !== reached) moved = Date.now();
     reached = now.changed;
@@ -64,6 +65,12 @@ export async function perform(order: Order, id: string, progress: (changed: numb
   throw new Problem(504, `It has stopped at ${reached}. Trying again goes on from there, and does nothing twice.`);
 }
 
-function operationOf(id: string, target: Target): Promise<Operation> {
-  return get<Operation>(`v1/operations/${encodeURIComponent(id)}`, { ...target });
+/** Null: its store is held up, and has not written it down yet. */
+async function operationOf(id: string, target: Target): Promise<Operation | null> {
+  try {
+    return await get<Operation>(`v1/operations/${encodeURIComponent(id)}`, { ...target });
+  } catch (error) {
+    if (error instanceof Problem && error.status === 404) return null;
+    throw error;
+  }
 }

@@ -33,6 +33,7 @@ export interface Counts {
 export interface Reason {
   store: string | null;
   box: BoxName | null;
+  about: "store" | "dead" | "pending" | "pause" | "topic" | "route";
   status: Status;
   text: string;
 }

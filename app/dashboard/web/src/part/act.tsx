@@ -5,7 +5,7 @@ import type { Scope, Verb } from "../api/types";
 import { count, plural } from "../format";
 import { connection } from "../live";
 import { countOf, newOperationId, perform, type Order, type Target } from "../operation";
-import { Dialog } from "./dialog";
+import { Close, Dialog, ReasonField } from "./dialog";
 import { Trouble } from "./notice";
 import { Name } from "./text";
 
@@ -53,6 +53,15 @@ const delays = [
   ["24h", "1 day"],
 ] as const;
 
+/** Instead of a delay: a time that is asked for. */
+const chosenTime = "until";
+
+/** As a field for times wants it: in the time of the browser, to the minute. */
+function inAnHour(): string {
+  const time = new Date(Date.now() + 3_600_000);
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
 type Step =
   | { name: "counting" }
   | { name: "asking"; number: number }
@@ -68,10 +77,12 @@ export function ActDialog({ request, onClose }: { request: ActRequest; onClose: 
   const [step, setStep] = useState<Step>({ name: "counting" });
   const [reason, setReason] = useState("");
   const [delay, setDelay] = useState(verb === "postpone" ? "15m" : "");
+  const [until, setUntil] = useState(inAnHour);
   // One id for as long as the dialog is open: trying again goes on with the same act.
   const id = useRef(newOperationId());
 
-  const order = (): Order => ({ verb, target, scope, reason: reason.trim(), ...(delay && { delay }) });
+  const when = () => (delay === chosenTime ? { until: new Date(until).toISOString() } : delay ? { delay } : {});
+  const order = (): Order => ({ verb, target, scope, reason: reason.trim(), ...when() });
 
   const ask = () => {
     setStep({ name: "counting" });
@@ -112,17 +123,21 @@ export function ActDialog({ request, onClose }: { request: ActRequest; onClose: 
             {word.effect}
           </p>
           {verb !== "discard" && <Delay verb={verb} value={delay} onChange={setDelay} />}
-          <label class="field">
-            <span>Reason {verb !== "discard" && <span class="soft">(optional)</span>}</span>
-            <input
-              type="text"
-              value={reason}
-              maxLength={500}
-              required={verb === "discard"}
-              onInput={(event) => setReason(event.currentTarget.value)}
-            />
+          {delay === chosenTime && (
+            <label class="field">
+              Until
+              <input
+                type="datetime-local"
+                value={until}
+                required
+                onInput={(event) => setUntil(event.currentTarget.value)}
+              />
+              <span class="hint">In the time of this browser.</span>
+            </label>
+          )}
+          <ReasonField value={reason} onChange={setReason} required={verb === "discard"}>
             <span class="hint">It is kept in the audit, with your name.</span>
-          </label>
+          </ReasonField>
           <p class="buttons">
             <button type="submit" class={verb === "discard" ? "danger" : "primary"}>
               {word.button} {plural(step.number, "message")}
@@ -148,21 +163,13 @@ export function ActDialog({ request, onClose }: { request: ActRequest; onClose: 
               {plural(step.changed, "message")} {word.past}.
             </strong>
           </p>
-          <p class="buttons">
-            <button type="button" class="primary" onClick={() => onClose(true)}>
-              Close
-            </button>
-          </p>
+          <Close onClose={() => onClose(true)} primary />
         </>
       )}
       {step.name === "failed" && (
         <>
           <Trouble problem={step.problem} again={() => (step.number === null ? ask() : run(step.number))} />
-          <p class="buttons">
-            <button type="button" onClick={() => onClose(true)}>
-              Close
-            </button>
-          </p>
+          <Close onClose={() => onClose(true)} />
         </>
       )}
     </Dialog>
@@ -175,11 +182,7 @@ function Nothing({ verb, onClose }: { verb: Verb; onClose: () => void }) {
       <p role="status">
         There is nothing to {verb} any more: somebody was faster, or it was delivered meanwhile.
       </p>
-      <p class="buttons">
-        <button type="button" class="primary" onClick={onClose}>
-          Close
-        </button>
-      </p>
+      <Close onClose={onClose} primary />
     </>
   );
 }
@@ -195,6 +198,7 @@ function Delay({ verb, value, onChange }: { verb: Verb; value: string; onChange:
             {verb === "requeue" ? `in ${text}` : text}
           </option>
         ))}
+        {verb === "postpone" && <option value={chosenTime}>until a time…</option>}
       </select>
     </label>
   );

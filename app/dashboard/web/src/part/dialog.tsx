@@ -9,6 +9,41 @@ interface Props {
   wide?: boolean;
 }
 
+/** Why: it is kept in the audit, with the name of who acts. */
+export function ReasonField({ value, onChange, required = false, children }: ReasonProps) {
+  return (
+    <label class="field">
+      <span>Reason {!required && <span class="soft">(optional)</span>}</span>
+      <input
+        type="text"
+        value={value}
+        maxLength={500}
+        required={required}
+        onInput={(event) => onChange(event.currentTarget.value)}
+      />
+      {children}
+    </label>
+  );
+}
+
+interface ReasonProps {
+  value: string;
+  onChange: (value: string) => void;
+  required?: boolean;
+  children?: ComponentChildren;
+}
+
+/** The last button of a dialog, where there is nothing else to choose. */
+export function Close({ onClose, primary = false }: { onClose: () => void; primary?: boolean }) {
+  return (
+    <p class="buttons">
+      <button type="button" class={primary ? "primary" : ""} onClick={onClose}>
+        Close
+      </button>
+    </p>
+  );
+}
+
 export function Dialog({ title, onClose, children, wide = false }: Props) {
   const element = useRef<HTMLDialogElement>(null);
   const heading = useId();

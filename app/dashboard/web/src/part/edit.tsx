@@ -7,7 +7,7 @@ import { diff, type Line } from "../diff";
 import { connection } from "../live";
 import { newOperationId, type Target } from "../operation";
 import { largest } from "./content";
-import { Dialog } from "./dialog";
+import { Close, Dialog, ReasonField } from "./dialog";
 import { Empty, Trouble } from "./notice";
 import { Long } from "./text";
 
@@ -41,11 +41,7 @@ export function EditDialog({ message, target, onClose }: Props) {
       {whole && !impossible ? (
         <Editor message={whole} target={target} onClose={onClose} />
       ) : (
-        <p class="buttons">
-          <button type="button" onClick={onClose}>
-            Close
-          </button>
-        </p>
+        <Close onClose={onClose} />
       )}
     </Dialog>
   );
@@ -96,11 +92,7 @@ function Editor({ message, target, onClose }: Props) {
         <p role="status">
           <strong>Saved{dead && requeue ? ", and requeued" : ""}.</strong> What was there before is kept in the audit.
         </p>
-        <p class="buttons">
-          <button type="button" class="primary" onClick={onClose}>
-            Close
-          </button>
-        </p>
+        <Close onClose={onClose} primary />
       </>
     );
   }
@@ -114,12 +106,7 @@ function Editor({ message, target, onClose }: Props) {
       >
         {contentChanged && <Difference title="Content" before={before} after={draft} />}
         {headersChanged && <Difference title="Headers" before={message.headers ?? ""} after={headers} />}
-        <label class="field">
-          <span>
-            Reason <span class="soft">(optional)</span>
-          </span>
-          <input type="text" value={reason} maxLength={500} onInput={(event) => setReason(event.currentTarget.value)} />
-        </label>
+        <ReasonField value={reason} onChange={setReason} />
         {dead && (
           <label class="check">
             <input type="checkbox" checked={requeue} onChange={() => setRequeue(!requeue)} /> Requeue it at once

@@ -4,7 +4,7 @@ import { post, Problem } from "../api/client";
 import type { Dispatch, Route } from "../api/types";
 import { count } from "../format";
 import { useCanOperate } from "../session";
-import { Dialog } from "./dialog";
+import { Dialog, ReasonField } from "./dialog";
 import { Empty, Trouble } from "./notice";
 import { Table, type Column } from "./table";
 import { Long, Name } from "./text";
@@ -105,14 +105,7 @@ function RouteDialog({ route, onClose }: { route: Route; onClose: () => void }) 
           </strong>
           {route.enabled ? ": its messages are put off until it is enabled again." : ": its messages are delivered again."}
         </p>
-        {route.enabled && (
-          <label class="field">
-            <span>
-            Reason <span class="soft">(optional)</span>
-          </span>
-            <input type="text" value={reason} maxLength={500} onInput={(event) => setReason(event.currentTarget.value)} />
-          </label>
-        )}
+        {route.enabled && <ReasonField value={reason} onChange={setReason} />}
         {problem && <Trouble problem={problem} />}
         <p class="buttons">
           <button type="submit" class="primary">

@@ -43,7 +43,7 @@ function Entries({ at, after }: { at: Stored; after: string | undefined }) {
         <Empty title="Nobody has acted here.">What operators do to messages of this box is written down here.</Empty>
       )}
       {answer && answer.entries.length > 0 && (
-        <Table caption="Audit, newest first" columns={columns} rows={answer.entries} rowKey={(row) => String(row.id)} />
+        <Table caption="Audit, newest first" columns={columnsOf(at)} rows={answer.entries} rowKey={(row) => String(row.id)} />
       )}
       <p class="pages">
         {after && <a href={to("audit", { store, box })}>Newest</a>}
@@ -53,7 +53,7 @@ function Entries({ at, after }: { at: Stored; after: string | undefined }) {
   );
 }
 
-const columns: Column<AuditEntry>[] = [
+const columnsOf = ({ store, box }: Stored): Column<AuditEntry>[] => [
   { name: "at", title: "When", cell: (row) => <When at={row.at} exact /> },
   { name: "actor", title: "Who", head: true, cell: (row) => <Name text={row.actor || "unknown"} /> },
   {
@@ -67,6 +67,12 @@ const columns: Column<AuditEntry>[] = [
     ),
   },
   { name: "affected", title: "How many", number: true, cell: (row) => count(row.affected) },
-  { name: "number", title: "Message", number: true, cell: (row) => (row.number === null ? "–" : `№ ${row.number}`) },
+  {
+    name: "number",
+    title: "Message",
+    number: true,
+    cell: (row) =>
+      row.number === null ? "–" : <a href={to("message", { store, box, number: String(row.number) })}>№ {row.number}</a>,
+  },
   { name: "reason", title: "Why", wide: true, cell: (row) => (row.reason ? <Long text={row.reason} limit={200} /> : "–") },
 ];

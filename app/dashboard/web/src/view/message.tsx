@@ -1,7 +1,7 @@
 // One message: what it says, what became of it, and what can be done.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { get } from "../api/client";
-import type { Duty, MessageDetail, Scope, Verb } from "../api/types";
+import type { Duty, MessageDetail, MessagePage, Scope, Verb } from "../api/types";
 import { bytes, count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
@@ -15,33 +15,58 @@ import { Table, type Column } from "../part/table";
 import { Long, Name } from "../part/text";
 import { Timeline } from "../part/timeline";
 import { When } from "../part/time";
-import { to, type Parameters } from "../route";
+import { replace, to, type Parameters } from "../route";
 import { useCanOperate } from "../session";
 import { unnamed, verbsFor } from "./messages";
 
 export function Message({ parameters }: { parameters: Parameters }) {
-  const { store = "", id = "", source } = parameters;
-  const box = parameters.box === "inbox" ? "inbox" : "outbox";
+  const target: Target = { store: parameters.store ?? "", box: parameters.box === "inbox" ? "inbox" : "outbox" };
+  return parameters.number ? (
+    <Numbered number={Number(parameters.number)} target={target} />
+  ) : (
+    <Named id={parameters.id ?? ""} source={parameters.source} target={target} />
+  );
+}
+
+function NotHere({ store, box }: Target) {
+  return (
+    <>
+      <h1>Message</h1>
+      <Empty title="It is not here.">
+        It was never in this box, or it was pruned. <a href={to("messages", { store, box })}>Show what is</a>
+      </Empty>
+    </>
+  );
+}
+
+/** As the audit knows it: finds its id, and goes there. */
+function Numbered({ number, target }: { number: number; target: Target }) {
+  const { answer, problem, again } = useLoad(
+    (signal) => get<MessagePage>("v1/messages", { ...target, after: String(number + 1), limit: 1 }, signal),
+    JSON.stringify([target, number]),
+    null,
+  );
+  const found = answer?.messages.find((message) => message.number === number);
+  useEffect(() => {
+    if (found) replace(to("message", { ...target, id: found.id, source: found.source }));
+  }, [found]);
+  if (problem) return <Trouble problem={problem} again={again} />;
+  return answer && !found ? <NotHere {...target} /> : <Loading />;
+}
+
+function Named({ id, source, target }: { id: string; source: string | undefined; target: Target }) {
+  const { store, box } = target;
   const { tick } = useLive();
   const { answer, problem, again } = useLoad(
     (signal) => get<MessageDetail>(`v1/messages/${encodeURIComponent(id)}`, { store, box, source }, signal),
     JSON.stringify([store, box, id, source]),
     tick,
   );
-  if (problem?.status === 404) {
-    return (
-      <>
-        <h1>Message</h1>
-        <Empty title="It is not here.">
-          It was never in this box, or it was pruned. <a href={to("messages", { store, box })}>Show what is</a>
-        </Empty>
-      </>
-    );
-  }
+  if (problem?.status === 404) return <NotHere {...target} />;
   return (
     <>
       {problem && <Trouble problem={problem} again={again} />}
-      {answer ? <Shown message={answer} target={{ store, box }} again={again} /> : !problem && <Loading />}
+      {answer ? <Shown message={answer} target={target} again={again} /> : !problem && <Loading />}
     </>
   );
 }

@@ -90,7 +90,7 @@ function ReasonLine({ reason }: { reason: Reason }) {
   const box = reason.box ?? undefined;
   return (
     <>
-      <a href={placeOf(reason.text, store, box)}>
+      <a href={placeOf(reason)}>
         {store ? <Name text={store} /> : "everywhere"}
         {box ? ` · ${box}` : ""}
       </a>
@@ -102,10 +102,20 @@ function ReasonLine({ reason }: { reason: Reason }) {
 }
 
 /** Where something can be done about it. */
-function placeOf(text: string, store: string | undefined, box: BoxName | undefined): string {
-  if (/dead/.test(text)) return to("dead", { store, box });
-  if (/pending/.test(text)) return to("messages", { store, box, state: "open" });
-  return to("stores", { show: text.startsWith("route ") ? "routes" : text.startsWith("delivery of ") ? "topics" : undefined });
+function placeOf(reason: Reason): string {
+  const at = { store: reason.store ?? undefined, box: reason.box ?? undefined };
+  switch (reason.about) {
+    case "dead":
+      return to("dead", at);
+    case "pending":
+      return to("messages", { ...at, state: "open" });
+    case "topic":
+      return to("stores", { show: "topics" });
+    case "route":
+      return to("stores", { show: "routes" });
+    default:
+      return to("stores");
+  }
 }
 
 function Box({ box }: { box: BoxOverview }) {
@@ -117,7 +127,7 @@ function Box({ box }: { box: BoxOverview }) {
       <dl class="numbers">
         <Number label="open" value={compact(box.open)} href={list("open")} large />
         <Number label="dead" value={compact(counts.dead)} href={to("dead", { box: box.box })} bad={counts.dead > 0} large />
-        <Number label="done / min" value={rate(box.done_per_minute)} large />
+        <Number label="done here / min" value={rate(box.done_per_minute)} large />
         <Number label="ready" value={compact(counts.ready)} href={list("ready")} />
         <Number label="leased" value={compact(counts.leased)} href={list("leased")} />
         <Number label="scheduled" value={compact(counts.scheduled)} href={list("scheduled")} />
@@ -164,6 +174,10 @@ function Charts({ parameters }: { parameters: Parameters }) {
         <Choice label="Box" name="chart" value={box} options={boxes} onChange={(chart) => choose({ chart })} />
         <Choice label="Time span" name="span" value={span} options={spans} onChange={(next) => choose({ span: next })} />
       </div>
+      <p class="hint">
+        Throughput, errors and handler times are those of this daemon; what other processes do with the boxes shows in
+        the backlog.
+      </p>
       {answer ? <Drawn history={answer} /> : problem ? <Trouble problem={problem} again={again} /> : <Loading />}
     </section>
   );
