@@ -190,12 +190,12 @@ class Consumer {
       }
     }
     acknowledge(done);
-    auto [retried, error] = accepting_.take_failures();
+    const auto failures = accepting_.take_failures();  // Clang 14 captures no binding
     status_.change([&](SourceStatus& status) {
       status.accepted += done.size() - duplicates;
       status.duplicates += duplicates;
-      status.retried += retried;
-      if (!error.empty()) status.error = error;
+      status.retried += failures.first;
+      if (!failures.second.empty()) status.error = failures.second;
     });
   }
 
