@@ -27,12 +27,10 @@ class InlineHandler {
   HttpResponse take(const Arrival& arrival);
 
  private:
-  using SharedMessage = std::shared_ptr<const Message>;  // shared with the watch
+  using SharedCall = InlineWatch::SharedCall;
 
-  HttpResponse handle(const SharedMessage& message, std::chrono::steady_clock::time_point claimed);
-  std::optional<Verdict> call(const SharedMessage& message,
-                              std::chrono::steady_clock::time_point claimed,
-                              const DispatchObserver& observer);
+  HttpResponse handle(const SharedCall& kept);
+  std::optional<Verdict> call(const SharedCall& kept, const DispatchObserver& observer);
   HttpResponse answer(const Message& message, const Verdict& verdict) const;
   HttpResponse not_claimed(const Arrival& arrival, const Accepted& accepted) const;
   [[nodiscard]] HttpResponse later(int status, std::string_view title, std::string_view detail,
@@ -41,6 +39,15 @@ class InlineHandler {
     if (const auto given = inbox_.box().environment().now()) return *given;
     return std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now());
   }
+
+  /// Watched until here, whatever is thrown.
+  struct Kept {
+    InlineWatch& watch;
+    std::vector<SharedCall> calls;
+    ~Kept() {
+      for (const SharedCall& call : calls) watch.end(call);
+    }
+  };
 
   Inbox& inbox_;
   Handlers handlers_;
@@ -70,17 +77,22 @@ HttpResponse InlineHandler::take(const Arrival& arrival) {
   const auto before = std::chrono::steady_clock::now();
   auto taken = inbox_.accept_and_claim(arrival, owner_, options_.lease);
   if (taken.messages.empty()) return not_claimed(arrival, taken.accepted);
-  // More than one only where handlers with keys took the message before.
-  HttpResponse worst = done(arrival.key());
+  // More than one only where handlers with keys took the message before: one after the other, and
+  // all leases are kept meanwhile.
+  Kept kept{watch_, {}};
   for (Message& message : taken.messages) {
-    HttpResponse one = handle(std::make_shared<const Message>(std::move(message)), before);
+    kept.calls.push_back(watch_.keep(std::make_shared<const Message>(std::move(message)), before));
+  }
+  HttpResponse worst = done(arrival.key());
+  for (const SharedCall& call : kept.calls) {
+    HttpResponse one = handle(call);
     if (one.status > worst.status) worst = std::move(one);
   }
   return worst;
 }
 
-HttpResponse InlineHandler::handle(const SharedMessage& message,
-                                   std::chrono::steady_clock::time_point claimed) {
+HttpResponse InlineHandler::handle(const SharedCall& kept) {
+  const std::shared_ptr<const Message>& message = kept->message;
   std::optional<Outcome> outcome;
   bool lost = false;
   DispatchObserver observer = options_.observer;
@@ -93,7 +105,7 @@ HttpResponse InlineHandler::handle(const SharedMessage& message,
     lost = true;
     if (options_.observer.lease_lost) options_.observer.lease_lost(store, count);
   };
-  const std::optional<Verdict> verdict = call(message, claimed, observer);
+  const std::optional<Verdict> verdict = call(kept, observer);
   if (verdict) {
     const std::vector<Settlement> settlements{{message, *verdict}};
     lost = settle(inbox_, owner_, settlements) > 0;
@@ -112,21 +124,14 @@ HttpResponse InlineHandler::handle(const SharedMessage& message,
 }
 
 /// With its lease kept and its timeout watched.
-std::optional<Verdict> InlineHandler::call(const SharedMessage& message,
-                                           std::chrono::steady_clock::time_point claimed,
+std::optional<Verdict> InlineHandler::call(const SharedCall& kept,
                                            const DispatchObserver& observer) {
-  const HandlerEntry* entry = handlers_.find(message->handler, message->topic);
-  const auto watched =
-      watch_.begin(message, claimed, entry == nullptr ? HandlerOptions{} : entry->options);
+  const Message& message = *kept->message;
+  const HandlerEntry* entry = handlers_.find(message.handler, message.topic);
+  watch_.begin(kept, entry == nullptr ? HandlerOptions{} : entry->options);
   const Caller caller{inbox_, handlers_, dispatch_, observer, owner_};
-  try {
-    auto verdict = caller.call({message.get(), 1}, watched->watch)[0];
-    watch_.end(watched);
-    return verdict;
-  } catch (...) {
-    watch_.end(watched);
-    throw;
-  }
+  const Kept until_it_returns{watch_, {kept}};
+  return caller.call({&message, 1}, kept->watch)[0];
 }
 
 HttpResponse InlineHandler::answer(const Message& message, const Verdict& verdict) const {

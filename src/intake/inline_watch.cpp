@@ -12,22 +12,30 @@ constexpr auto never = InlineWatch::Clock::time_point::max();
 
 }  // namespace
 
-InlineWatch::SharedCall InlineWatch::begin(std::shared_ptr<const Message> message,
-                                           Clock::time_point claimed,
-                                           const HandlerOptions& options) {
+InlineWatch::SharedCall InlineWatch::keep(std::shared_ptr<const Message> message,
+                                          Clock::time_point claimed) {
   auto call = std::make_shared<Call>();
   call->message = std::move(message);
-  call->renew_at = options.at_most_once ? never : claimed + lease_ / 3;
-  call->deadline = options.timeout ? Clock::now() + *options.timeout : never;
+  call->renew_at = claimed + lease_ / 3;
+  call->deadline = never;
   call->watch.claimed_at = claimed;
   const std::scoped_lock lock{mutex_};
   calls_.push_back(call);
-  ++begun_;
+  ++changes_;
   if (!thread_.joinable()) {
     thread_ = std::jthread{[this](const std::stop_token& stop) { work(stop); }};
   }
   changed_.notify_one();
   return call;
+}
+
+void InlineWatch::begin(const SharedCall& call, const HandlerOptions& options) {
+  const std::scoped_lock lock{mutex_};
+  if (options.at_most_once) call->renew_at = never;
+  if (!options.timeout) return;
+  call->deadline = Clock::now() + *options.timeout;
+  ++changes_;
+  changed_.notify_one();
 }
 
 void InlineWatch::end(const SharedCall& call) {
@@ -57,7 +65,7 @@ void InlineWatch::work(const std::stop_token& stop) {
       lock.lock();
       continue;
     }
-    const auto other = [this, before = begun_] { return begun_ != before; };
+    const auto other = [this, before = changes_] { return changes_ != before; };
     if (next == never) {
       changed_.wait(lock, stop, other);
     } else {

@@ -32,10 +32,11 @@ class InlineWatch {
   };
   using SharedCall = std::shared_ptr<Call>;  // shared with the thread, for as long as it looks
 
-  /// Watches a call from now on. `claimed`: right before its lease began. A call that is made at
-  /// most once is marked before, and has no lease to renew.
-  SharedCall begin(std::shared_ptr<const Message> message, Clock::time_point claimed,
-                   const HandlerOptions& options);
+  /// Keeps the lease of a message from now on. `claimed`: right before it began.
+  SharedCall keep(std::shared_ptr<const Message> message, Clock::time_point claimed);
+  /// Its handler is called now: its time is watched, too. A call that is made at most once is
+  /// marked before, and has no lease to renew.
+  void begin(const SharedCall& call, const HandlerOptions& options);
   void end(const SharedCall& call);
 
  private:
@@ -50,8 +51,8 @@ class InlineWatch {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::list<SharedCall> calls_;
-  std::uint64_t begun_ = 0;  ///< calls, ever
-  std::jthread thread_;      // last: it uses what stands above
+  std::uint64_t changes_ = 0;  ///< that its thread must hear of
+  std::jthread thread_;        // last: it uses what stands above
 };
 
 }  // namespace twinbox

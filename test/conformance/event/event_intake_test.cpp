@@ -1,10 +1,12 @@
 // Events over HTTP, without a socket.
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
 #include "support/inbox_test.hpp"
+#include <twinbox/admin.hpp>
 #include <twinbox/event_intake.hpp>
 #include <twinbox/testing.hpp>
 
@@ -287,6 +289,35 @@ TEST_P(EventIntakes, EVB_11_the_lease_is_renewed_while_the_handler_works) {
                                 inline_mode(inbox(), handlers.handlers(), {.lease = lease}),
                                 intake_options()};
   EXPECT_EQ(intake.handle(an_event("/events/order/v2")).status, 200);
+}
+
+TEST_P(EventIntakes, EVB_11_duties_that_wait_for_their_turn_in_the_request_keep_their_leases) {
+  const Duration lease = 600ms;
+  const HandlerName names[] = {{HandlerKey{"first"}}, {HandlerKey{"second"}}};
+  const Arrival arrival{e1.source, e1.id, Topic{"order"}, payload()};
+  inbox().accept(arrival, names);
+  std::vector<std::string> handled;
+  const auto handle = [&](const Message& message) {
+    handled.push_back(message.handler.str());
+    if (handled.size() > 1) return Outcome::done();
+    clock().advance(500ms);
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    const auto kept = [&](const DutyView& duty) {
+      return duty.lease_until && *duty.lease_until >= clock().now() + lease;
+    };
+    while (!std::ranges::all_of(Admin{inbox()}.get(e1)->duties, kept)) {
+      if (std::chrono::steady_clock::now() > end) return Outcome::dead("they were not renewed");
+      std::this_thread::yield();
+    }
+    return Outcome::done();
+  };
+  Handlers handlers;
+  handlers.on(arrival.topic, handle);
+  for (const HandlerName& name : names) handlers.on_key(name.key, handle);
+  EXPECT_EQ(inline_mode(inbox(), std::move(handlers), {.lease = lease})(arrival).status, 200);
+  std::ranges::sort(handled);
+  EXPECT_EQ(handled, (std::vector<std::string>{"", "first", "second"}));
+  EXPECT_EQ(inbox().state(e1), MessageState::done);
 }
 
 TEST_P(EventIntakes, EVB_13_a_handler_past_its_timeout_is_told_to_stop_and_counts_as_failed) {
