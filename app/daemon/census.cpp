@@ -36,6 +36,16 @@ CensusTaker::~CensusTaker() {
   walkers_.clear();
 }
 
+void CensusTaker::doubt(const Store& store, const std::string& error) {
+  const std::lock_guard lock{mutex_};
+  for (Site& site : sites_) {
+    if (site.report->store != &store) continue;
+    auto report = std::make_shared<BoxReport>(*site.report);
+    report->error = error;
+    site.report = std::move(report);
+  }
+}
+
 void CensusTaker::start() {
   started_ = Clock::now();
   watched_ = started_ - watch_lasts;
@@ -67,7 +77,9 @@ std::vector<CensusTaker::Report> CensusTaker::reports() {
   {
     std::unique_lock lock{mutex_};
     visited_.wait_until(lock, started_ + first_look_limit, [&] {
-      return std::ranges::all_of(sites_, [](const Site& site) { return site.report->asked; });
+      return std::ranges::all_of(sites_, [](const Site& site) {
+        return site.report->asked || !site.report->error.empty();
+      });
     });
   }
   return glance();

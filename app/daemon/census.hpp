@@ -44,6 +44,8 @@ class CensusTaker {
   CensusTaker(const CensusTaker&) = delete;
   CensusTaker& operator=(const CensusTaker&) = delete;
 
+  /// A store that could not be reached: it holds up no other from the beginning. Before the start.
+  void doubt(const Store& store, const std::string& error);
   void start();
 
   /// In the order of the stores, the outbox first. Just after the start it waits a moment for the

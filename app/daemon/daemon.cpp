@@ -256,9 +256,15 @@ class Daemon {
     } catch (const std::logic_error& error) {  // an argument that the library refused
       return problem(400, title_of(400), error.what());
     } catch (const std::exception& error) {
-      log_.write(LogLevel::error, "request_failed", {{"endpoint", path}, {"error", error.what()}});
-      return problem(500, title_of(500), "the log of the daemon tells what happened");
+      return failed(path, error.what());
+    } catch (...) {
+      return failed(path, "something that is no std::exception was thrown");
     }
+  }
+
+  HttpResponse failed(const std::string& path, std::string_view error) {
+    log_.write(LogLevel::error, "request_failed", {{"endpoint", path}, {"error", error}});
+    return problem(500, title_of(500), "the log of the daemon tells what happened");
   }
 
   void done(const Request* context, const HttpRequest& head, int status, std::size_t bytes,
@@ -295,6 +301,7 @@ class Daemon {
       } catch (const DatabaseError& error) {
         log_.write(LogLevel::warning, "store_unavailable",
                    {{"store", entry.store->name()}, {"error", error.what()}});
+        dashboard_.census().doubt(*entry.store, error.what());
       }
     }
   }

@@ -1,6 +1,8 @@
 #include "daemon/census.hpp"
 
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <condition_variable>
 #include <filesystem>
 #include <unistd.h>
@@ -106,6 +108,35 @@ TEST_F(CensusTest, stores_that_cannot_be_reached_delay_no_other) {
                                  [](const auto& report) { return !report->error.empty(); }) == 40;
   }));
   EXPECT_EQ(main()->error, "");
+}
+
+TEST_F(CensusTest, stores_that_were_away_at_the_start_delay_not_even_the_first_numbers) {
+  // Takes connections, and says nothing.
+  boost::asio::io_context io;
+  boost::asio::ip::tcp::acceptor silent{io, {boost::asio::ip::address_v4::loopback(), 0}};
+  std::string far;
+  for (int i = 0; i < 20; ++i) {
+    far += "[store.far" + std::to_string(i) +
+           "]\nurl = \"postgresql://127.0.0.1:" + std::to_string(silent.local_endpoint().port()) +
+           "/none" + std::to_string(i) + "?connect_timeout=600\"\nwait_limit = \"10m\"\n";
+  }
+  Stores stores{config(far), environment()};
+  CensusTaker census{stores, {}, changed()};
+  for (const Stores::Entry& entry : stores.all()) {
+    if (entry.store->name() != "main") census.doubt(*entry.store, "away");
+  }
+  census.start();
+  const auto seen = [&] {
+    return std::ranges::count_if(census.glance(),
+                                 [](const auto& report) { return report->at.has_value(); });
+  };
+  EXPECT_TRUE(wait_until([&] { return seen() == 2; }));
+  for (const auto& report : census.glance()) {
+    if (report->store->name() != "main") {
+      EXPECT_FALSE(report->asked);
+    }
+  }
+  silent.close();  // and those who wait for it are let go
 }
 
 TEST_F(CensusTest, a_box_that_goes_away_keeps_its_last_numbers) {
