@@ -1,8 +1,12 @@
 // The doctor finds what is wrong, and says what to do: each thing is made wrong and looked at.
 #include <filesystem>
+#include <memory>
+
+#include <sqlite3.h>
 
 #include "support/inbox_test.hpp"
 #include <twinbox/doctor.hpp>
+#include <twinbox/native_sessions.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -105,6 +109,32 @@ TEST_P(SqliteDoctor, finds_a_file_that_everybody_reads_and_a_disk_that_is_full) 
   greedy.log_bytes = 0;
   EXPECT_NE(worst(examine_database(database(), greedy), "disk").level, Level::ok);
   EXPECT_EQ(worst(examine_database(database(), greedy), "log").level, Level::warning);
+}
+
+TEST_P(SqliteDoctor, tells_how_durable_the_commits_of_a_program_s_own_connection_are) {
+  inbox();
+  sqlite3* opened = nullptr;
+  ASSERT_EQ(sqlite3_open(place().file().c_str(), &opened), SQLITE_OK);
+  const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> handle{opened, sqlite3_close};
+  SqliteSession session{opened};
+  const auto run = [&](const char* sql) {
+    EXPECT_EQ(sqlite3_exec(opened, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql;
+  };
+  const auto found = [&](const char* pragma) {
+    run(pragma);
+    run("begin");
+    const Finding finding = worst(examine_session(session), "durability");
+    run("rollback");
+    return finding;
+  };
+  EXPECT_EQ(found("pragma synchronous = full").level, Level::ok);
+  const Finding normal = found("pragma synchronous = normal");
+  EXPECT_EQ(normal.level, Level::warning);
+  EXPECT_EQ(normal.found, "synchronous is normal: a power cut can undo the last commits");
+  const Finding off = found("pragma synchronous = off");
+  EXPECT_EQ(off.level, Level::error);
+  EXPECT_EQ(off.found, "synchronous is off: a power cut can ruin the file");
+  EXPECT_EQ(off.fix, "pragma synchronous = full; on the connection that writes");
 }
 
 TEST_P(SqliteDoctor, finds_a_file_that_is_no_database) {
