@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cli/text.hpp"
+#include "daemon/json.hpp"
 
 namespace twinbox::cli {
 namespace {
@@ -164,7 +165,7 @@ json::object to_json(const MessageDetail& detail) {
   json::object object{{"message", to_json(detail.message)}};
   const bool text = is_text(detail.payload);
   object["payload"] = text ? json::value(detail.payload) : json::value(nullptr);
-  if (!text) object["payload_base64"] = base64(detail.payload);
+  if (!text) object["payload_base64"] = app::base64(detail.payload);
   object["headers"] = detail.headers ? json::parse(*detail.headers) : json::value(nullptr);
   object["hash"] = nullptr;
   if (detail.hash) {
@@ -189,21 +190,6 @@ std::string indented_json(std::string_view text) {
 }
 
 bool is_text(std::string_view bytes) { return printable_lines(bytes) == bytes; }
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view digits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    const std::string_view part = bytes.substr(at, 3);
-    std::uint32_t bits = 0;
-    for (std::size_t i = 0; i < 3; ++i)
-      bits = (bits << 8) | (i < part.size() ? static_cast<unsigned char>(part[i]) : 0u);
-    for (std::size_t i = 0; i < 4; ++i)
-      text += i <= part.size() ? digits[(bits >> (18 - 6 * i)) & 0x3F] : '=';
-  }
-  return text;
-}
 
 std::string hex_dump(std::string_view bytes) {
   std::string text;

@@ -25,7 +25,6 @@ void print_json(const Screen& screen, const boost::json::value& value);
 std::string indented_json(std::string_view text);
 
 bool is_text(std::string_view bytes);  ///< UTF-8 without control characters but tab and newline
-std::string base64(std::string_view bytes);
 /// Sixteen bytes a line: offset, hexadecimal, text.
 std::string hex_dump(std::string_view bytes);
 

@@ -34,15 +34,6 @@ json::value uuid_or_null(const std::optional<Uuid>& uuid) {
   return view(uuid->str());
 }
 
-std::string base64(std::string_view bytes) {
-  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
-  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                     reinterpret_cast<const unsigned char*>(bytes.data()),
-                                     static_cast<int>(bytes.size()));
-  out.resize(static_cast<std::size_t>(length));
-  return out;
-}
-
 json::object message_json(const MessageView& message) {
   return {{"number", message.number},
           {"id", view(message.id.str())},
@@ -172,6 +163,15 @@ void add_payload(json::object& out, std::string_view payload, std::size_t limit)
   out["payload"] = text ? json::string{view(shown)} : json::string{base64(shown)};
   out["payload_encoding"] = text ? "utf-8" : "base64";
   out["payload_truncated"] = end < payload.size();
+}
+
+std::string base64(std::string_view bytes) {
+  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
+  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                                     reinterpret_cast<const unsigned char*>(bytes.data()),
+                                     static_cast<int>(bytes.size()));
+  out.resize(static_cast<std::size_t>(length));
+  return out;
 }
 
 std::optional<std::string> decode_base64(std::string_view text) {

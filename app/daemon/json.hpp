@@ -22,6 +22,7 @@ boost::json::object to_json(const DeadGroup& group);
 /// Adds `payload`, as text or in base64, `payload_encoding`, and `payload_truncated` when there are
 /// more bytes than the limit.
 void add_payload(boost::json::object& out, std::string_view payload, std::size_t limit);
+std::string base64(std::string_view bytes);
 /// With its padding. Empty: it is none.
 std::optional<std::string> decode_base64(std::string_view text);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "support/backend.hpp"
+#include "support/ordinary_user.hpp"
 
 namespace twinbox::test {
 namespace {
@@ -28,19 +29,6 @@ Refused refusal_of(const F& act) {
   }
   return {};
 }
-
-/// Rights mean nothing to root: such a test acts as another user.
-class AsOrdinaryUser {
- public:
-  AsOrdinaryUser() {
-    if (geteuid() == 0 && seteuid(65534) != 0) throw std::runtime_error("seteuid failed");
-  }
-  ~AsOrdinaryUser() {
-    if (getuid() == 0 && seteuid(0) != 0) std::abort();
-  }
-  AsOrdinaryUser(const AsOrdinaryUser&) = delete;
-  AsOrdinaryUser& operator=(const AsOrdinaryUser&) = delete;
-};
 
 /// A folder of its own, removed at the end.
 class Folder {

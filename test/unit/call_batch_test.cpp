@@ -2,37 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "support/claimed_message.hpp"
+
 namespace twinbox {
 namespace {
 
-using Batches = std::vector<std::vector<std::size_t>>;
+using test::claimed_message;
 
-Message a_message(std::string topic, std::string key = {}) {
-  return {.work_id = WorkId{1},
-          .epoch = 1,
-          .handler = HandlerKey{std::move(key), Trusted{}},
-          .attempts = 0,
-          .expiries = 0,
-          .requeues = 0,
-          .visible_at = {},
-          .lease_until = {},
-          .last_error = {},
-          .source = Source::none(),
-          .id = MessageId{"m"},
-          .topic = Topic{std::move(topic)},
-          .payload = {},
-          .content_type = {},
-          .headers = {},
-          .correlation_id = {},
-          .partition_key = {},
-          .hash = {},
-          .due_at = {},
-          .expires_at = {},
-          .created_at = {},
-          .last_seen_at = {},
-          .seen_count = 1,
-          .content_version = 0};
-}
+using Batches = std::vector<std::vector<std::size_t>>;
 
 std::vector<Outcome> all_done(std::span<const Message> messages, const std::stop_token&) {
   return std::vector<Outcome>(messages.size(), Outcome::done());
@@ -40,7 +17,7 @@ std::vector<Outcome> all_done(std::span<const Message> messages, const std::stop
 
 std::vector<Message> of_topics(const std::vector<std::string>& topics) {
   std::vector<Message> messages;
-  for (const std::string& topic : topics) messages.push_back(a_message(topic));
+  for (const std::string& topic : topics) messages.push_back(claimed_message(topic));
   return messages;
 }
 
@@ -63,8 +40,9 @@ TEST(CallBatch, a_bound_of_one_means_alone) {
 TEST(CallBatch, a_key_and_its_legacy_keys_are_one_handler) {
   Handlers handlers;
   handlers.on_batch(HandlerKey{"new"}, all_done, {.legacy_keys = {HandlerKey{"old"}}});
-  const std::vector<Message> messages{a_message("a", "new"), a_message("b", "old"),
-                                      a_message("a", "other")};
+  const std::vector<Message> messages{claimed_message("a", HandlerKey{"new"}),
+                                      claimed_message("b", HandlerKey{"old"}),
+                                      claimed_message("a", HandlerKey{"other"})};
   EXPECT_EQ(batches_of(handlers, messages), (Batches{{0, 1}, {2}}));
 }
 

@@ -9,24 +9,13 @@
 #include <sqlite3.h>
 
 #include "sqlite_driver_test.hpp"
+#include "support/ordinary_user.hpp"
 
 namespace twinbox {
 namespace {
 
 using namespace sqlite_test;
-
-/// Rights mean nothing to root: such a test acts as another user.
-class AsOrdinaryUser {
- public:
-  AsOrdinaryUser() {
-    if (geteuid() == 0 && seteuid(65534) != 0) throw std::runtime_error("seteuid failed");
-  }
-  ~AsOrdinaryUser() {
-    if (getuid() == 0 && seteuid(0) != 0) std::abort();
-  }
-  AsOrdinaryUser(const AsOrdinaryUser&) = delete;
-  AsOrdinaryUser& operator=(const AsOrdinaryUser&) = delete;
-};
+using test::AsOrdinaryUser;
 
 /// A disk that fails on demand to sync a write-ahead log: files opened while this lives are on it.
 class FailingDisk {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/claimed_message.hpp"
 #include "support/race.hpp"
 #include <twinbox/stats.hpp>
 
@@ -11,34 +12,8 @@ namespace twinbox {
 namespace {
 
 using namespace std::chrono_literals;
+using test::claimed_message;
 using test::race;
-
-Message message_of(const std::string& topic) {
-  return {.work_id = WorkId{1},
-          .epoch = 1,
-          .handler = HandlerKey{"key"},
-          .attempts = 0,
-          .expiries = 0,
-          .requeues = 0,
-          .visible_at = {},
-          .lease_until = {},
-          .last_error = {},
-          .source = Source::none(),
-          .id = MessageId{"m1"},
-          .topic = Topic{topic},
-          .payload = {},
-          .content_type = {},
-          .headers = {},
-          .correlation_id = {},
-          .partition_key = {},
-          .hash = {},
-          .due_at = {},
-          .expires_at = {},
-          .created_at = {},
-          .last_seen_at = {},
-          .seen_count = 1,
-          .content_version = 1};
-}
 
 /// The times of these settles, as they are read afterwards.
 Spread spread_of(const std::vector<Duration>& times) {
@@ -102,7 +77,7 @@ TEST(Statistics, all_stores_add_up_and_each_has_its_own) {
   observer.claimed("north", 5, 20us);
   observer.lease_lost("south", 2);
   observer.loop_error("north", "gone");
-  observer.timed_out("north", message_of("t"));
+  observer.timed_out("north", claimed_message("t"));
   observer.woken("north", 7us);
   const StatsSnapshot snapshot = stats.snapshot();
   ASSERT_EQ(snapshot.stores.size(), 2u);
@@ -124,9 +99,9 @@ TEST(Statistics, topics_beyond_the_limit_are_counted_together) {
   const DispatchStats stats{{.topics = 2}};
   const DispatchObserver observer = stats.observer();
   for (const char* topic : {"a", "b", "c", "d", "a", "c"}) {
-    observer.handled("north", message_of(topic), Outcome::done(), 1us);
+    observer.handled("north", claimed_message(topic), Outcome::done(), 1us);
   }
-  observer.dead("north", message_of("d"), "handler", "no");
+  observer.dead("north", claimed_message("d"), "handler", "no");
   const StatsSnapshot snapshot = stats.snapshot();
   ASSERT_EQ(snapshot.topics.size(), 3u);
   EXPECT_EQ(snapshot.topics[0].topic, "a");
@@ -165,7 +140,7 @@ TEST(Statistics, hands_every_call_on_to_the_next_observer) {
   next.chore = [&](auto&&...) { told += "chore"; };
   const DispatchStats stats;
   const DispatchObserver observer = stats.observer(next);
-  const Message message = message_of("t");
+  const Message message = claimed_message("t");
   observer.claimed("s", 1, 1us);
   observer.started("s", message, 1us);
   observer.handled("s", message, Outcome::done(), 1us);
@@ -228,7 +203,7 @@ TEST(Statistics, EVB_34_are_exact_under_many_threads_and_readable_meanwhile) {
     }
     for (int i = 0; i < rounds; ++i) {
       const std::string store = "store " + std::to_string((i + me) % 5);
-      const Message message = message_of("topic " + std::to_string(i % 6));
+      const Message message = claimed_message("topic " + std::to_string(i % 6));
       observer.started(store, message, Duration{i});
       observer.handled(store, message, Outcome::done(), Duration{i});
     }
