@@ -136,8 +136,8 @@ json::object box_json(const BoxReport& report, const Pulse& pulse,
                    {"status", view(to_string(judge(report, thresholds)))},
                    {"paused", dispatch.paused || std::ranges::find(paused, store) != paused.end()}};
   add_rates(out, pulse.rates(report.kind, store));
-  if (!report.error.empty()) out["error"] = report.error;
   if (!report.asked) out["error"] = "it has not been asked yet";
+  if (!report.error.empty()) out["error"] = report.error;
   if (!report.at) return out;
   out["at"] = to_json(*report.at);
   out["counts"] = to_json(report.counts.all);
