@@ -20,6 +20,10 @@ std::vector<Case> notify_cases(Dialect dialect);
 
 std::vector<Case> daemon_cases(Dialect dialect);
 
+#if TWINBOX_RABBITMQ
+std::vector<Case> broker_cases(Dialect dialect);
+#endif
+
 /// Of what a hand-written loop reaches.
 constexpr double usual_target = 0.85;
 

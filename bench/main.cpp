@@ -20,7 +20,7 @@ using namespace twinbox::bench;
 using twinbox::Dialect;
 
 constexpr const char* usage =
-    R"(usage: twinbox_bench [store|dispatch|daemon] [--json] [--quick] [--held N] [--svg FILE] [TEXT]
+    R"(usage: twinbox_bench [store|dispatch|daemon|broker] [--json] [--quick] [--held N] [--svg FILE] [TEXT]
 
   --json      one array of objects: name, backend, unit, value, ceiling, ratio, spread, target
   --quick     a short run
@@ -54,7 +54,8 @@ std::optional<Options> read_options(int count, char** words) {
       if (*held < 1) return std::nullopt;
     } else if (word.starts_with("-") || !options.text.empty()) {
       return std::nullopt;
-    } else if (i == 1 && (word == "store" || word == "dispatch" || word == "daemon")) {
+    } else if (i == 1 &&
+               (word == "store" || word == "dispatch" || word == "daemon" || word == "broker")) {
       options.subject = word;
     } else {
       options.text = word;
@@ -71,6 +72,12 @@ std::vector<Case> chosen_cases(const Options& options) {
     makers = {cycle_cases, wake_cases, idle_cases, notify_cases, held_cases};
   } else if (options.subject == "daemon") {
     makers = {daemon_cases};
+  } else if (options.subject == "broker") {
+#if TWINBOX_RABBITMQ
+    makers = {broker_cases};
+#else
+    throw std::runtime_error("this program was built without brokers");
+#endif
   }
   std::vector<Case> chosen;
   for (const Dialect dialect : {Dialect::sqlite, Dialect::postgres}) {
@@ -109,6 +116,7 @@ int run(const Options& options) {
     std::ofstream file(options.svg);
     const char* title = options.subject == "dispatch" ? "The dispatcher against hand-written loops"
                         : options.subject == "daemon" ? "The daemon against its own store"
+                        : options.subject == "broker" ? "The relay against a plain publisher"
                                                       : "Twinbox against hand-written loops";
     file << plot(figures, title);
     if (!file.flush()) throw std::runtime_error("cannot write " + options.svg);

@@ -25,11 +25,18 @@ if(TWINBOX_BUILD_EXAMPLES)
 endif()
 
 file(GLOB_RECURSE bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.cpp")
+if(NOT TWINBOX_RABBITMQ)
+  list(FILTER bench_sources EXCLUDE REGEX "/broker_[^/]*$")
+endif()
 if(TWINBOX_BUILD_BENCH AND bench_sources)
   add_executable(twinbox_bench ${bench_sources})
   target_include_directories(twinbox_bench PRIVATE "${PROJECT_SOURCE_DIR}/src"
                                                    "${PROJECT_SOURCE_DIR}/bench")
   target_link_libraries(twinbox_bench PRIVATE twinbox::twinbox PkgConfig::sqlite3 PkgConfig::libpq
                                               PkgConfig::libcurl)
+  target_compile_definitions(twinbox_bench PRIVATE "TWINBOX_RABBITMQ=$<BOOL:${TWINBOX_RABBITMQ}>")
+  if(TWINBOX_RABBITMQ)
+    target_link_libraries(twinbox_bench PRIVATE twinbox::rabbitmq PkgConfig::librabbitmq)
+  endif()
   set_target_properties(twinbox_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TWINBOX_PROGRAM_DIR}")
 endif()

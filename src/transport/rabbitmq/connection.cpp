@@ -5,6 +5,8 @@
 #include <amqp_tcp_socket.h>
 #include <cerrno>
 #include <cstring>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -180,6 +182,11 @@ void Connection::interrupt() noexcept {
   const std::scoped_lock lock{mutex_};
   interrupted_ = true;
   if (descriptor_ >= 0) ::shutdown(descriptor_, SHUT_RDWR);
+}
+
+void Connection::gather(bool on) const noexcept {
+  const int value = on ? 1 : 0;
+  ::setsockopt(amqp_get_sockfd(state_), IPPROTO_TCP, TCP_CORK, &value, sizeof value);
 }
 
 void Connection::close() noexcept {

@@ -87,6 +87,9 @@ class Connection {
   template <class Other>
   std::optional<amqp_envelope_t> next_delivery(Other&& other);
 
+  /// While it is true, what is sent waits for more, so that many messages share a packet.
+  void gather(bool on) const noexcept;
+
   /// Ends it in good order, if the broker answers in time.
   void close() noexcept;
   /// From any thread: whatever waits for the broker fails now.

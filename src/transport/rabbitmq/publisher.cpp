@@ -166,25 +166,34 @@ void RabbitPublisher::Loop::serve(Connection& connection, const std::stop_token&
   }
 }
 
+/// Empty: nothing is to be sent now.
+std::optional<RabbitPublisher::Loop::Item> RabbitPublisher::Loop::next_item() {
+  if (sent_.size() >= window) return {};
+  std::deque<Item>* from = &alone_;
+  const std::scoped_lock lock{mutex_};
+  if (alone_.empty()) {
+    from = &waiting_;
+  } else if (!sent_.empty()) {
+    return {};
+  }
+  if (from->empty()) return {};
+  Item item = std::move(from->front());
+  from->pop_front();
+  return item;
+}
+
 void RabbitPublisher::Loop::send_some(Connection& connection) {
-  constexpr std::size_t at_once = 64;  // then confirms are read
-  for (std::size_t i = 0; i < at_once && sent_.size() < window; ++i) {
-    Item item;
-    if (!alone_.empty()) {
-      if (!sent_.empty()) return;
-      item = std::move(alone_.front());
-      alone_.pop_front();
-    } else {
-      const std::scoped_lock lock{mutex_};
-      if (waiting_.empty()) return;
-      item = std::move(waiting_.front());
-      waiting_.pop_front();
-    }
-    const rabbitmq::Outgoing& message = item.job->messages[item.index];
+  constexpr int at_once = 64;  // then confirms are read
+  auto item = next_item();
+  if (!item) return;
+  connection.gather(true);
+  for (int i = 0; item; item = ++i < at_once ? next_item() : std::nullopt) {
+    const rabbitmq::Outgoing& message = item->job->messages[item->index];
     const std::uint64_t sequence = ++sequence_;
-    sent_.emplace(sequence, std::move(item));
+    sent_.emplace(sequence, std::move(*item));
     rabbitmq::publish(connection, options_.exchange, message, sequence);
   }
+  connection.gather(false);
 }
 
 void RabbitPublisher::Loop::read_all(Connection& connection) {

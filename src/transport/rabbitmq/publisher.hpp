@@ -40,6 +40,7 @@ class RabbitPublisher::Loop {
 
   void run(const std::stop_token& stop);
   void serve(rabbitmq::Connection& connection, const std::stop_token& stop);
+  std::optional<Item> next_item();
   void send_some(rabbitmq::Connection& connection);
   void read_all(rabbitmq::Connection& connection);
   void read(rabbitmq::Connection& connection, const amqp_frame_t& frame);

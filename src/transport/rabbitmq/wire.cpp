@@ -56,6 +56,18 @@ void send(Connection& connection, std::string_view exchange, std::string_view ro
                    "publishing");
 }
 
+/// What a property says already need not be said again: the broker reads and keeps every header.
+void drop_repeated(Outgoing& out, int attempts) {
+  std::erase_if(out.parcel.labels, [&](const auto& label) {
+    const std::string& name = label.first;
+    if (name == "twinbox-id") return !out.message_id.empty();
+    if (name == "twinbox-topic") return !out.type.empty();
+    if (name == "twinbox-correlation-id") return !out.correlation_id.empty();
+    if (name == "twinbox-attempt") return attempts == 0;
+    return name == "twinbox-created-at";
+  });
+}
+
 // ---- what arrives
 
 std::optional<std::string> number_text(const amqp_field_value_t& field) {
@@ -171,6 +183,7 @@ Outgoing outgoing_of(const Message& message, const RabbitSinkOptions& options) {
       .type = if_short(message.topic.view()),
       .timestamp = 0};
   if (message.correlation_id) out.correlation_id = if_short(message.correlation_id->view());
+  drop_repeated(out, message.attempts);
   const auto created = std::chrono::floor<std::chrono::seconds>(message.created_at);
   out.timestamp = static_cast<std::uint64_t>(
       std::max<std::int64_t>(0, std::int64_t{created.time_since_epoch().count()}));

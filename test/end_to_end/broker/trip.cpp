@@ -1,0 +1,253 @@
+// Outbox → RabbitMQ → inbox, in two processes that are killed at random: in the end every message
+// has been handled, none twice, and those of one partition key in their order.
+//
+//   broker_trip [--messages N] [--kills N] [--seed N]      needs TWINBOX_TEST_RABBITMQ
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <random>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
+#include <twinbox/rabbitmq.hpp>
+
+namespace twinbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Texts = std::vector<std::string>;
+
+BoxOptions box_options() {
+  BoxOptions options;
+  options.deploy_schema = true;
+  options.max_expiries = 0;  // a worker that is killed says nothing about its messages
+  return options;
+}
+
+DispatcherOptions dispatch_options() {
+  DispatcherOptions options;
+  options.lease = 2s;  // what a killed worker held comes back soon
+  options.batch = 500;
+  options.poll_interval = 50ms;
+  return options;
+}
+
+RabbitConnection broker() {
+  const char* url = std::getenv("TWINBOX_TEST_RABBITMQ");
+  if (url == nullptr) throw std::runtime_error("TWINBOX_TEST_RABBITMQ is not set: tool/brokers");
+  return {.url = url};
+}
+
+RabbitSourceOptions source_options(const std::string& queue) {
+  return {.queue = queue, .topology = Topology::declare};
+}
+
+void send(const std::string& address, const std::string& queue) {
+  Database database{address};
+  Outbox outbox{database, box_options()};
+  const auto publisher =
+      std::make_shared<RabbitPublisher>(broker(), RabbitSinkOptions{.routing_key = queue});
+  Handlers handlers;
+  handlers.add(TopicPattern{"#"}, {rabbitmq_sink(publisher), {.max_batch = 500}});
+  Dispatcher{outbox, handlers, dispatch_options()}.run({});
+}
+
+void receive(const std::string& address, const std::string& queue) {
+  Database database{address};
+  Inbox inbox{database, box_options()};
+  Handlers handlers;
+  handlers.on(TopicPattern{"#"}, [](Session& session, const Message& message) {
+    session.execute("insert into ledger (id, partition_key) values (@id, @key)",
+                    {{"id", message.id.view()},
+                     {"key", message.partition_key ? message.partition_key->view() : ""}});
+  });
+  Dispatcher dispatcher{inbox, handlers, dispatch_options()};
+  const std::jthread dispatching{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  rabbitmq_source(broker(), source_options(queue), accept_into(inbox))->run({});
+}
+
+/// One of the two processes; killed and begun again.
+class Child {
+ public:
+  explicit Child(Texts words) : words_(std::move(words)) { start(); }
+  ~Child() { kill(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void kill() {
+    ::kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  void start() {
+    std::vector<char*> arguments;
+    for (std::string& word : words_) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    if (posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ) != 0) {
+      throw std::runtime_error("cannot start a process");
+    }
+  }
+  /// Nobody but us ends it.
+  [[nodiscard]] bool runs() const { return waitpid(pid_, nullptr, WNOHANG) == 0; }
+
+ private:
+  Texts words_;
+  pid_t pid_ = 0;
+};
+
+struct Options {
+  int messages = 100'000;
+  int kills = 30;
+  unsigned seed = std::random_device{}();
+};
+
+constexpr int keys = 20;
+
+NewMessage message_number(int number) {
+  NewMessage message{.topic = Topic{"order.placed"},
+                     .payload = "{\"number\":" + std::to_string(number) + "}",
+                     .id = MessageId{"m" + std::to_string(number)}};
+  if (number % 20 == 0) {
+    message.extras.partition_key = PartitionKey{"key " + std::to_string(number / 20 % keys)};
+  }
+  return message;
+}
+
+void enqueue_all(Outbox& outbox, int count) {
+  std::vector<NewMessage> batch;
+  for (int i = 0; i < count; ++i) {
+    batch.push_back(message_number(i));
+    if (batch.size() == 1000 || i + 1 == count) {
+      outbox.enqueue(batch);
+      batch.clear();
+    }
+  }
+}
+
+std::int64_t number_of(Database& database, const std::string& sql) {
+  std::int64_t value = 0;
+  database.in_transaction([&](Session& session) {
+    session.execute(sql, {}, [&](const Row& row) { value = row.integer(0); });
+  });
+  return value;
+}
+
+void make_queue(const std::string& queue) {
+  const auto source = rabbitmq_source(broker(), source_options(queue),
+                                      [](auto) { return std::vector<Accepted>{}; });
+  std::jthread thread{[&](std::stop_token stop) { source->run(std::move(stop)); }};
+  for (int i = 0; i < 3000 && !source->status().connected; ++i) std::this_thread::sleep_for(10ms);
+  if (!source->status().connected) throw std::runtime_error(source->status().error);
+}
+
+bool in_order(Database& database) {
+  std::map<std::string, int> last;
+  bool good = true;
+  database.in_transaction([&](Session& session) {
+    session.execute("select id, partition_key from ledger where partition_key <> '' order by rowid",
+                    {}, [&](const Row& row) {
+                      const int number = std::stoi(std::string{row.text(0)}.substr(1));
+                      int& before = last[std::string{row.text(1)}];
+                      if (number < before) {
+                        std::cerr << row.text(0) << " was handled after m" << before << "\n";
+                        good = false;
+                      }
+                      before = number;
+                    });
+  });
+  return good;
+}
+
+bool check(const char* what, std::int64_t found, std::int64_t expected) {
+  if (found == expected) return true;
+  std::cerr << what << ": " << found << " instead of " << expected << "\n";
+  return false;
+}
+
+int run(const Options& options) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("twinbox_trip." + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string from = "sqlite:" + (folder / "from.db").string();
+  const std::string to = "sqlite:" + (folder / "to.db").string();
+  const std::string queue = "twinbox_trip." + std::to_string(getpid());
+  std::cout << "seed " << options.seed << std::endl;
+  bool good = true;
+  {
+    Database source{from}, target{to};
+    Outbox outbox{source, box_options()};
+    Inbox inbox{target, box_options()};
+    target.in_transaction([](Session& session) {
+      session.execute("create table ledger (id text not null, partition_key text not null)");
+    });
+    enqueue_all(outbox, options.messages);
+    make_queue(queue);
+    std::mt19937 chance{options.seed};
+    Child sender{{"broker_trip", "send", from, queue}};
+    Child receiver{{"broker_trip", "receive", to, queue}};
+    const auto begin = std::chrono::steady_clock::now();
+    const auto done = [&] { return number_of(target, "select count(*) from ledger"); };
+    int kills = 0;
+    // Ten minutes without an end are a failure; a step of the work is waited for between two kills.
+    while (done() < options.messages && std::chrono::steady_clock::now() - begin < 10min) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{100 + chance() % 700});
+      if (!sender.runs() || !receiver.runs()) throw std::runtime_error("a process has ended");
+      if (kills >= options.kills) continue;
+      ++kills;
+      Child& one = chance() % 2 == 0 ? sender : receiver;
+      one.kill();
+      one.start();
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    const auto open = [&](WorkQueue& box) { return Admin{box}.counts().all; };
+    for (int i = 0; i < 600 && open(outbox).open() + open(inbox).open() > 0; ++i) {
+      std::this_thread::sleep_for(100ms);
+    }
+    good = check("handled", done(), options.messages) & good;
+    good = check("handled once", number_of(target, "select count(distinct id) from ledger"),
+                 options.messages) &
+           good;
+    good = check("open in the outbox", open(outbox).open(), 0) & good;
+    good = check("dead in the outbox", open(outbox).dead, 0) & good;
+    good = check("open in the inbox", open(inbox).open(), 0) & good;
+    good = check("dead in the inbox", open(inbox).dead, 0) & good;
+    good = in_order(target) && good;
+    std::cout << options.messages << " messages, " << kills << " kills, " << took.count() << " s, "
+              << static_cast<double>(options.messages) / took.count() << " messages/s\n";
+  }
+  if (good) std::filesystem::remove_all(folder);
+  return good ? 0 : 1;
+}
+
+Options options_of(const Texts& words) {
+  Options options;
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+    const int number = std::stoi(words[i + 1]);
+    if (words[i] == "--messages") options.messages = number;
+    if (words[i] == "--kills") options.kills = number;
+    if (words[i] == "--seed") options.seed = static_cast<unsigned>(number);
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace twinbox::test
+
+int main(int count, char** words) {
+  using namespace twinbox::test;
+  const Texts given{words + 1, words + count};
+  try {
+    if (given.size() == 3 && given[0] == "send") return send(given[1], given[2]), 0;
+    if (given.size() == 3 && given[0] == "receive") return receive(given[1], given[2]), 0;
+    return run(options_of(given));
+  } catch (const std::exception& error) {
+    std::cerr << "broker_trip: " << error.what() << "\n";
+    return 1;
+  }
+}
