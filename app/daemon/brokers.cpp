@@ -10,14 +10,14 @@
 namespace twinbox::app {
 namespace {
 
+#if TWINBOX_RABBITMQ
+
 void add(std::vector<Finding>& all, const std::string& section, std::vector<Finding> findings) {
   for (Finding& one : findings) {
     one.found = section + ": " + one.found;
     all.push_back(std::move(one));
   }
 }
-
-#if TWINBOX_RABBITMQ
 
 RabbitConnection connection_of(const BrokerConfig& broker) {
   RabbitConnection connection{.url = broker.url,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "twinbox/doctor.hpp"
+#include "twinbox/event.hpp"
 #include "twinbox/handler.hpp"
 #include "twinbox/sink.hpp"
 #include "twinbox/source.hpp"
@@ -61,6 +62,9 @@ class RabbitPublisher {
   /// retry. Too large or impossible to send: dead. A broker that is away: put off, without counting
   /// an attempt.
   std::vector<Outcome> publish(std::span<const Message> messages, std::stop_token stop = {});
+  /// At once, without an outbox: for EventBusOptions::transport. Throws BrokerError unless the
+  /// broker has confirmed it, EventError for what is no event.
+  void send(const CloudEvent& event);
 
  private:
   class Loop;

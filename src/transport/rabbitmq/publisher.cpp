@@ -4,6 +4,7 @@
 
 #include "core/text.hpp"
 #include "transport/rabbitmq/topology.hpp"
+#include "twinbox/event.hpp"
 #include "twinbox/retry.hpp"
 
 namespace twinbox {
@@ -295,6 +296,39 @@ RabbitPublisher::~RabbitPublisher() = default;
 std::vector<Outcome> RabbitPublisher::publish(std::span<const Message> messages,
                                               std::stop_token stop) {
   return loop_->publish(messages, std::move(stop));
+}
+
+void RabbitPublisher::send(const CloudEvent& event) {
+  NewMessage made = to_message(event);
+  const Instant now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
+  const Message message{.work_id = WorkId{0},
+                        .epoch = 0,
+                        .handler = HandlerKey::by_topic(),
+                        .attempts = 0,
+                        .expiries = 0,
+                        .requeues = 0,
+                        .visible_at = now,
+                        .lease_until = now,
+                        .last_error = {},
+                        .source = made.source.value_or(Source::none()),
+                        .id = *made.id,
+                        .topic = made.topic,
+                        .payload = std::move(made.payload),
+                        .content_type = made.extras.content_type,
+                        .headers = made.extras.headers,
+                        .correlation_id = made.extras.correlation_id,
+                        .partition_key = made.extras.partition_key,
+                        .hash = {},
+                        .due_at = {},
+                        .expires_at = made.extras.expires_at,
+                        .created_at = now,
+                        .last_seen_at = now,
+                        .seen_count = 1,
+                        .content_version = 1};
+  const Outcome outcome = loop_->publish({&message, 1}, {}).at(0);
+  if (outcome.kind() == Outcome::Kind::done) return;
+  throw BrokerError(outcome.reason().empty() ? "the broker cannot be reached; the log says why"
+                                             : outcome.reason());
 }
 
 BatchHandler rabbitmq_sink(std::shared_ptr<RabbitPublisher> publisher) {

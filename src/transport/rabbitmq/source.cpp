@@ -154,6 +154,7 @@ class Consumer {
   void run(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       wake_.clear();
+      if (stop.stop_requested()) break;  // what was cleared may have been the call to stop
       settle();
       while (auto delivery =
                  connection_.next_delivery([&](const amqp_frame_t& frame) { read(frame); })) {
@@ -190,7 +191,7 @@ class Consumer {
       }
     }
     acknowledge(done);
-    const auto failures = accepting_.take_failures();  // Clang 14 captures no binding
+    const auto failures = accepting_.take_failures();
     status_.change([&](SourceStatus& status) {
       status.accepted += done.size() - duplicates;
       status.duplicates += duplicates;

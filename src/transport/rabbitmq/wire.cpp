@@ -1,5 +1,6 @@
 #include "transport/rabbitmq/wire.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "core/json.hpp"
@@ -161,6 +162,14 @@ std::string properties_json(const amqp_envelope_t& envelope) {
   return out + "}";
 }
 
+/// Headers that a dead letter must not take along: ours are written anew, and by CC and BCC the
+/// broker would bring copies of it to queues that had it already.
+bool is_of_this_trip(std::string_view name) {
+  constexpr std::array<std::string_view, 5> names = {sequence_header, "twinbox-error",
+                                                     "twinbox-queue", "CC", "BCC"};
+  return std::ranges::find(names, name) != names.end();
+}
+
 std::string first_of(std::string_view one, std::string_view other) {
   return std::string{one.empty() ? other : one};
 }
@@ -282,9 +291,7 @@ void publish_dead(Connection& connection, const RabbitSourceOptions& options,
   if ((has._flags & AMQP_BASIC_HEADERS_FLAG) != 0) {
     for (int i = 0; i < has.headers.num_entries; ++i) {
       const std::string_view name = view_of(has.headers.entries[i].key);
-      if (name != sequence_header && name != "twinbox-error" && name != "twinbox-queue") {
-        entries.push_back(has.headers.entries[i]);
-      }
+      if (!is_of_this_trip(name)) entries.push_back(has.headers.entries[i]);
     }
   }
   entries.push_back(text_entry("twinbox-error", why));

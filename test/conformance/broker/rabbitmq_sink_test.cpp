@@ -2,6 +2,7 @@
 #include "rabbit_test.hpp"
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/event.hpp>
+#include <twinbox/event_bus.hpp>
 #include <twinbox/route.hpp>
 
 namespace twinbox::test {
@@ -235,6 +236,32 @@ TEST_P(RabbitSink, EVB_28_a_crash_after_sending_sends_again_and_an_inbox_drops_i
   source.stop();
   EXPECT_EQ(source.status().accepted, 1u);
   EXPECT_EQ(source.status().duplicates, 1u);
+}
+
+TEST_P(RabbitSink, EVB_02_an_event_goes_through_the_outbox_or_at_once) {
+  const auto to = publisher();
+  EventBus bus{outbox(),
+               {.source = "/shop", .transport = [&](const CloudEvent& event) { to->send(event); }}};
+  CloudEvent event{.id = "direct", .source = {}, .type = "order.placed"};
+  event.set_data("{}");
+  bus.publish(event, {.use_outbox = false});
+  EXPECT_EQ(read("select count(*) from {schema}outbox_work"), "0");
+  EXPECT_EQ(rabbit.get(queue).value().headers.at("cloudEvents_id"), "direct");
+  event.id = "stored";
+  EXPECT_THROW(bus.in_transaction([&](UnitOfWork& work) {
+    work.publish(event);
+    throw std::runtime_error("rolled back");
+  }),
+               std::runtime_error);
+  drain(to);
+  EXPECT_FALSE(rabbit.get(queue));
+  bus.in_transaction([&](UnitOfWork& work) { work.publish(event); });
+  EXPECT_FALSE(rabbit.get(queue));  // not before the commit, and only by a dispatcher
+  drain(to);
+  EXPECT_EQ(rabbit.get(queue).value().headers.at("cloudEvents_id"), "stored");
+  event.source = "/shop";
+  event.type = "nobody.wants";
+  EXPECT_THROW(to->send(event), BrokerError);
 }
 
 TEST_P(RabbitSink, declares_its_exchange_when_it_is_told_to) {

@@ -338,6 +338,26 @@ TEST_P(RabbitSource, begins_again_after_its_connection_was_cut) {
   EXPECT_EQ(count_messages(), "2");
 }
 
+TEST_P(RabbitSource, heartbeats_tell_that_a_silent_connection_is_lost) {
+  source_options();
+  Relay relay{port_of(Rabbit::url())};
+  RunningSource source{{.url = with_port(Rabbit::url(), relay.port()),
+                        .connect_timeout = 1s,
+                        .heartbeat = 1s,
+                        .max_reconnect_delay = 100ms},
+                       source_options(),
+                       accept_into(inbox()),
+                       environment()};
+  ASSERT_TRUE(eventually([&] { return source.status().connected; }));
+  relay.freeze();
+  ASSERT_TRUE(eventually([&] { return !source.status().connected; }));
+  EXPECT_TRUE(has(log().events("broker_lost").at(0).field("error"), "eartbeat"))
+      << log().events("broker_lost").at(0).field("error");
+  relay.thaw();
+  send("a");
+  EXPECT_TRUE(source.wait_for(1));
+}
+
 TEST_P(RabbitSource, a_deleted_queue_is_noticed) {
   source_options();
   auto source = run();

@@ -32,6 +32,7 @@ Relay::Relay(std::uint16_t target) : target_(target), listener_(socket(AF_INET, 
 }
 
 Relay::~Relay() {
+  thaw();
   shutdown(listener_, SHUT_RDWR);
   acceptor_.join();
   cut();
@@ -43,6 +44,11 @@ Relay::~Relay() {
 void Relay::cut() {
   const std::scoped_lock lock{mutex_};
   for (const int one : sockets_) shutdown(one, SHUT_RDWR);
+}
+
+void Relay::thaw() {
+  frozen_ = false;
+  frozen_.notify_all();
 }
 
 void Relay::close_door() {
@@ -79,6 +85,7 @@ void Relay::carry(int from, int to, bool to_target) {
   while (true) {
     const ssize_t got = recv(from, buffer, sizeof buffer, 0);
     if (got <= 0) break;
+    frozen_.wait(true);
     auto size = static_cast<std::size_t>(got);
     bool last = false;
     if (to_target && left_ > 0) {

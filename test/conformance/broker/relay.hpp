@@ -27,6 +27,9 @@ class Relay {
   /// Cuts, and turns new connections away until open().
   void close_door();
   void open_door() { refusing_ = false; }
+  /// Connections stay open, and nothing comes through any more: as when a cable is pulled.
+  void freeze() { frozen_ = true; }
+  void thaw();
   [[nodiscard]] int connections() const noexcept { return connections_; }
 
  private:
@@ -39,6 +42,7 @@ class Relay {
   std::atomic<std::uint64_t> left_ = 0;
   std::atomic<int> connections_ = 0;
   std::atomic<bool> refusing_ = false;
+  std::atomic<bool> frozen_ = false;
   std::mutex mutex_;
   std::vector<int> sockets_;
   std::vector<std::jthread> threads_;
