@@ -83,6 +83,12 @@ void InlineWatch::report_late(const SharedCall& call) {
   if (observer_.timed_out) observer_.timed_out(inbox_.database().name(), message);
 }
 
+/// It may have begun meanwhile, to be called at most once.
+bool InlineWatch::has_lease(const Call& call) {
+  const std::scoped_lock lock{mutex_};
+  return call.renew_at != never;
+}
+
 void InlineWatch::renew(const std::list<SharedCall>& calls) {
   std::vector<Lease> leases;
   for (const SharedCall& call : calls) leases.push_back(call->message->lease());
@@ -90,7 +96,7 @@ void InlineWatch::renew(const std::list<SharedCall>& calls) {
     const std::vector<WorkId> kept = inbox_.renew(owner_, leases, lease_);
     for (const SharedCall& call : calls) {
       // Somebody else has it, or it has just been settled: there is nothing to go on for.
-      if (std::ranges::find(kept, call->message->work_id) == kept.end()) {
+      if (std::ranges::find(kept, call->message->work_id) == kept.end() && has_lease(*call)) {
         call->watch.stop.request_stop();
       }
     }

@@ -42,6 +42,7 @@ class InlineWatch {
  private:
   void work(const std::stop_token& stop);
   void renew(const std::list<SharedCall>& calls);
+  bool has_lease(const Call& call);
   void report_late(const SharedCall& call);
 
   Inbox& inbox_;
