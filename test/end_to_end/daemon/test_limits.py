@@ -180,7 +180,10 @@ class Busy(unittest.TestCase):
         return connection
 
     def test_more_requests_than_the_queue_holds(self):
-        daemon, store = self.daemon("[server]\nworkers = 1\nqueue = 1\n")
+        daemon, store = self.daemon("[server]\nworkers = 1\nqueue = 1\n"
+                                    '[limit]\nhandle_time = "2m"\n'
+                                    '[store.main]\nurl = "sqlite:twinbox.db"\n'
+                                    'wait_limit = "2m"\n[access]\ntoken_file = "tokens"\n')
         with store.held():
             sent = [self.connect(daemon, HEAD + b"Content-Length: 1\r\nConnection: close\r\n"
                                  b"Idempotency-Key: q%d\r\n\r\nx" % number)

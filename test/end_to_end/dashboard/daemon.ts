@@ -79,6 +79,7 @@ export class Daemon {
   readonly schema = "d" + randomBytes(6).toString("hex");
   private process: ChildProcess | null = null;
   private output = "";
+  private stopping = false;
   port = 0;
 
   constructor(options: Options) {
@@ -108,6 +109,7 @@ export class Daemon {
     });
     this.process = child;
     this.output = "";
+    this.stopping = false;
     await new Promise<void>((resolve, reject) => {
       const read = (data: Buffer) => {
         this.output += data.toString();
@@ -118,7 +120,10 @@ export class Daemon {
       };
       child.stdout.on("data", read);
       child.stderr.on("data", read);
-      child.on("exit", (code) => reject(new Error(`the daemon ended with ${code}:\n${this.output}`)));
+      child.on("exit", (code, signal) => {
+        if (!this.stopping) console.log(`\nthe daemon ended with ${code ?? signal}:\n${this.output}`);
+        reject(new Error(`the daemon ended with ${code ?? signal}`));
+      });
     });
     return this;
   }
@@ -159,6 +164,7 @@ export class Daemon {
   async stop(): Promise<void> {
     const child = this.process;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    this.stopping = true;
     const ended = new Promise((resume) => child.once("exit", resume));
     child.kill("SIGTERM");
     await ended;

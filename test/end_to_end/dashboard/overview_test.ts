@@ -37,7 +37,7 @@ test("what is paused is a reason, which leads to it", async ({ serve, reader, pa
   await daemon.ask("POST", "v1/dispatch/pause", '{"topic":"report.dead pending"}');
   await reader.open(daemon);
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("degraded");
-  await page.getByRole("region", { name: "Verdict" }).getByRole("link", { name: "everywhere" }).click();
+  await page.getByRole("region", { name: "Verdict" }).getByRole("link", { name: "everywhere", exact: true }).click();
   await expect(page.getByRole("radio", { name: "Topics" })).toBeChecked();
   await expect(page.getByRole("row").filter({ hasText: "report.dead pending" })).toContainText("paused");
 });
