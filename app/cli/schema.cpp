@@ -87,7 +87,7 @@ Verb schema_print_verb(Common& common) {
       .group = "Schema",
       .summary = "the script that creates the tables, to run by hand",
       .options = with({{"--grants", "ROLE",
-                        "instead: the rights that this role of the application needs (PostgreSQL)",
+                        "instead: the rights that this role of the application needs (not SQLite)",
                         role.get()}},
                       {box_options(common), store_options(common)}),
       .examples = {{"twinbox schema print --database postgresql://dba@db/app > twinbox.sql",

@@ -184,7 +184,9 @@ Instant OpenStore::now() {
   Instant now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
   if (database().dialect() == Dialect::sqlite) return now;
   database().in_transaction([&](Session& session) {
-    session.execute("select clock_timestamp()", {}, [&](const Row& row) { now = row.instant(0); });
+    session.execute(database().dialect() == Dialect::postgres ? "select clock_timestamp()"
+                                                              : "select sysutcdatetime()",
+                    {}, [&](const Row& row) { now = row.instant(0); });
   });
   return now;
 }

@@ -17,7 +17,7 @@
 
 namespace twinbox {
 
-enum class Dialect { sqlite, postgres };
+enum class Dialect { sqlite, postgres, sqlserver };
 
 std::string_view to_string(Dialect dialect) noexcept;
 

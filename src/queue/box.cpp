@@ -1,5 +1,7 @@
 #include "queue/box.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <stdexcept>
 #include <vector>
@@ -108,8 +110,31 @@ Box::Box(Database& database, BoxKind kind, BoxOptions options)
   schema.require();
 }
 
+namespace {
+
+/// SQL Server takes texts that differ in blanks at their end for the same one.
+void refuse_blank_end(std::span<const Arg> args) {
+  constexpr std::array<std::string_view, 7> keys = {
+      "id", "message_id", "source", "handler", "partition_key", "name", "operation_id"};
+  const auto check = [](const Arg& arg, const Value& value) {
+    const auto* text = std::get_if<std::string_view>(&value);
+    if (text == nullptr || !text->ends_with(' ')) return;
+    throw std::invalid_argument(std::string{arg.name} +
+                                ": ends with a blank, which SQL Server does not tell from a text "
+                                "without; leave it out");
+  };
+  for (const Arg& arg : args) {
+    if (std::find(keys.begin(), keys.end(), arg.name) == keys.end()) continue;
+    check(arg, arg.value);
+    for (const Value& value : arg.column) check(arg, value);
+  }
+}
+
+}  // namespace
+
 std::size_t Box::run(Session& session, const Statement& statement, std::span<const Arg> args,
                      RowSink rows) const {
+  if (session.dialect() == Dialect::sqlserver) refuse_blank_end(args);
   if (!environment_.timing) return session.execute(statement, args, rows);
   const auto begin = std::chrono::steady_clock::now();
   const std::size_t count = session.execute(statement, args, rows);
@@ -151,6 +176,29 @@ void Box::advise(Duration lease, std::int64_t limit) {
     log(LogLevel::warning, "unusual_batch",
         {{"limit", limit}, {"recommended", std::string_view{"1 to 100"}}});
   }
+}
+
+ActSavepoint::ActSavepoint(Session& session) : session_(session), name_("twinbox_act") {
+  if (session_.dialect() == Dialect::sqlite) session_.execute("savepoint " + name_);
+  if (session_.dialect() == Dialect::sqlserver) {
+    // One call may contain another, and SQL Server knows only the last savepoint of a name.
+    static std::atomic<std::uint32_t> last = 0;
+    name_ += "_" + std::to_string(++last);
+    session_.execute("save transaction " + name_);
+  }
+}
+
+void ActSavepoint::keep() {
+  if (session_.dialect() == Dialect::sqlite) session_.execute("release " + name_);
+}
+
+void ActSavepoint::undo() {
+  if (!session_.in_transaction()) return;
+  if (session_.dialect() == Dialect::sqlite) {
+    session_.execute("rollback to " + name_);
+    session_.execute("release " + name_);
+  }
+  if (session_.dialect() == Dialect::sqlserver) session_.execute("rollback transaction " + name_);
 }
 
 void require_lease(Duration lease) {

@@ -91,21 +91,29 @@ class Box {
 /// `options` with its table filled in; throws for names or values that cannot be used.
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect);
 
+/// A savepoint in somebody else's transaction: undone unless it is kept. PostgreSQL needs none: an
+/// error ends the whole transaction there.
+class ActSavepoint {
+ public:
+  explicit ActSavepoint(Session& session);
+  void keep();
+  void undo();
+
+ private:
+  Session& session_;
+  std::string name_;
+};
+
 /// A call of several statements in somebody else's transaction: a failure leaves nothing of it.
 template <class F>
 auto all_or_nothing(Session& session, F&& work) {
-  // An error ends a whole transaction of PostgreSQL: there can be no half.
-  if (session.dialect() != Dialect::sqlite) return work();
-  session.execute("savepoint twinbox_act");
+  ActSavepoint savepoint{session};
   try {
     auto result = work();
-    session.execute("release twinbox_act");
+    savepoint.keep();
     return result;
   } catch (...) {
-    if (session.in_transaction()) {
-      session.execute("rollback to twinbox_act");
-      session.execute("release twinbox_act");
-    }
+    savepoint.undo();
     throw;
   }
 }

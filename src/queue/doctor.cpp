@@ -106,9 +106,26 @@ void judge_sqlite(const Settings& settings, std::vector<Finding>& findings) {
     findings.push_back({"durability", Level::ok, "a commit is on disk when it is answered"});
 }
 
+void judge_sqlserver(const Settings& settings, std::vector<Finding>& findings) {
+  if (is(settings, "delayed_durability", "FORCED")) {
+    findings.push_back({"durability", Level::warning,
+                        "delayed durability is forced: the last messages before a crash can be "
+                        "lost, though they were answered",
+                        "alter database current set delayed_durability = disabled;"});
+  } else {
+    findings.push_back({"durability", Level::ok, "a commit is on disk when it is answered"});
+  }
+  if (is(settings, "read_committed_snapshot", "off")) {
+    findings.push_back({"snapshot", Level::warning,
+                        "read_committed_snapshot is off: who reads waits for who writes",
+                        "alter database current set read_committed_snapshot on;"});
+  }
+}
+
 void judge_settings(Dialect dialect, const Settings& settings, std::vector<Finding>& findings) {
   if (dialect == Dialect::postgres) judge_postgres(settings, findings);
   if (dialect == Dialect::sqlite) judge_sqlite(settings, findings);
+  if (dialect == Dialect::sqlserver) judge_sqlserver(settings, findings);
 }
 
 void examine_clock(Session& session, const DoctorLimits& limits, std::vector<Finding>& findings) {
@@ -215,14 +232,17 @@ Finding unreachable(const Database& database, const DatabaseError& error) {
 }
 
 /// What a script creates under a name of its own → the statement that does.
-std::map<std::string, std::string> named_things(const BoxScripts& scripts) {
+std::map<std::string, std::string> named_things(const BoxScripts& scripts, Dialect dialect) {
   std::map<std::string, std::string> things;
   for (const Script& script : scripts.scripts) {
-    for (const std::string& text : split_statements(script.text)) {
+    for (const std::string& text : split_statements(script.text, dialect)) {
       for (const std::string_view begin : {"create index ", "create unique index ",
                                            "create trigger ", "create or replace trigger "}) {
         if (!text.starts_with(begin)) continue;
-        const std::size_t open = begin.size();
+        // SQL Server names the schema of a trigger, too: `"infra"."outbox_work_promote"`.
+        const std::size_t dot = text.find("\".\"");
+        const bool qualified = dot < text.find(' ', begin.size());
+        const std::size_t open = qualified ? dot + 2 : begin.size();
         things.emplace(text.substr(open + 1, text.find('"', open + 1) - open - 1), text);
       }
     }
@@ -232,7 +252,8 @@ std::map<std::string, std::string> named_things(const BoxScripts& scripts) {
 
 void examine_names(Session& session, const BoxName& box, const BoxScripts& scripts,
                    std::vector<Finding>& findings) {
-  auto missing = named_things(scripts);
+  const bool sqlserver = session.dialect() == Dialect::sqlserver;
+  auto missing = named_things(scripts, session.dialect());
   std::vector<std::string> invalid;
   ask(session, box, "doctor_names", [&](const Row& row) {
     const std::string name{row.text(0)};
@@ -244,8 +265,9 @@ void examine_names(Session& session, const BoxName& box, const BoxScripts& scrip
     findings.push_back({"index", Level::error, name + " is missing", text + ";"});
   for (const std::string& name : invalid) {
     findings.push_back({"index", Level::error, name + " is not valid or switched off",
-                        "reindex index " + quote_identifier(name) +
-                            "; or for a trigger: alter table … enable trigger"});
+                        sqlserver ? "alter index … rebuild; or for a trigger: enable trigger …"
+                                  : "reindex index " + quote_identifier(name) +
+                                        "; or for a trigger: alter table … enable trigger"});
   }
   if (missing.empty() && invalid.empty()) findings.push_back({"index", Level::ok, "all are there"});
 }

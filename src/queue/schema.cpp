@@ -29,6 +29,10 @@ struct Tables {
         values(placeholders(dialect, box)),
         scripts(box_scripts(dialect, kind, box)),
         known(*scripts) {}
+
+  [[nodiscard]] std::string procedure(const std::string& name) const {
+    return render_text("{function:" + name + "}", values);
+  }
 };
 
 Applied read_applied(Session& session, const Tables& tables) {
@@ -67,11 +71,18 @@ SchemaState compare(const Applied& applied, const BoxScripts& known) {
   return state;
 }
 
-std::string insert_version(const Tables& tables) {
-  return render_text(
-      "insert into {version} (box, name, version, hash) values (@box, @name, @version, @hash) "
-      "on conflict (box, name) do update set version = excluded.version, hash = excluded.hash",
-      tables.values);
+void write_version(Session& session, const Script& script, const Tables& tables) {
+  session.execute(
+      render_text("delete from {version} where box = @box and name = @name", tables.values),
+      {{"box", tables.box.table}, {"name", script.name}});
+  session.execute(
+      render_text(
+          "insert into {version} (box, name, version, hash) values (@box, @name, @version, @hash)",
+          tables.values),
+      {{"box", tables.box.table},
+       {"name", script.name},
+       {"version", script.version},
+       {"hash", script.hash}});
 }
 
 std::string place(const Database& database, BoxKind kind, const BoxOptions& options) {
@@ -112,11 +123,71 @@ std::string stale_functions(const SchemaState& state, const BoxScripts& known) {
   return names;
 }
 
+/// One deployer at a time: "if not exists" alone fails when two look at the same moment.
+void prepare_schema(Session& session, const Tables& tables) {
+  const bool postgres = session.dialect() == Dialect::postgres;
+  session.execute(postgres
+                      ? "select pg_advisory_xact_lock(hashtextextended('twinbox schema', 0))"
+                      : "exec sp_getapplock 'twinbox schema', 'Exclusive', 'Transaction', 600000");
+  bool there = false;
+  session.execute(postgres ? "select 1 from pg_namespace where nspname = @schema"
+                           : "select 1 from sys.schemas where name = @schema",
+                  {{"schema", tables.box.schema}}, [&](const Row&) { there = true; });
+  if (!there) session.execute(render_text("create schema {schema}", tables.values));
+}
+
+/// The procedures that SQL Server has for this box.
+std::set<std::string> procedures(Session& session, const Tables& tables) {
+  std::set<std::string> found;
+  session.execute(
+      "select p.name from sys.procedures p join sys.schemas s on s.schema_id = p.schema_id "
+      "where s.name = @schema",
+      {{"schema", tables.box.schema}}, [&](const Row& row) { found.emplace(row.text(0)); });
+  return found;
+}
+
+void apply(Session& session, const Script& script, const Tables& tables) {
+  if (session.dialect() != Dialect::sqlserver || script.version) {
+    for (const std::string& statement : split_statements(script.text, session.dialect()))
+      session.execute(statement);
+    return;
+  }
+  // There is no "create or replace" before 2016 SP1: what is there is altered, and keeps its
+  // grants.
+  constexpr std::string_view create = "create procedure ";
+  const std::set<std::string> there = procedures(session, tables);
+  for (std::string batch : split_statements(script.text, session.dialect())) {
+    for (const std::string& name : tables.known.functions) {
+      if (!batch.starts_with(std::string{create} + tables.procedure(name) + "\n")) continue;
+      if (there.contains(tables.box.table + "_" + name)) batch.replace(0, 6, "alter");
+    }
+    session.execute(batch);
+  }
+}
+
 [[noreturn]] void refuse_newer(const Database& database, BoxKind kind, const BoxOptions& options,
                                const SchemaState& state) {
   throw SchemaError(place(database, kind, options) + " have version " +
                     std::to_string(state.version) + ", this program knows version " +
                     std::to_string(state.known_version) + " and older: use a newer program");
+}
+
+// SQL Server's own tool reads "a name" as a text unless it is told.
+constexpr std::string_view sqlcmd_settings = "set quoted_identifier on;\nset ansi_nulls on;\ngo\n";
+
+std::string sqlserver_grants(const Tables& tables, const std::string& role) {
+  std::string text{sqlcmd_settings};
+  text += "-- Enough for whoever calls the procedures: no right on a table is needed.\n";
+  const std::string to_role = " to " + quote_identifier(role) + ";\n";
+  for (const std::string& name : tables.known.functions)
+    text += "grant execute on " + tables.procedure(name) + to_role;
+  text += "-- What the library needs besides: its statements name the tables themselves.\n";
+  for (const char* table : {"version", "box"})
+    text += "grant select on " + tables.values.at(table) + to_role;
+  for (const char* table :
+       {"message", "work", "outcome", "failure", "audit", "named_lease", "worker"})
+    text += "grant select, insert, update, delete on " + tables.values.at(table) + to_role;
+  return text;
 }
 
 }  // namespace
@@ -133,15 +204,8 @@ Schema::Schema(Database& database, BoxKind kind, BoxOptions options)
 std::vector<std::string> Schema::deploy() {
   const Tables tables(database_.dialect(), kind_, options_);
   return database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
-    if (session.dialect() == Dialect::postgres) {
-      // One deployer at a time: "if not exists" alone fails when two look at the same moment.
-      session.execute("select pg_advisory_xact_lock(hashtextextended('twinbox schema', 0))");
-      bool there = false;
-      session.execute("select 1 from pg_namespace where nspname = @schema",
-                      {{"schema", options_.schema}}, [&](const Row&) { there = true; });
-      if (!there) session.execute(render_text("create schema {schema}", tables.values));
-    }
-    for (const std::string& statement : split_statements(tables.known.bootstrap))
+    if (session.dialect() != Dialect::sqlite) prepare_schema(session, tables);
+    for (const std::string& statement : split_statements(tables.known.bootstrap, session.dialect()))
       session.execute(statement);
     const Applied applied = read_applied(session, tables);
     refuse_other_kind(database_, kind_, options_, applied, tables);
@@ -151,11 +215,8 @@ std::vector<std::string> Schema::deploy() {
     for (const Script& script : tables.known.scripts) {
       if (std::find(state.pending.begin(), state.pending.end(), script.name) == state.pending.end())
         continue;
-      for (const std::string& statement : split_statements(script.text)) session.execute(statement);
-      session.execute(insert_version(tables), {{"box", options_.table},
-                                               {"name", script.name},
-                                               {"version", script.version},
-                                               {"hash", script.hash}});
+      apply(session, script, tables);
+      write_version(session, script, tables);
       done.push_back(script.name);
     }
     for (const std::string& name : done) {
@@ -201,12 +262,20 @@ void Schema::require() {
 
 std::string Schema::print() const {
   const Tables tables(database_.dialect(), kind_, options_);
+  const bool batches = database_.dialect() == Dialect::sqlserver;
   std::string text = "-- The tables of the " + std::string{to_string(kind_)} + " " +
                      options_.schema + "." + options_.table + ", version " +
-                     std::to_string(tables.known.version) +
-                     ", for an empty database.\n\nbegin;\n\n";
+                     std::to_string(tables.known.version) + ", for an empty database.\n\n";
+  text += batches
+              ? "-- Run it with sqlcmd -b, which stops at the first error.\n" +
+                    std::string{sqlcmd_settings} + "set xact_abort on;\nbegin transaction;\ngo\n\n"
+              : "begin;\n\n";
   if (database_.dialect() == Dialect::postgres) {
     text += render_text("create schema if not exists {schema};\n\n", tables.values);
+  } else if (batches) {
+    const std::string create = render_text("create schema {schema}", tables.values);
+    text += render_text("if schema_id({schema_text}) is null exec(N", tables.values) +
+            quote_text(create) + ");\ngo\n\n";
   }
   text += tables.known.bootstrap + "\n";
   for (const Script& script : tables.known.scripts) {
@@ -215,13 +284,13 @@ std::string Schema::print() const {
                         tables.values) +
             quote_text(script.name) + ", " +
             (script.version ? std::to_string(*script.version) : "null") + ", " +
-            quote_text(script.hash) + ");\n\n";
+            quote_text(script.hash) + ");\n" + (batches ? "go\n\n" : "\n");
   }
-  return text + "commit;\n";
+  return text + (batches ? "commit transaction;\ngo\n" : "commit;\n");
 }
 
 std::string Schema::print_grants(const std::string& role) const {
-  if (database_.dialect() != Dialect::postgres) {
+  if (database_.dialect() == Dialect::sqlite) {
     throw UsageError("grants: " + std::string{to_string(database_.dialect())} +
                      " has no roles; protect the file with the rights of the file system");
   }
@@ -231,6 +300,7 @@ std::string Schema::print_grants(const std::string& role) const {
         "role: must not be empty, and must hold neither a null byte nor $twinbox$");
   }
   const Tables tables(database_.dialect(), kind_, options_);
+  if (database_.dialect() == Dialect::sqlserver) return sqlserver_grants(tables, role);
   Placeholders values = tables.values;
   std::string names;
   for (const std::string& name : tables.known.functions) {

@@ -33,8 +33,9 @@ bool is_for(BoxKind kind, std::string_view name) {
 }
 
 /// A step of one of our statements with its parameters named `p_…`, for the body of a function. A
-/// `$1` inside quotation marks is part of a name.
-std::string function_step(const Step& step) {
+/// `$1` inside quotation marks is part of a name. SQL Server's keep their own names.
+std::string function_step(const Step& step, Dialect dialect) {
+  if (dialect != Dialect::postgres) return step.sql;
   const std::string_view sql = step.sql;
   std::string text;
   for (std::size_t at = 0; at < sql.size();) {
@@ -53,10 +54,12 @@ std::string function_step(const Step& step) {
 }
 
 void add_function_names(std::string_view file, std::set<std::string>& names) {
-  constexpr std::string_view head = "create or replace function {function:";
-  for (auto at = file.find(head); at != std::string_view::npos; at = file.find(head, at)) {
-    at += head.size();
-    names.emplace(file.substr(at, file.find('}', at) - at));
+  for (const std::string_view head :
+       {"create or replace function {function:", "create procedure {function:"}) {
+    for (auto at = file.find(head); at != std::string_view::npos; at = file.find(head, at)) {
+      at += head.size();
+      names.emplace(file.substr(at, file.find('}', at) - at));
+    }
   }
 }
 
@@ -65,8 +68,12 @@ Placeholders function_placeholders(Dialect dialect, const BoxName& box) {
   for (const auto& [name, statement] : StatementSet(dialect, box)) {
     for (std::size_t i = 0; i < statement.steps.size(); ++i) {
       values["step:" + std::string{name} + "_" + std::to_string(i + 1)] =
-          function_step(statement.steps[i]);
+          function_step(statement.steps[i], dialect);
     }
+    if (dialect != Dialect::sqlserver) continue;
+    // Every SELECT is a result of the procedure: one with an answer of its own leaves the last out.
+    const std::string& whole = statement.steps.front().sql;
+    values["act:" + std::string{name}] = whole.substr(0, whole.rfind("\nselect ") + 1);
   }
   values["planner"] =
       "set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off "

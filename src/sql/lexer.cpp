@@ -73,7 +73,9 @@ Token next_token(std::string_view sql, std::size_t at, Dialect dialect) noexcept
   if (c == '-' && next == '-') {
     return {Lexeme::comment, std::min(sql.find('\n', at), sql.size())};
   }
-  if (c == '/' && next == '*') return {Lexeme::comment, end_of_block_comment(sql, at, postgres)};
+  if (c == '/' && next == '*') {
+    return {Lexeme::comment, end_of_block_comment(sql, at, dialect != Dialect::sqlite)};
+  }
   if (c == '\'' || c == '"') return {Lexeme::quote, end_of_quote(sql, at, c, false)};
   if (postgres && (c == 'e' || c == 'E') && next == '\'') {
     return {Lexeme::quote, end_of_quote(sql, at + 1, '\'', true)};

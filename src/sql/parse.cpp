@@ -110,13 +110,15 @@ class BlockReader {
       const Token token = next_token(text, at, dialect_);
       if (token.kind == Lexeme::comment) {
         see_mark(trim(text.substr(at, token.end - at)));
-      } else if (token.kind == Lexeme::code && text[at] == ';' && ends_line(text, token.end)) {
+      } else if (token.kind == Lexeme::code && text[at] == ';' && ends_line(text, token.end) &&
+                 dialect_ != Dialect::sqlserver) {
         finish_step();
       } else {
         sql_.append(text.substr(at, token.end - at));
       }
       at = token.end;
     }
+    if (dialect_ == Dialect::sqlserver && !trim(sql_).empty()) finish_step();
     if (!trim(sql_).empty()) refuse("the last statement has no semicolon at a line's end, add it");
     if (each_ || call_) refuse("a mark without a statement after it, remove it");
     if (statement_.steps.empty()) refuse("no statement, write one or remove the block");
@@ -160,6 +162,14 @@ class BlockReader {
   bool call_ = false;
 };
 
+void add_definitions(const SqlFile& file, const std::vector<Section>& parts, Placeholders& known) {
+  for (const Section& part : parts) {
+    if (part.is_definition && !known.emplace(part.name, trim(part.text)).second) {
+      fail(file, {}, "{" + std::string{part.name} + "} is defined already, rename one");
+    }
+  }
+}
+
 bool holds_blocks(const SqlFile& file) noexcept {
   if (file.path.find('/') != std::string_view::npos) return false;
   return file.text.starts_with(name_directive) ||
@@ -168,15 +178,15 @@ bool holds_blocks(const SqlFile& file) noexcept {
 
 }  // namespace
 
+void add_definitions(const SqlFile& file, Dialect dialect, Placeholders& values) {
+  add_definitions(file, sections(file, dialect), values);
+}
+
 std::vector<Statement> parse_statements(const SqlFile& file, Dialect dialect,
                                         const Placeholders& values) {
   const std::vector<Section> parts = sections(file, dialect);
   Placeholders known = values;
-  for (const Section& part : parts) {
-    if (part.is_definition && !known.emplace(part.name, trim(part.text)).second) {
-      fail(file, {}, "{" + std::string{part.name} + "} is defined already, rename one");
-    }
-  }
+  add_definitions(file, parts, known);
   std::vector<Statement> statements;
   for (const Section& part : parts) {
     if (part.is_definition) continue;

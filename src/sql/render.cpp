@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "core/text.hpp"
 #include "sql/channel.hpp"
@@ -135,7 +136,13 @@ class Expansion {
       const auto found = values_.find(word.substr(0, colon + 1));
       const std::string_view suffix = word.substr(colon + 1);
       if (found != values_.end() && !suffix.empty() && suffix.find(':') == std::string_view::npos) {
-        out_.append(found->second).append(suffix) += '"';
+        // An identifier holds a name that the user chose, and may hold any sign.
+        if (found->second.starts_with('"')) {
+          out_.append(found->second).append(suffix) += '"';
+        } else {
+          std::string expression = found->second;
+          expand_replacement(expression.replace(expression.find('%'), 1, suffix), word);
+        }
         return;
       }
     }
@@ -167,6 +174,30 @@ class Expansion {
   int nesting_ = 0;
 };
 
+void add_sqlserver(Placeholders& values, const BoxName& box) {
+  // Without the N a name would be read in the code page of the database.
+  for (const char* text : {"schema_text", "table_text", "work_text"})
+    values[text] = "N" + values[text];
+  values["lock_text"] = "N" + quote_text(box.schema + "." + box.table + " ");
+  // A text in @rows has no sign that JSON must escape: `{plain:x}` is what column x of `j` stands
+  // for, `{coded:x}` what variable @x becomes.
+  std::string plain = "j.% {binary}";
+  std::string coded = "replace(@% {binary}, N'~', N'~t')";
+  for (const auto& [sign, code] : {std::pair{"N'\"'", "~q"},
+                                   {"N'\\'", "~b"},
+                                   {"nchar(10)", "~n"},
+                                   {"nchar(13)", "~r"},
+                                   {"nchar(9)", "~i"}}) {
+    plain = "replace(" + plain + ", N'" + code + "', " + sign + ")";
+    coded = "replace(" + coded + ", " + sign + ", N'" + code + "')";
+  }
+  values["plain:"] = "replace(" + plain + ", N'~t', N'~')";
+  values["coded:"] = coded;
+  for (const SqlFile& file : embedded_sql(Dialect::sqlserver)) {
+    if (file.path == "define.sql") add_definitions(file, Dialect::sqlserver, values);
+  }
+}
+
 }  // namespace
 
 std::string quote_identifier(std::string_view name) { return quote(name, '"'); }
@@ -194,14 +225,16 @@ Placeholders placeholders(Dialect dialect, const BoxName& box) {
   values["table_text"] = quote_text(box.table);
   values["work_text"] = quote_text(values["work"]);
   values["name:"] = prefix.bare + "_";
-  if (dialect == Dialect::postgres) {
+  values["now"] = "@now";
+  if (dialect != Dialect::sqlite) {
     values["schema"] = quote_identifier(box.schema);
     values["function:"] = prefix.qualified + "_";
+  }
+  if (dialect == Dialect::postgres) {
     values["now"] = "coalesce(@now::timestamptz, statement_timestamp())";
     values["wake"] = wake_expression(box);
-  } else {
-    values["now"] = "@now";
   }
+  if (dialect == Dialect::sqlserver) add_sqlserver(values, box);
   return values;
 }
 
@@ -216,8 +249,10 @@ std::pair<std::string, std::vector<std::string>> rewrite_parameters(std::string_
   std::string out;
   out.reserve(sql.size());
   std::vector<std::string> names;
+  std::vector<std::string_view> locals;  // SQL Server's own variables: what `declare` names
+  bool declares = false;
   for (std::size_t at = 0; at < sql.size();) {
-    // `@@` is an operator of PostgreSQL's text search, and no name follows it.
+    // `@@` is an operator of PostgreSQL's text search, or begins a function of SQL Server.
     if (sql.substr(at, 2) == "@@") {
       out += "@@";
       at += 2;
@@ -232,6 +267,12 @@ std::pair<std::string, std::vector<std::string>> rewrite_parameters(std::string_
     if (sql[at] == '@' && end < sql.size() && is_word_start(sql[end])) {
       while (end < sql.size() && is_word_part(sql[end])) ++end;
       const std::string_view name = sql.substr(at + 1, end - at - 1);
+      if (std::exchange(declares, false)) locals.push_back(name);
+      if (std::find(locals.begin(), locals.end(), name) != locals.end()) {
+        out.append(sql.substr(at, end - at));
+        at = end;
+        continue;
+      }
       auto known = std::find(names.begin(), names.end(), name);
       if (known == names.end()) known = names.emplace(names.end(), name);
       if (dialect == Dialect::postgres) {
@@ -241,7 +282,9 @@ std::pair<std::string, std::vector<std::string>> rewrite_parameters(std::string_
       }
     } else {
       end = next_token(sql, at, dialect).end;
-      out.append(sql.substr(at, end - at));
+      const std::string_view text = sql.substr(at, end - at);
+      if (dialect == Dialect::sqlserver && text == "declare") declares = true;
+      out.append(text);
     }
     at = end;
   }

@@ -34,7 +34,7 @@ void check_box_name(const BoxName& box, Dialect dialect);
 
 /// What `{word}` stands for. A key that ends in a colon, such as `name:`, stands for
 /// `{name:suffix}`: its value is an identifier without the closing quotation mark, which follows
-/// the suffix.
+/// the suffix, or has a `%` where the suffix belongs.
 using Placeholders = std::map<std::string, std::string, std::less<>>;
 
 /// `box` must have passed check_box_name.
@@ -48,21 +48,26 @@ std::string render_text(std::string_view text, const Placeholders& values,
 
 /// The statements of a script, without their semicolons and the comments before them. A semicolon
 /// inside quotation marks, a `$tag$` body, a comment or the `begin … end` of a trigger ends
-/// nothing.
-std::vector<std::string> split_statements(std::string_view script);
+/// nothing. On SQL Server: its batches, each of which ends at a line `go`.
+std::vector<std::string> split_statements(std::string_view script,
+                                          Dialect dialect = Dialect::postgres);
 
-/// Writes parameters as the dialect does (SQLite `@name`, PostgreSQL `$1` in order of first use)
-/// and names them in that order. `@name` inside quotation marks and comments is no parameter.
+/// Writes parameters as the dialect does (SQLite and SQL Server `@name`, PostgreSQL `$1` in order
+/// of first use) and names them in that order. `@name` inside quotation marks and comments is no
+/// parameter, nor is a variable of SQL Server's that `declare @name` makes, one for each `declare`.
 std::pair<std::string, std::vector<std::string>> rewrite_parameters(std::string_view sql,
                                                                     Dialect dialect);
 
 /// The blocks of one file, in its order. A block begins with a line `-- name: <word>`; its steps
-/// end with a semicolon at a line's end; the lines `-- each` and `-- call` speak about the step
-/// that follows. A line `-- define: <word>` makes what follows it, up to the next block or
-/// definition, a placeholder of this file. Other comments are dropped. Names borrow from
-/// `file.text`. Throws std::logic_error with file and block.
+/// end with a semicolon at a line's end (on SQL Server a block is one step); the lines `-- each`
+/// and `-- call` speak about the step that follows. A line `-- define: <word>` makes what follows
+/// it, up to the next block or definition, a placeholder of this file. Other comments are dropped.
+/// Names borrow from `file.text`. Throws std::logic_error with file and block.
 std::vector<Statement> parse_statements(const SqlFile& file, Dialect dialect,
                                         const Placeholders& values);
+
+/// What the file defines for itself becomes placeholders of `values`. Throws as parse_statements.
+void add_definitions(const SqlFile& file, Dialect dialect, Placeholders& values);
 
 /// Every statement of a box, rendered.
 class StatementSet {

@@ -50,9 +50,42 @@ std::string_view trim_end(std::string_view text) noexcept {
   return text;
 }
 
+std::string_view without_semicolon(std::string_view text) noexcept {
+  text = trim_end(text);
+  if (text.ends_with(';')) text.remove_suffix(1);
+  return text;
+}
+
+/// A line that says `go` and nothing else ends a batch, as SQL Server's own tools read it.
+std::vector<std::string> split_batches(std::string_view script) {
+  std::vector<std::string> batches;
+  std::size_t begin = std::string_view::npos;  // of the batch being read
+  bool line_begins = true;
+  for (std::size_t at = 0; at < script.size();) {
+    const Token token = next_token(script, at, Dialect::sqlserver);
+    const std::string_view text = script.substr(at, token.end - at);
+    const std::string_view rest =
+        script.substr(token.end, script.find('\n', token.end) - token.end);
+    if (line_begins && lower(text) == "go" && trim_end(rest).empty()) {
+      if (begin != std::string_view::npos)
+        batches.emplace_back(without_semicolon(script.substr(begin, at - begin)));
+      begin = std::string_view::npos;
+    } else if (begin == std::string_view::npos && token.kind != Lexeme::comment &&
+               !is_sql_blank(script[at])) {
+      begin = at;
+    }
+    line_begins = script[at] == '\n';
+    at = token.end;
+  }
+  if (begin != std::string_view::npos)
+    batches.emplace_back(without_semicolon(script.substr(begin)));
+  return batches;
+}
+
 }  // namespace
 
-std::vector<std::string> split_statements(std::string_view script) {
+std::vector<std::string> split_statements(std::string_view script, Dialect dialect) {
+  if (dialect == Dialect::sqlserver) return split_batches(script);
   std::vector<std::string> statements;
   std::size_t begin = std::string_view::npos;  // of the statement being read
   BodyDepth body;

@@ -12,7 +12,7 @@ namespace twinbox {
 
 /// One SQL statement of a block.
 struct Step {
-  std::string sql;  ///< parameters as the dialect writes them: @name (SQLite), $1 (PostgreSQL)
+  std::string sql;  ///< parameters as the dialect writes them: @name, or $1 (PostgreSQL)
   std::vector<std::string> params;  ///< names in order of their first use; $n is params[n - 1]
   /// SQLite: runs once per row of the last step that returned rows; parameters that the call does
   /// not give are that row's columns of the same name.
@@ -20,7 +20,8 @@ struct Step {
 };
 
 /// A named block. Its steps run in order, in one transaction. SQLite runs the whole block once per
-/// element of the call's columns; PostgreSQL binds a column as one array.
+/// element of the call's columns; PostgreSQL binds a column as one array. On SQL Server a block is
+/// one step, a batch, and takes all columns as one JSON array @rows, their bytes as @bytes.
 struct Statement {
   std::string_view name;  ///< also the log's, the metric's and the prepared statement's word
   std::uint32_t number;   ///< unique in this process: the key of a connection's statement cache

@@ -1,5 +1,6 @@
 // The dialects offer the same statements with the same parameters; no database is needed to know.
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 
@@ -10,14 +11,15 @@
 namespace twinbox {
 namespace {
 
-using Parameters = std::map<std::string, std::set<std::string>>;
+using Names = std::set<std::string>;
+using Parameters = std::map<std::string, Names>;
 
 /// The parameters that a call must give: those of each step, without what an `each` step takes from
 /// a row.
 Parameters parameters(Dialect dialect) {
   Parameters found;
   for (const auto& [name, statement] : StatementSet(dialect, {"infra", "outbox"})) {
-    std::set<std::string>& names = found[std::string{name}];
+    Names& names = found[std::string{name}];
     for (const Step& step : statement.steps) {
       for (const std::string& parameter : step.params) {
         const bool from_a_row = parameter == "id" || parameter == "number" || parameter == "answer";
@@ -28,8 +30,41 @@ Parameters parameters(Dialect dialect) {
   return found;
 }
 
+/// What a statement of SQL Server's reads of each row of @rows: `'$.id'` is @id elsewhere. Bytes
+/// lie in @bytes, and a row says where; `'$.n'` counts the rows.
+Names columns_of(const std::string& sql) {
+  static const std::regex table{"openjson\\(@rows\\) with \\(([^@]*?)\\) as"};
+  static const std::regex path{"'\\$\\.([a-z_]+)'"};
+  Names names;
+  for (std::sregex_iterator found{sql.begin(), sql.end(), table}, end; found != end; ++found) {
+    const std::string columns = (*found)[1];
+    for (std::sregex_iterator column{columns.begin(), columns.end(), path}; column != end; ++column)
+      names.insert((*column)[1]);
+  }
+  for (const std::string bytes : {"payload", "hash"}) {
+    EXPECT_EQ(names.count(bytes + "_at"), names.count(bytes + "_size")) << sql;
+    if (names.erase(bytes + "_at") + names.erase(bytes + "_size") > 0) names.insert(bytes);
+  }
+  names.erase("n");
+  return names;
+}
+
 TEST(Dialects, have_the_same_statements_with_the_same_parameters) {
   EXPECT_EQ(parameters(Dialect::sqlite), parameters(Dialect::postgres));
+}
+
+TEST(Dialects, of_sql_server_takes_the_columns_of_a_call_as_one_array) {
+  Parameters found = parameters(Dialect::sqlserver);
+  for (const auto& [name, statement] : StatementSet(Dialect::sqlserver, {"infra", "outbox"})) {
+    ASSERT_EQ(statement.steps.size(), 1u) << name;
+    EXPECT_TRUE(statement.call.sql.empty()) << name;
+    Names& names = found[std::string{name}];
+    const Names columns = columns_of(statement.steps.front().sql);
+    EXPECT_EQ(names.erase("rows"), columns.empty() ? 0u : 1u) << name;
+    EXPECT_EQ(names.erase("bytes"), columns.contains("payload") ? 1u : 0u) << name;
+    names.insert(columns.begin(), columns.end());
+  }
+  EXPECT_EQ(found, parameters(Dialect::postgres));
 }
 
 TEST(Dialects, call_functions_with_no_other_parameters_than_the_statement_has) {

@@ -160,6 +160,15 @@ TEST(Parameters, are_not_found_in_quotes_comments_and_operators) {
   EXPECT_TRUE(names.empty());
 }
 
+TEST(Parameters, of_sql_server_are_not_its_own_variables) {
+  const std::string text =
+      "declare @n int = @limit; declare @t table (x int); set @n = @@rowcount + @limit; "
+      "select @owner, @n, [@a], \"@b\", N'@c' from @t /* @d /* @e */ @f */";
+  const auto [sql, names] = rewrite_parameters(text, Dialect::sqlserver);
+  EXPECT_EQ(sql, text);
+  EXPECT_EQ(names, (Names{"limit", "owner"}));
+}
+
 TEST(Parameters, follow_quotes_directly) {
   const auto [sql, names] = rewrite_parameters("'a'||@x||'@y'||@z", Dialect::postgres);
   EXPECT_EQ(sql, "'a'||$1||'@y'||$2");
@@ -169,7 +178,7 @@ TEST(Parameters, follow_quotes_directly) {
 TEST(Parameters, of_an_unfinished_text_do_no_harm) {
   for (const char* text :
        {"", "@", "'", "\"", "$", "$$", "$a$", "/*", "--", "E'", "E'\\", "@@", "'@"}) {
-    for (const Dialect dialect : {Dialect::sqlite, Dialect::postgres}) {
+    for (const Dialect dialect : {Dialect::sqlite, Dialect::postgres, Dialect::sqlserver}) {
       EXPECT_EQ(rewrite_parameters(text, dialect).first, text);
     }
   }
@@ -205,6 +214,16 @@ TEST(Script, is_not_split_inside_a_trigger) {
   const std::string function =
       "create or replace function f() returns int begin atomic select 1; end";
   EXPECT_EQ(split_statements(function + "; select 2"), (Names{function, "select 2"}));
+}
+
+TEST(Script, of_sql_server_is_split_at_its_go_lines) {
+  const std::string trigger = "create trigger t on a after delete as\nbegin\n  select 'go';\nend";
+  EXPECT_EQ(
+      split_statements("-- first\ncreate table go_a (x int);\nGO\n\n-- second\n" + trigger +
+                           ";\ngo  \ngo\ndrop table a; /* \ngo\n */ select 1\n-- end",
+                       Dialect::sqlserver),
+      (Names{"create table go_a (x int)", trigger, "drop table a; /* \ngo\n */ select 1\n-- end"}));
+  EXPECT_TRUE(split_statements(" \n-- nothing\ngo", Dialect::sqlserver).empty());
 }
 
 TEST(Script, takes_begin_and_end_as_statements_elsewhere) {

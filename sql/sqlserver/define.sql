@@ -1,0 +1,71 @@
+-- What the other files of this dialect share.
+
+-- Case and every character count; SQL Server compares by its database's taste otherwise.
+-- define: binary
+collate Latin1_General_100_BIN2
+
+-- Two may find a row missing and insert it at the same moment; the second one looks again. No HOLDLOCK: it would lock
+-- the range in which all new ids come, and with it everybody else's transaction. An error under xact_abort would end the
+-- caller's transaction; the setting ends with the batch.
+-- define: once
+set xact_abort off;
+declare @tries int = 0;
+while @tries >= 0
+begin
+begin try
+
+-- define: or_again
+set @tries = -1;
+end try
+begin catch
+if error_number() not in (2601, 2627) or @tries >= 10 begin; throw; end;
+set @tries = @tries + 1;
+end catch
+end;
+
+-- The partition keys whose locks are needed.
+-- define: keys
+declare @keys table (partition_key nvarchar(255) {binary});
+
+-- Takes the locks of @keys in their order, until the transaction ends. Long names are cut: who shares a lock waits, no
+-- more. What looks again after a lock needs to see what is there now, which a snapshot never shows.
+-- define: lock_keys
+declare @key nvarchar(255) = (select min(partition_key) from @keys);
+declare @resource nvarchar(255);
+declare @locked int;
+if @key is not null
+   and 5 = (select s.transaction_isolation_level from sys.dm_exec_sessions s where s.session_id = @@spid)
+begin; throw 51003, 'a partition key cannot be used in a snapshot transaction: use read committed', 1; end;
+while @key is not null
+begin
+set @resource = left({lock_text} + @key, 127);
+exec @locked = sp_getapplock @resource, 'Exclusive', 'Transaction';
+if @locked < 0 begin; throw 51205, 'the lock of a partition key was not granted', 1; end;
+set @key = (select min(partition_key) from @keys where partition_key > @key);
+end;
+
+-- A procedure is one act: a transaction of its own, or a savepoint in the caller's.
+-- define: begin
+set nocount on;
+set xact_abort off;
+declare @own bit = case when @@trancount = 0 then 1 else 0 end;
+if @own = 1 begin transaction; else save transaction twinbox_procedure;
+begin try
+
+-- define: end
+if @own = 1 commit transaction;
+end try
+begin catch
+if @own = 1 and @@trancount > 0 rollback transaction;
+if @own = 0 and xact_state() = 1 rollback transaction twinbox_procedure;
+throw;
+end catch;
+
+-- The arguments of a procedure as the rows of a statement.
+-- define: ids_as_rows
+(select cast(i.value as bigint) as id, cast(e.value as int) as epoch
+ from openjson(@ids) as i left join openjson(@epochs) as e on e.[key] = i.[key] for json path, include_null_values)
+
+-- define: ids_as_rows_told
+(select cast(i.value as bigint) as id, cast(e.value as int) as epoch, {coded:error} as error, @delay as delay
+ from openjson(@ids) as i left join openjson(@epochs) as e on e.[key] = i.[key] for json path, include_null_values)

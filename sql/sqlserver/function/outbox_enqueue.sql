@@ -1,0 +1,28 @@
+-- A program in any language enqueues inside its own transaction: exec infra.outbox_enqueue N'topic', 0x7061796c6f6164.
+-- Answers the message's id in a row and in @id; it is made here unless the caller gives one.
+
+create procedure {function:enqueue}
+  @topic nvarchar(max), @payload varbinary(max), @id nvarchar(max) = null output, @correlation_id nvarchar(max) = null,
+  @due_at datetime2(6) = null, @partition_key nvarchar(max) = null, @headers nvarchar(max) = null,
+  @content_type nvarchar(1000) = null, @expires_at datetime2(6) = null
+as
+begin
+  {begin}
+  set @id = coalesce(@id, lower(cast(newid() as nvarchar(36))));
+  exec {function:check_text} N'topic', @topic, 255;
+  exec {function:check_text} N'id', @id, 255;
+  exec {function:check_extras} @payload, @correlation_id, @partition_key, @headers;
+  declare @now datetime2(6) = sysutcdatetime();
+  declare @bytes varbinary(max) = @payload;
+  declare @handlers nvarchar(max) = N'[{"key": "", "legacy": []}]';
+  declare @rows nvarchar(max) = (
+    select 1 as position, N'-' as source, {coded:id} as id, {coded:topic} as topic, {coded:content_type} as content_type,
+           {coded:headers} as headers, nullif({coded:correlation_id}, N'') as correlation_id,
+           nullif({coded:partition_key}, N'') as partition_key, @due_at as due_at, @expires_at as expires_at,
+           1 as payload_at, datalength(@payload) as payload_size
+    for json path, include_null_values);
+  {act:accept}
+  {end}
+  select {coded:id} as id;
+end;
+go

@@ -1,0 +1,127 @@
+-- The work queue for any language: claim, renew, ack, abandon, release, fail, reap. The bodies are the library's own
+-- batches (blocks of the .sql files beside this folder), so the logic exists once. Ids and epochs are JSON arrays of
+-- numbers, in the same order. Whoever may execute these needs no right on a table.
+
+create procedure {function:claim}
+  @owner uniqueidentifier, @lease_seconds int, @batch_size int, @visible_from datetime2(6) = null,
+  @at datetime2(6) = null
+as
+begin
+  {begin}
+  exec {function:check_owner} @owner;
+  if coalesce(@lease_seconds, 0) <= 0 begin; throw 51022, 'lease_seconds: must be longer than zero', 1; end;
+  if coalesce(@batch_size, 0) <= 0 begin; throw 51022, 'batch_size: must be at least 1', 1; end;
+  declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
+  declare @lease bigint = cast(@lease_seconds as bigint) * 1000000;
+  declare @limit bigint = @batch_size;
+  declare @floor datetime2(6) = @visible_from;
+  {step:claim_1}
+  {end}
+end;
+go
+
+create procedure {function:renew}
+  @owner uniqueidentifier, @ids nvarchar(max), @lease_seconds int, @epochs nvarchar(max) = null,
+  @at datetime2(6) = null
+as
+begin
+  {begin}
+  exec {function:check_owner} @owner;
+  exec {function:check_ids} @ids;
+  if coalesce(@lease_seconds, 0) <= 0 begin; throw 51022, 'lease_seconds: must be longer than zero', 1; end;
+  declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
+  declare @lease bigint = cast(@lease_seconds as bigint) * 1000000;
+  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @rows nvarchar(max) = {ids_as_rows};
+  {step:renew_1}
+  {end}
+end;
+go
+
+create procedure {function:ack}
+  @owner uniqueidentifier, @ids nvarchar(max), @epochs nvarchar(max) = null, @at datetime2(6) = null
+as
+begin
+  {begin}
+  exec {function:check_owner} @owner;
+  exec {function:check_ids} @ids;
+  declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
+  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @rows nvarchar(max) = {ids_as_rows};
+  {act:ack}
+  {end}
+  select count(*) as changed from @gone;
+end;
+go
+
+create procedure {function:abandon}
+  @owner uniqueidentifier, @ids nvarchar(max), @error nvarchar(max) = null, @delay_seconds int = null,
+  @epochs nvarchar(max) = null, @at datetime2(6) = null
+as
+begin
+  {begin}
+  exec {function:check_owner} @owner;
+  exec {function:check_ids} @ids;
+  if @delay_seconds <= 0 begin; throw 51022, 'delay_seconds: must be longer than zero', 1; end;
+  set @error = nullif(@error, N'');
+  declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
+  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @first_delay bigint = 2000000;
+  declare @max_delay bigint = 60000000;
+  declare @delay bigint = cast(@delay_seconds as bigint) * 1000000;
+  declare @rows nvarchar(max) = {ids_as_rows_told};
+  {act:abandon}
+  {end}
+  select count(*) as changed from @settled;
+end;
+go
+
+create procedure {function:release}
+  @owner uniqueidentifier, @ids nvarchar(max), @until datetime2(6) = null, @epochs nvarchar(max) = null,
+  @at datetime2(6) = null
+as
+begin
+  {begin}
+  exec {function:check_owner} @owner;
+  exec {function:check_ids} @ids;
+  declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
+  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @rows nvarchar(max) = {ids_as_rows};
+  {step:release_1}
+  {end}
+end;
+go
+
+create procedure {function:fail}
+  @owner uniqueidentifier, @ids nvarchar(max), @error nvarchar(max), @reason nvarchar(4000) = N'failed',
+  @epochs nvarchar(max) = null, @at datetime2(6) = null
+as
+begin
+  {begin}
+  exec {function:check_owner} @owner;
+  exec {function:check_ids} @ids;
+  if @error is null begin; throw 51022, 'error: must not be null (it may be empty)', 1; end;
+  set @error = nullif(@error, N'');
+  declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
+  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @counts bit = 1;
+  declare @delay bigint = null;
+  declare @rows nvarchar(max) = {ids_as_rows_told};
+  {act:fail}
+  {end}
+  select count(*) as changed from @gone;
+end;
+go
+
+create procedure {function:reap}
+  @batch_size int = 1000, @at datetime2(6) = null
+as
+begin
+  {begin}
+  if coalesce(@batch_size, 0) <= 0 begin; throw 51022, 'batch_size: must be at least 1', 1; end;
+  declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
+  declare @limit bigint = @batch_size;
+  {step:reap_1}
+  {end}
+end;
+go

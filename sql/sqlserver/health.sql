@@ -1,0 +1,14 @@
+-- What a probe asks every few seconds: counted only so far, by ranges of indexes.
+
+-- name: health
+select
+  (select count(*) from (
+    select top (@pending) w.id from {work} w where w.waiting = 0 and w.visible_at <= {now}
+    order by w.visible_at) as due) as due,
+  (select count(*) from (
+    select top (@pending) k.id from (
+      select top (@probe) w.id, w.waiting, w.visible_at from {work} w where w.partition_key is not null
+      order by w.partition_key, w.handler, w.id) as k
+    where k.waiting = 1 and k.visible_at <= {now}) as behind) as waiting,
+  (select count(*) from (
+    select top (@dead) o.number from {outcome} o where o.state = 2 order by o.number, o.handler) as lost) as dead;

@@ -1,0 +1,317 @@
+-- What a person does: look, send again, throw away, correct, clean up. Duties are named by (number, handler),
+-- which stays the same while a duty moves between work and outcome.
+
+-- define: numbers
+openjson(@rows) with (number bigint '$.number') as k
+
+-- define: named
+exists (select 1 from @named k where k.message = number and k.duty = handler)
+
+-- define: names
+declare @named table (message bigint, duty nvarchar(200) {binary}, primary key (message, duty));
+insert into @named (message, duty)
+select j.number, {plain:handler} from openjson(@rows) with (number bigint '$.number', handler nvarchar(400) '$.handler') as j;
+
+-- The keys are locked in a step of their own: the next one sees what is there under the lock, and whoever holds
+-- a key may need the rows that it takes. Then the messages: an update that changes nothing locks their rows.
+-- define: lock
+{names}
+{keys}
+insert into @keys (partition_key)
+select distinct m.partition_key from {message} m
+where m.number in (select k.message from @named k) and m.partition_key is not null;
+{lock_keys}
+update {message} set seen_count = seen_count where number in (select k.message from @named k);
+
+-- Whoever decides by what a message has, or deletes it, holds its row.
+-- name: lock_messages
+update {message} set seen_count = seen_count where number in (select k.number from {numbers});
+
+-- name: requeue
+{lock}
+declare @back table (number bigint, handler nvarchar(200) {binary}, requeues int);
+delete from {outcome}
+output deleted.number, deleted.handler, deleted.requeues into @back (number, handler, requeues)
+where {named} and state = 2
+  and number in (select m.number from @named k join {message} m on m.number = k.message where m.payload is not null);
+insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
+select b.number, b.handler,
+       dateadd(microsecond, cast(@delay % 1000000 as int), dateadd(second, cast(@delay / 1000000 as int), {now})),
+       b.requeues + 1, case when m.expires_at > {now} then m.expires_at end, m.partition_key,
+       case when m.partition_key is not null
+                 and (row_number() over (partition by m.partition_key, b.handler order by b.number) > 1
+                      or exists (select 1 from {work} w
+                                 where w.partition_key = m.partition_key and w.handler = b.handler))
+            then 1 else 0 end
+from @back b join {message} m on m.number = b.number
+order by b.number;
+select number from @back;
+
+-- name: discard
+{lock}
+declare @gone table (
+  number bigint, id bigint, attempts int, expiries int, requeues int, handler nvarchar(200) {binary},
+  last_error nvarchar(max));
+declare @dropped table (number bigint);
+delete from {work}
+output deleted.number, deleted.id, deleted.attempts, deleted.expiries, deleted.requeues, deleted.handler,
+  deleted.last_error into @gone (number, id, attempts, expiries, requeues, handler, last_error)
+where {named};
+insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+select number, id, {now}, attempts, expiries, requeues, 3, handler, @reason, last_error from @gone;
+update {outcome} set state = 3, finished_at = {now}, reason = @reason
+output inserted.number into @dropped (number)
+where {named} and state = 2;
+select number from @gone union all select number from @dropped;
+
+-- A lease that has run out ends here as it does elsewhere: its worker has died with it.
+-- name: postpone
+{names}
+update {work}
+set visible_at = @until, owner = null, lease_until = null,
+    expiries = case when lease_until is null then expiries else expiries + 1 end
+output inserted.number as number
+where {named} and waiting = 0 and (lease_until is null or lease_until <= {now});
+
+-- define: editable
+number = @number and payload is not null
+  and (@content_version is null or content_version = @content_version)
+  and not exists (select 1 from {work} d where d.number = @number and d.lease_until > {now})
+  and (exists (select 1 from {work} d where d.number = @number)
+       or exists (select 1 from {outcome} d where d.number = @number and d.state = 2))
+
+-- Nobody can lease what is being edited: an update that changes nothing holds the rows of its work.
+-- name: edit
+update {work} set epoch = epoch where number = @number;
+update {message} set seen_count = seen_count where number = @number;
+update a
+set number = m.number, content_version = m.content_version, headers = m.headers, payload = m.payload
+from {audit} a
+join (select number, content_version, headers, payload from {message} where {editable}) m on a.id = @operation;
+update {message}
+set payload = coalesce(cast(@payload as varbinary(max)), payload), headers = coalesce(@headers, headers),
+    content_type = coalesce(@content_type, content_type), content_version = content_version + 1,
+    hash = null, hash_algorithm = null
+output inserted.number as number
+where {editable};
+
+-- name: content_version
+select content_version from {message} where number = @number;
+
+-- define: operation_columns
+id, act, content_hash, started_at, affected, finished, position_number, position_handler
+
+-- name: operation_begin
+declare @begun table (id bigint);
+{once}
+delete from @begun;
+insert into {audit} (done_at, started_at, affected, act, actor, reason, operation_id, content_hash, finished)
+output inserted.id into @begun (id)
+select {now}, {now}, 0, @act, @actor, @reason, @operation_id, cast(@content_hash as varbinary(32)), 0
+where @operation_id is null or not exists (select 1 from {audit} a where a.operation_id = @operation_id);
+{or_again}
+select {operation_columns} from {audit} where id in (select b.id from @begun b);
+
+-- Whoever goes on with it holds its row: two at once take turns.
+-- name: operation_lock
+update {audit} set affected = affected
+where id = @id or (@id is null and operation_id = @operation_id);
+select {operation_columns} from {audit}
+where id = @id or (@id is null and operation_id = @operation_id);
+
+-- name: operation_move
+update {audit}
+set affected = affected + @affected, done_at = {now}, finished = @finished,
+    position_number = @position_number, position_handler = @position_handler
+where id = @id;
+
+-- name: operation_forget
+delete from {audit} where id = @id;
+
+-- define: audit_columns
+id, act, actor, reason, operation_id, number, affected, coalesce(started_at, done_at) as started_at, done_at, finished
+
+-- name: audit_find
+select {audit_columns} from {audit} where operation_id = @operation_id;
+
+-- name: audit_list
+select top (@limit) {audit_columns} from {audit} where id < @before order by id desc;
+
+-- Older than the calendar of DATEADD is older than everything.
+-- define: old_before
+case when @retention / 86400000000 >= 365 * 1000 then cast('0001-01-01' as datetime2(6))
+     else dateadd(microsecond, -cast(@retention % 1000000 as int),
+                  dateadd(second, -cast(@retention / 1000000 % 86400 as int),
+                          dateadd(day, -cast(@retention / 86400000000 as int), {now}))) end
+
+-- define: prunable
+not exists (select 1 from {work} d where d.number = m.number)
+  and (exists (select 1 from {outcome} d where d.number = m.number) or (@seen = 1 and m.last_seen_at <= {old_before}))
+  and not exists (
+    select 1 from {outcome} d
+    where d.number = m.number and (d.finished_at > {old_before} or (d.state = 2 and @dead = 0)))
+
+-- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
+-- was wrong) is no end.
+-- name: prune_bound
+select top (1) number from {message}
+where created_at > {old_before} and created_at <= {now}
+order by number;
+
+-- name: prune_pick
+select top (@limit) m.number, m.source, m.id from {message} m with (updlock, readpast, rowlock)
+where m.number > @after and m.number < @below and {prunable}
+order by m.number;
+
+-- The candidates are locked, and looked at again: an accept that came first has added its work.
+-- name: prune
+declare @old table (number bigint primary key);
+update {message} set seen_count = seen_count where number in (select k.number from {numbers});
+insert into @old (number)
+select m.number from {message} m where m.number in (select k.number from {numbers}) and {prunable};
+delete from {outcome} where number in (select p.number from @old p);
+delete from {failure} where number in (select p.number from @old p);
+delete from {message} output deleted.number as number where number in (select p.number from @old p);
+
+-- define: message_columns
+m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
+  m.last_seen_at, m.due_at, m.expires_at, m.seen_count, m.content_version, datalength(m.payload) as size
+
+-- define: work_state
+case when d.waiting = 1 then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end
+
+-- define: work_columns
+d.handler, d.id as work_id,
+  {work_state} as state,
+  d.attempts, d.expiries, d.requeues, d.visible_at, d.lease_until, d.owner, cast(null as datetime2(6)) as finished_at,
+  cast(null as nvarchar(max)) as reason, d.last_error
+
+-- define: outcome_columns
+d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues,
+  cast(null as datetime2(6)) as visible_at, cast(null as datetime2(6)) as lease_until, d.finished_by as owner,
+  d.finished_at, d.reason, d.last_error
+
+-- define: matches
+(@topic is null or m.topic = @topic)
+  and (@source is null or m.source = @source)
+  and (@message_id is null or m.id = @message_id)
+  and (@correlation_id is null or m.correlation_id = @correlation_id)
+  and (@since is null or m.created_at >= @since)
+  and (@until is null or m.created_at < @until)
+
+-- Found as it is written: with its case.
+-- define: error_matches
+(@error is null or charindex(@error {binary}, d.last_error {binary}) > 0)
+
+-- define: duty_matches
+(@handler is null or d.handler = @handler) and {error_matches}
+
+-- define: before
+(d.number < @before or (d.number = @before and d.handler < @before_handler))
+
+-- Newest first; the page begins below (@before, @before_handler). @state: one of {work_state}, or null.
+-- name: list_open
+select top (@limit) {message_columns}, {work_columns}
+from {work} d join {message} m on m.number = d.number
+where {before} and {matches} and {duty_matches}
+  and (@state is null or @state = {work_state})
+order by d.number desc, d.handler desc;
+
+-- name: list_dead
+select top (@limit) {message_columns}, {outcome_columns}
+from {outcome} d join {message} m on m.number = d.number
+where d.state = 2 and {before} and {matches} and {duty_matches}
+order by d.number desc, d.handler desc;
+
+-- @state: 1 done, 3 discarded, 4 marked.
+-- name: list_finished
+select top (@limit) {message_columns}, {outcome_columns}
+from {outcome} d join {message} m on m.number = d.number
+where d.state = @state and {before} and {matches} and {duty_matches}
+order by d.number desc, d.handler desc;
+
+-- Messages in any state; their duties are read one message at a time.
+-- name: list_all
+select top (@limit) {message_columns}
+from {message} m
+where m.number < @before and {matches}
+  and (@handler is null
+       or exists (select 1 from {work} d where d.number = m.number and d.handler = @handler)
+       or exists (select 1 from {outcome} d where d.number = m.number and d.handler = @handler))
+  and (@error is null
+       or exists (select 1 from {work} d where d.number = m.number and {error_matches})
+       or exists (select 1 from {outcome} d where d.number = m.number and {error_matches}))
+  and (@seen = 0
+       or (not exists (select 1 from {work} d where d.number = m.number)
+           and not exists (select 1 from {outcome} d where d.number = m.number)))
+order by m.number desc;
+
+-- name: get
+select {message_columns}, m.payload, m.headers, m.hash, m.hash_algorithm
+from {message} m where m.id = @id and m.source = @source;
+
+-- The sources that know an id: calls that name no source are answered only when it is one.
+-- name: find_sources
+select m.source from {message} m where m.id = @id order by m.source;
+
+-- name: duties
+select * from (
+  select {work_columns} from {work} d where d.number = @number
+  union all
+  select {outcome_columns} from {outcome} d where d.number = @number) as all_duties
+order by handler;
+
+-- name: failures
+select failed_at, handler, attempt, worker, error from {failure}
+where number = @number order by id;
+
+-- define: free
+(d.lease_until is null or d.lease_until <= {now})
+
+-- name: count_open
+select c.topic, c.handler, sum(c.ready) as ready, sum(c.scheduled) as scheduled, sum(c.leased) as leased,
+       sum(c.waiting) as waiting,
+       datediff_big(microsecond, min(c.pending_since), {now}) / 1000000e0 as oldest_pending, c.holder
+from (
+  select m.topic, d.handler,
+         case when d.waiting = 0 and d.visible_at <= {now} and {free} then 1 else 0 end as ready,
+         case when d.waiting = 0 and d.visible_at > {now} and {free} then 1 else 0 end as scheduled,
+         case when d.lease_until > {now} then 1 else 0 end as leased,
+         case when d.waiting = 1 then 1 else 0 end as waiting,
+         case when d.waiting = 0 and d.visible_at <= {now} then d.visible_at end as pending_since,
+         case when d.lease_until > {now} then d.owner end as holder
+  from {work} d join {message} m on m.number = d.number) as c
+group by c.topic, c.handler, c.holder;
+
+-- name: count_dead
+select m.topic, d.handler, count(*) as dead
+from {outcome} d join {message} m on m.number = d.number
+where d.state = 2 group by m.topic, d.handler;
+
+-- Reads the whole history.
+-- name: count_history
+select c.topic, c.handler, c.state, count(*) as messages
+from (
+  select m.topic, coalesce(d.handler, N'') as handler, coalesce(d.state, 0) as state
+  from {message} m left join {outcome} d on d.number = m.number
+  where coalesce(d.state, 0) <> 2 and (d.state is not null
+    or not exists (select 1 from {work} w where w.number = m.number))) as c
+group by c.topic, c.handler, c.state;
+
+-- How long the oldest duty that is due has been waiting.
+-- name: oldest_pending
+select top (1) datediff_big(microsecond, visible_at, {now}) / 1000000e0 as oldest_pending
+from {work} where waiting = 0 and visible_at <= {now} order by visible_at;
+
+-- One row for each dead letter: to sort them by their errors would cost more than to read them. What looks alike is
+-- decided by the beginning of the error (normalise_error), so no more of it is read.
+-- name: group_dead
+select m.topic, d.handler, left(d.last_error, 500) as error, d.finished_at
+from {outcome} d join {message} m on m.number = d.number
+where d.state = 2;
+
+-- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
+-- name: open_keys
+select handler from (select top (@limit) handler from {work} order by number, handler) as oldest
+union
+select handler from (select top (@limit) handler from {work} order by number desc, handler desc) as newest;

@@ -1,0 +1,195 @@
+-- The life of a duty: claimed, settled, swept. A block is one batch. Columns of values come as one JSON array @rows;
+-- what a row is changed by stands in a table variable first, because a DELETE whose table has a trigger may hand its
+-- rows to nobody else. Whoever looks at a count gets a row for each change.
+
+-- define: claimed
+w.id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until, w.last_error, m.source,
+  m.id as message_id, m.topic, m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash,
+  m.hash_algorithm, m.due_at, m.expires_at, m.created_at, m.last_seen_at, m.seen_count, m.content_version
+
+-- Microseconds do not fit into the int that DATEADD takes.
+-- define: lease_end
+dateadd(microsecond, cast(@lease % 1000000 as int), dateadd(second, cast(@lease / 1000000 as int), {now}))
+
+-- define: lease
+set owner = @owner, epoch = epoch + 1, lease_until = {lease_end},
+    expiries = case when lease_until is null then expiries else expiries + 1 end
+
+-- define: free
+(lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
+
+-- define: duties
+(select j.duty, {plain:error} as error, j.delay
+ from openjson(@rows) with (
+   duty bigint '$.id', error nvarchar(max) '$.error', delay bigint '$.delay') as j) as k
+
+-- define: leases
+openjson(@rows) with (duty bigint '$.id', lease_epoch int '$.epoch') as k
+
+-- Whose lease it is.
+-- define: held
+owner = @owner and id in (select k.duty from {leases} where @guarded = 0 or k.lease_epoch = epoch)
+
+-- What has been taken out of work.
+-- define: gone
+declare @gone table (
+  number bigint, id bigint primary key, epoch int, attempts int, expiries int, requeues int, visible_at datetime2(6),
+  lease_until datetime2(6), handler nvarchar(200) {binary}, last_error nvarchar(max));
+
+-- define: into_gone
+output deleted.number, deleted.id, deleted.epoch, deleted.attempts, deleted.expiries, deleted.requeues,
+  deleted.visible_at, deleted.lease_until, deleted.handler, deleted.last_error into @gone
+
+-- The condition stands in the UPDATE again: whoever has waited for a row finds it leased by then. A row whose last
+-- worker died with it (expiries) is handed out alone, so that it cannot charge its neighbours.
+-- name: claim
+declare @picked table (id bigint primary key, visible_at datetime2(6), expired int);
+declare @taken table (id bigint primary key);
+insert into @picked (id, visible_at, expired)
+select top (@limit) id, visible_at, case when lease_until is null then expiries else expiries + 1 end
+from {work} with (updlock, readpast, rowlock)
+where waiting = 0 and visible_at <= {now} and visible_at >= coalesce(@floor, '0001-01-01') and {free}
+order by visible_at, id;
+declare @first bigint = (select top (1) id from @picked order by visible_at, id);
+declare @alone bit = (select case when expired > 0 then 1 else 0 end from @picked where id = @first);
+update {work} {lease}
+output inserted.id into @taken (id)
+where waiting = 0 and visible_at <= {now} and {free}
+  and ((@alone = 1 and id = @first)
+       or (@alone = 0 and lease_until is null and expiries = 0 and id in (select p.id from @picked p)));
+select {claimed}
+from {work} w join {message} m on m.number = w.number
+where w.id in (select t.id from @taken t)
+order by w.visible_at, w.id;
+
+-- The duties of one message, for the caller that has just accepted it.
+-- name: claim_message
+declare @taken table (id bigint primary key);
+update {work} {lease}
+output inserted.id into @taken (id)
+where number = (select m.number from {message} m where m.id = @message_id and m.source = @source)
+  and waiting = 0 and (visible_at <= {now} or @due_only = 0) and {free};
+select {claimed}
+from {work} w join {message} m on m.number = w.number
+where w.id in (select t.id from @taken t)
+order by w.visible_at, w.id;
+
+-- A clock that steps backwards never shortens a lease.
+-- name: renew
+update {work} set lease_until = case when lease_until > {lease_end} then lease_until else {lease_end} end
+output inserted.id as id
+where {held} and lease_until > {now};
+
+-- What succeeded in the end has no error; the failures on the way there are in the timeline.
+-- name: ack
+{gone}
+delete from {work} {into_gone} where {held};
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
+select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from @gone;
+select id from @gone;
+
+-- name: attempts
+select id, attempts from {work}
+where id in (select k.duty from openjson(@rows) with (duty bigint '$.id') as k);
+
+-- name: abandon
+declare @settled table (id bigint primary key, number bigint, attempts int, handler nvarchar(200) {binary});
+declare @next table (id bigint primary key, error nvarchar(max), delay bigint);
+update {work} set attempts = attempts + 1, owner = null, lease_until = null
+output inserted.id, inserted.number, inserted.attempts, inserted.handler into @settled (id, number, attempts, handler)
+where {held};
+insert into @next (id, error, delay)
+select s.id, max(k.error), cast(coalesce(max(k.delay), min(case
+         when @first_delay * power(2e0, case when s.attempts > 40 then 40 else s.attempts - 1 end) < @max_delay
+           then @first_delay * power(2e0, case when s.attempts > 40 then 40 else s.attempts - 1 end)
+         else @max_delay end)) as bigint)
+from @settled s join {duties} on k.duty = s.id
+group by s.id;
+update w
+set last_error = n.error,
+    visible_at = case when m.due_at > n.visible_at then m.due_at else n.visible_at end
+from {work} w
+join (select id, error,
+             dateadd(microsecond, cast(delay % 1000000 as int),
+                     dateadd(second, cast(delay / 1000000 as int), {now})) as visible_at
+      from @next) n on n.id = w.id
+join {message} m on m.number = w.number;
+insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+select s.number, s.id, {now}, @owner, s.attempts, s.handler, n.error
+from @settled s join @next n on n.id = s.id order by s.id;
+select id from @settled;
+
+-- Without an owner it is the operator's form: it passes over what somebody holds. A released duty keeps its
+-- place in the order.
+-- name: release
+update {work}
+set owner = null, lease_until = null,
+    visible_at = case when @until is not null then @until when visible_at < {now} then visible_at else {now} end
+output inserted.id as id
+where (@owner is not null and {held})
+   or (@owner is null and id in (select k.duty from {leases}) and (lease_until is null or lease_until <= {now}));
+
+-- name: fail
+{gone}
+declare @told table (id bigint primary key, error nvarchar(max));
+delete from {work} {into_gone} where {held};
+-- Two leases of one duty, a stale one and the right one, may come in one call.
+insert into @told (id, error)
+select g.id, coalesce(max(k.error), max(g.last_error) {binary})
+from @gone g
+join (select j.duty, {plain:error} as error
+      from openjson(@rows) with (duty bigint '$.id', error nvarchar(max) '$.error') as j) as k on k.duty = g.id
+group by g.id;
+insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+select g.number, g.id, {now}, @owner, g.attempts + 1, g.handler, t.error
+from @gone g join @told t on t.id = g.id where @counts = 1 order by g.id;
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+                       reason, last_error)
+select g.number, g.id, {now}, @owner, g.attempts + case when @counts = 1 then 1 else 0 end, g.expiries, g.requeues, 2,
+       g.handler, @reason, t.error
+from @gone g join @told t on t.id = g.id;
+select id from @gone;
+
+-- name: reap
+update {work} set owner = null, lease_until = null, expiries = expiries + 1
+output inserted.id as id
+where lease_until <= {now} and id in (
+  select top (@limit) w.id from {work} w with (updlock, readpast, rowlock) where w.lease_until <= {now});
+
+-- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and
+-- needs the row of the next one.
+-- name: expire
+declare @old table (id bigint primary key, partition_key nvarchar(255) {binary});
+{keys}
+{gone}
+insert into @old (id, partition_key)
+select top (@limit) id, partition_key from {work} with (readpast)
+where expires_at <= {now} and (lease_until is null or lease_until <= {now})
+order by expires_at;
+insert into @keys (partition_key) select partition_key from @old where partition_key is not null;
+{lock_keys}
+delete from {work} {into_gone}
+where expires_at <= {now} and (lease_until is null or lease_until <= {now}) and id in (select o.id from @old o);
+insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from @gone;
+select {claimed}
+from @gone w join {message} m on m.number = w.number
+order by w.id;
+
+-- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by
+-- now. What is older has been looked at by the claim before.
+-- name: next_due
+select top (1) datediff_big(microsecond, {now}, visible_at)
+from {work}
+where waiting = 0 and (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
+  and visible_at > dateadd(microsecond, -cast(@window % 1000000 as int),
+                           dateadd(second, -cast(@window / 1000000 as int), {now}))
+order by visible_at;
+
+-- The duty under '' of each message id; an id that several sources share cannot be told apart.
+-- name: find_work
+select m.id, count(*) as sources, min(w.id) as work_id
+from {message} m
+left join {work} w on w.number = m.number and w.handler = N''
+where m.id in (select {plain:id} from openjson(@rows) with (id nvarchar(512) '$.id') as j)
+group by m.id;
