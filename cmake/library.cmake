@@ -8,6 +8,9 @@ endif()
 if(NOT TWINBOX_POSTGRES)
   list(FILTER sources EXCLUDE REGEX "/src/driver/postgres/")
 endif()
+if(NOT TWINBOX_SQLSERVER)
+  list(FILTER sources EXCLUDE REGEX "/src/driver/sqlserver/")
+endif()
 
 file(GLOB_RECURSE sql_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/sql/*.sql")
 set(embedded_sql "${PROJECT_BINARY_DIR}/generated/embedded_sql.cpp")
@@ -33,14 +36,16 @@ target_include_directories(
   PRIVATE "${PROJECT_SOURCE_DIR}/src")
 target_compile_definitions(
   twinbox PRIVATE "TWINBOX_SQLITE=$<BOOL:${TWINBOX_SQLITE}>"
-                  "TWINBOX_POSTGRES=$<BOOL:${TWINBOX_POSTGRES}>")
+                  "TWINBOX_POSTGRES=$<BOOL:${TWINBOX_POSTGRES}>"
+                  "TWINBOX_SQLSERVER=$<BOOL:${TWINBOX_SQLSERVER}>")
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/dispatch/presence.cpp"
                             PROPERTIES COMPILE_DEFINITIONS "TWINBOX_VERSION=\"${PROJECT_VERSION}\"")
 target_link_libraries(
   twinbox
   PUBLIC Threads::Threads
   PRIVATE $<$<BOOL:${TWINBOX_SQLITE}>:PkgConfig::sqlite3>
-          $<$<BOOL:${TWINBOX_POSTGRES}>:PkgConfig::libpq>)
+          $<$<BOOL:${TWINBOX_POSTGRES}>:PkgConfig::libpq>
+          $<$<BOOL:${TWINBOX_SQLSERVER}>:PkgConfig::odbc>)
 set_target_properties(twinbox PROPERTIES VERSION "${PROJECT_VERSION}"
                                          SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}"
                                          POSITION_INDEPENDENT_CODE ON)

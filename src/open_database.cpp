@@ -12,6 +12,9 @@
 #if TWINBOX_POSTGRES
 #include "driver/postgres/postgres_driver.hpp"
 #endif
+#if TWINBOX_SQLSERVER
+#include "driver/sqlserver/sqlserver_driver.hpp"
+#endif
 
 namespace twinbox {
 namespace {
@@ -52,21 +55,42 @@ std::unique_ptr<Driver> open_postgres([[maybe_unused]] std::string_view address,
 #endif
 }
 
+bool is_sqlserver(std::string_view address) noexcept {
+#if TWINBOX_SQLSERVER
+  return is_sqlserver_address(address);
+#else
+  return address.starts_with("sqlserver://");
+#endif
+}
+
+std::unique_ptr<Driver> open_sqlserver([[maybe_unused]] std::string_view address,
+                                       [[maybe_unused]] const DatabaseOptions& options,
+                                       [[maybe_unused]] const Environment& environment) {
+#if TWINBOX_SQLSERVER
+  return make_sqlserver_driver(address, options, environment);
+#else
+  refuse("SQL Server is not built in, build Twinbox with TWINBOX_SQLSERVER=ON (unixODBC)");
+#endif
+}
+
 thread_local const DriverWrapping::Wrap* wrapping = nullptr;
 
 std::unique_ptr<Driver> open_unwrapped(std::string_view address, const DatabaseOptions& options,
                                        const Environment& environment) {
   if (address.empty()) {
-    refuse("empty, write sqlite:<file>, sqlite::memory: or postgresql://user@host/name");
+    refuse(
+        "empty, write sqlite:<file>, sqlite::memory:, postgresql://user@host/name or "
+        "sqlserver://user@host/name");
   }
   if (address.find('\0') != std::string_view::npos) refuse("contains NUL, leave it out");
   if (address.starts_with(sqlite_scheme)) {
     return open_sqlite(address.substr(sqlite_scheme.size()), options, environment);
   }
+  if (is_sqlserver(address)) return open_sqlserver(address, options, environment);
   if (is_postgres(address)) return open_postgres(address, options, environment);
   refuse(
-      "not understood, write sqlite:<file>, sqlite::memory:, postgresql://user@host/name or "
-      "libpq's host=… dbname=…");
+      "not understood, write sqlite:<file>, sqlite::memory:, postgresql://user@host/name, libpq's "
+      "host=… dbname=…, sqlserver://user@host/name or ODBC's Driver=…;Server=…");
 }
 
 }  // namespace

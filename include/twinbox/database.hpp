@@ -31,8 +31,9 @@ struct DatabaseOptions {
 /// Thread-safe. Boxes made on it refer to it, so it must outlive them.
 class Database {
  public:
-  /// `sqlite:<file>`, `sqlite::memory:`, or `postgresql://user@host/name?sslmode=verify-full`
-  /// (any libpq URI or `key=value` string; with `twinbox_pooler=transaction` behind PgBouncer).
+  /// `sqlite:<file>`, `sqlite::memory:`, `postgresql://user@host/name?sslmode=verify-full`
+  /// (any libpq URI or `key=value` string; with `twinbox_pooler=transaction` behind PgBouncer), or
+  /// `sqlserver://user@host:port/name?Encrypt=yes` (or an ODBC connection string).
   /// Connects on first use. Throws std::invalid_argument when the address cannot be understood.
   explicit Database(std::string_view address, DatabaseOptions options = {},
                     Environment environment = {});

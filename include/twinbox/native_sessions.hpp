@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "twinbox/session.hpp"
 
@@ -52,6 +53,28 @@ class LibpqSession final : public Session {
   std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
 
   pg_conn* connection_;
+};
+
+/// Your own `SQLHDBC` to a SQL Server, connected and borrowed: it must outlive the session.
+/// Begins and commits nothing. A call without an open transaction (yours, or SQL_ATTR_AUTOCOMMIT
+/// off) throws UsageError. A call runs behind a savepoint, so that a failure leaves nothing of it
+/// behind and your transaction stays usable, unless the server has ended it (XACT_ABORT, a
+/// deadlock): the error then says so. Read the results of your own statements first, since one
+/// statement at a time can be open on a connection.
+class OdbcSession final : public Session {
+ public:
+  explicit OdbcSession(void* connection);
+
+  using Session::execute;
+  [[nodiscard]] Dialect dialect() const noexcept override;
+  std::size_t execute(const Statement& statement, std::span<const Arg> args, RowSink rows) override;
+  [[nodiscard]] bool in_transaction() const override;
+
+ private:
+  std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
+
+  void* connection_;
+  std::string where_;
 };
 
 }  // namespace twinbox

@@ -1,0 +1,154 @@
+#include "driver/sqlserver/sqlserver_connection.hpp"
+
+#include <utility>
+
+#include "driver/sqlserver/address.hpp"
+#include "driver/sqlserver/connect.hpp"
+
+namespace twinbox::sqlserver {
+namespace {
+
+using Kind = DatabaseError::Kind;
+
+constexpr std::string_view user_statement = "execute";
+
+// Whatever the login, the database or the driver have for a default.
+constexpr std::string_view settings =
+    "set implicit_transactions off; set nocount off; "
+    "set transaction isolation level read committed; set quoted_identifier on; set ansi_nulls on; "
+    "set ansi_padding on; set ansi_warnings on; set arithabort on; set concat_null_yields_null on; "
+    "set numeric_roundabort off";
+
+// In a caller's transaction an error need not end it, and his locks are waited for as he likes.
+constexpr std::string_view begin_callers =
+    "set xact_abort off; set lock_timeout -1; begin transaction";
+
+}  // namespace
+
+SqlServerConnection::SqlServerConnection(const Address& address,
+                                         std::chrono::milliseconds lock_limit)
+    : where_(address.shown),
+      begin_own_("set xact_abort on; set lock_timeout " + std::to_string(lock_limit.count()) +
+                 "; begin transaction"),
+      environment_(new_environment()),
+      connection_(connect_to(environment_.get(), address)) {
+  run_text(target(), "connect", settings);
+}
+
+void SqlServerConnection::check(std::string_view act) const {
+  if (running_.interrupted()) {
+    throw failure(Kind::cancelled, act, {.message = "stopped on request"}, where_, true);
+  }
+  // What came now would be a transaction of its own.
+  if (failed_) {
+    throw failure(Kind::invalid_request, act,
+                  {.message = "an earlier error has ended the transaction: roll it back and begin "
+                              "again"},
+                  where_, true);
+  }
+}
+
+void SqlServerConnection::fail(const DatabaseError& error, std::string_view act) {
+  // After a cancelled or timed out statement nobody knows what the server still does for it.
+  if (error.kind() == Kind::connection_lost || error.kind() == Kind::cancelled) broken_ = true;
+  failed_ = failed_ || broken_ || scope_ != Scope::caller || !is_open();
+  if (!running_.interrupted()) throw error;
+  broken_ = true;
+  throw failure(Kind::cancelled, act, {.message = "stopped on request"}, where_, true);
+}
+
+bool SqlServerConnection::is_open() noexcept {
+  try {
+    return transaction_state(target()) == TransactionState::open;
+  } catch (...) {
+    return false;
+  }
+}
+
+void SqlServerConnection::begin(Access access, Scope scope) {
+  failed_ = false;
+  check("begin");
+  access_ = access;
+  scope_ = scope;
+  active_ = true;
+  // One statement that only reads is its own transaction. For a write the begin is a round trip of
+  // its own: a connection that the server has closed long ago is found closed before anything is in
+  // doubt.
+  if (access == Access::read && scope == Scope::statement) return;
+  try {
+    run_text(target(), "begin", scope == Scope::caller ? begin_callers : begin_own_);
+    open_ = true;
+  } catch (const DatabaseError& error) {
+    fail(error, "begin");
+  }
+}
+
+std::size_t SqlServerConnection::execute(const Statement& statement, std::span<const Arg> args,
+                                         RowSink rows) {
+  check(statement.name);
+  Batch batch{statement, args};
+  if (batch.idle()) return 0;
+  return run(statement.name, [&] {
+    if (scope_ == Scope::caller) return run_for_caller(batch, target(), rows);
+    const Answer answer = batch.run(target());
+    answer.deliver(rows);
+    return answer.count();
+  });
+}
+
+std::size_t SqlServerConnection::execute_text(std::string_view sql, std::span<const Arg> args,
+                                              RowSink rows) {
+  check(user_statement);
+  check_transaction_words(sql);
+  return run(user_statement, [&] {
+    const Answer answer = Batch{sql, args}.run(target());
+    answer.deliver(rows);
+    return answer.count();
+  });
+}
+
+template <class Work>
+std::size_t SqlServerConnection::run(std::string_view act, const Work& work) {
+  try {
+    return work();
+  } catch (const DatabaseError& error) {
+    fail(error, act);
+  }
+}
+
+void SqlServerConnection::commit() {
+  running_.reset();
+  const bool open = std::exchange(open_, false);
+  active_ = false;
+  if (!open) return;
+  if (failed_) {
+    open_ = true;
+    rollback();
+    throw failure(Kind::invalid_request, "commit",
+                  {.message = "nothing was committed: a statement in the transaction had failed, "
+                              "so that it was rolled back"},
+                  where_, true);
+  }
+  try {
+    run_text(target(), "commit", "commit transaction");
+  } catch (const DatabaseError& error) {
+    const bool lost = error.kind() == Kind::connection_lost || error.kind() == Kind::cancelled;
+    broken_ = true;  // and so is rolled back, should anything still be open
+    if (!lost || access_ == Access::read) throw;
+    throw failure(Kind::commit_in_doubt, "commit", {.message = error.what()}, {}, true);
+  }
+}
+
+void SqlServerConnection::rollback() noexcept {
+  running_.reset();
+  active_ = false;
+  failed_ = false;
+  if (!std::exchange(open_, false) || broken_) return;
+  try {
+    run_text(target(), "rollback", "if @@trancount > 0 rollback transaction");
+  } catch (...) {
+    broken_ = true;  // closing it rolls back
+  }
+}
+
+}  // namespace twinbox::sqlserver

@@ -1,0 +1,58 @@
+// A connection of our own to SQL Server.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "database/connection.hpp"
+#include "driver/sqlserver/batch.hpp"
+#include "driver/sqlserver/odbc.hpp"
+
+namespace twinbox::sqlserver {
+
+struct Address;
+
+/// An error ends a transaction of ours (XACT_ABORT), so that nothing half is ever committed. In a
+/// caller's, it leaves what came before the call, and the transaction usable where the server
+/// allows it.
+class SqlServerConnection final : public Connection {
+ public:
+  /// Connects. A lock is waited for as long as `lock_limit`. Throws DatabaseError.
+  SqlServerConnection(const Address& address, std::chrono::milliseconds lock_limit);
+
+  using Session::execute;
+  [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::sqlserver; }
+  std::size_t execute(const Statement& statement, std::span<const Arg> args, RowSink rows) override;
+  [[nodiscard]] bool in_transaction() const override { return active_ && !failed_ && usable(); }
+
+  void begin(Access access, Scope scope) override;
+  void commit() override;
+  void rollback() noexcept override;
+  [[nodiscard]] bool usable() const noexcept override { return !broken_; }
+  void interrupt() noexcept override { running_.interrupt(); }
+
+ private:
+  std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
+  template <class Work>
+  std::size_t run(std::string_view act, const Work& work);
+  /// What an error means for the connection, and what a stop makes of it.
+  [[noreturn]] void fail(const DatabaseError& error, std::string_view act);
+  [[nodiscard]] bool is_open() noexcept;
+  /// Throws DatabaseError when nothing more may be executed.
+  void check(std::string_view act) const;
+  [[nodiscard]] Target target() noexcept { return {connection_.get(), where_, &running_}; }
+
+  std::string where_;
+  std::string begin_own_;          // how a transaction of ours begins
+  EnvironmentHandle environment_;  // one each: unixODBC may serialise the connections of one
+  ConnectionHandle connection_;
+  Running running_;
+  Access access_ = Access::read;
+  Scope scope_ = Scope::statement;
+  bool active_ = false;  // between begin() and its commit() or rollback()
+  bool open_ = false;    // a transaction is, on the server
+  bool failed_ = false;  // a statement in it has
+  bool broken_ = false;
+};
+
+}  // namespace twinbox::sqlserver

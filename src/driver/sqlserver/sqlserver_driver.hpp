@@ -1,0 +1,22 @@
+// SQL Server by ODBC: connections of our own.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "database/connection.hpp"
+#include "twinbox/database.hpp"
+
+namespace twinbox {
+
+/// True when the text is an address for this driver.
+bool is_sqlserver_address(std::string_view text) noexcept;
+
+/// `sqlserver://user@host:port/database?Encrypt=yes`, where every parameter is handed on to the
+/// ODBC driver, or an ODBC connection string. Connects to nothing yet. Throws std::invalid_argument
+/// when it cannot be understood.
+std::unique_ptr<Driver> make_sqlserver_driver(std::string_view address,
+                                              const DatabaseOptions& options,
+                                              const Environment& environment);
+
+}  // namespace twinbox
