@@ -146,8 +146,9 @@ TEST_P(Accept, IBX_025_IBX_026_takes_the_time_from_the_databases_clock) {
   Database database(place().address());
   Inbox inbox(database, options());
   const std::string clock_sql =
-      on_postgres() ? "select (extract(epoch from clock_timestamp()) * 1000)::bigint"
-                    : "select cast(round((julianday('now') - 2440587.5) * 86400000) as integer)";
+      on_postgres()    ? "select (extract(epoch from clock_timestamp()) * 1000)::bigint"
+      : on_sqlserver() ? "select datediff_big(millisecond, '1970-01-01', sysutcdatetime())"
+                       : "select cast(round((julianday('now') - 2440587.5) * 86400000) as integer)";
   const auto milliseconds = [&] {
     std::int64_t value = 0;
     database.in_transaction([&](Session& session) {

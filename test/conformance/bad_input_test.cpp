@@ -238,7 +238,7 @@ TEST_P(BadInput, names_of_schemas_and_tables_may_be_anything_that_can_be_quoted)
     SCOPED_TRACE(name);
     BoxOptions named = options();
     named.table = name;
-    if (!on_postgres()) named.schema = name;
+    if (on_sqlite()) named.schema = name;
     Inbox box(database(), named);
     Arrival arrival = an_arrival();
     arrival.extras.partition_key = PartitionKey{"customer 1"};
@@ -259,7 +259,7 @@ TEST_P(BadInput, names_of_schemas_and_tables_may_be_anything_that_can_be_quoted)
 
 TEST_P(BadInput, names_that_cannot_be_used_are_refused_before_anything_is_made) {
   std::vector<std::string> bad{std::string(41, 'x'), std::string("a\0b", 3), "\xff"};
-  bad.emplace_back(on_postgres() ? "a$b$c" : "sqlite_x");
+  if (!on_sqlserver()) bad.emplace_back(on_postgres() ? "a$b$c" : "sqlite_x");
   for (const std::string& name : bad) {
     BoxOptions named = options();
     named.table = name;

@@ -349,10 +349,10 @@ TEST_P(Running, EVB_32_an_error_of_the_database_is_reported_and_heals_by_itself)
   handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
   Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1), observer};
   outbox().enqueue(a_message());
-  write("alter table {schema}outbox_message rename to hidden");
+  rename_table("outbox_message", "hidden");
   std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
   trouble.wait();
-  write("alter table {schema}hidden rename to outbox_message");
+  rename_table("hidden", "outbox_message");
   handled.wait();
   EXPECT_FALSE(log().events("loop_error").empty());
 }

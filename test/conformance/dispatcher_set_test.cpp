@@ -48,9 +48,13 @@ class DispatchSet : public SetTest {
   /// Nothing can be opened there.
   StoreDefinition unreachable(std::string name) {
     StoreDefinition definition = define(std::move(name));
-    definition.address = GetParam() == Backend::postgres
-                             ? "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2"
-                             : "sqlite:/nonexistent/folder/box.db";
+    switch (GetParam()) {
+      case Backend::postgres:
+        definition.address = "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2";
+        break;
+      case Backend::sqlserver: definition.address = "sqlserver://nobody@127.0.0.1:1/nothing"; break;
+      default: definition.address = "sqlite:/nonexistent/folder/box.db";
+    }
     definition.database.retries = 0;
     return definition;
   }
@@ -154,11 +158,7 @@ TEST_P(DispatchSet, the_chores_of_a_store_that_fails_rest_while_those_of_others_
   changed.wait(lock, [&] { return chores["north"] > 0 && chores["south"] > 0; });
   lock.unlock();
   const auto north = set.find("north");
-  const std::string schema =
-      GetParam() == Backend::postgres ? north->outbox().options().schema + "." : "";
-  north->database().in_transaction([&](Session& session) {
-    session.execute("alter table " + schema + "outbox_work rename to hidden");
-  });
+  rename_table(*north, "outbox_work", "hidden");
   lock.lock();
   changed.wait(lock, [&] { return in_trouble && chores["south"] >= 60; });
   EXPECT_LE(chores["north"], 6);
@@ -275,7 +275,7 @@ TEST_P(DispatchSet, PHD_15_a_processor_that_lost_its_place_stops_what_runs_and_c
   std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
   enqueue(set, "north");
   started.wait();
-  const std::string table = GetParam() == Backend::postgres
+  const std::string table = set.find("north")->database().dialect() != Dialect::sqlite
                                 ? "\"" + definition.outbox.schema + "\".outbox_named_lease"
                                 : "outbox_named_lease";
   set.find("north")->database().in_transaction([&](Session& session) {

@@ -44,8 +44,7 @@ TEST_P(Doctor, names_missing_tables_and_a_version_that_is_older_or_newer) {
   database();
   EXPECT_EQ(worst(box(), "schema").found, "the tables are missing");
   inbox();
-  const std::string versions =
-      on_postgres() ? in_schema("{schema}twinbox_schema") : std::string{"twinbox_schema"};
+  const std::string versions = in_schema("{schema}twinbox_schema");
   write("update " + versions +
         " set version = 99 where box = 'inbox' and version = (select max(version) from " +
         versions + ")");
@@ -58,7 +57,8 @@ TEST_P(Doctor, names_missing_tables_and_a_version_that_is_older_or_newer) {
 
 TEST_P(Doctor, names_a_missing_index_and_the_statement_that_mends_it) {
   inbox();
-  write(on_postgres() ? "drop index {schema}inbox_work_visible" : "drop index inbox_work_visible");
+  write(on_sqlserver() ? "drop index inbox_work_visible on {schema}inbox_work"
+                       : "drop index {schema}inbox_work_visible");
   const Finding finding = worst(box(), "index");
   EXPECT_EQ(finding.level, Level::error);
   EXPECT_EQ(finding.found, "inbox_work_visible is missing");
@@ -69,7 +69,7 @@ TEST_P(Doctor, names_a_missing_index_and_the_statement_that_mends_it) {
 TEST_P(Doctor, names_a_missing_trigger) {
   inbox();
   write(on_postgres() ? "drop trigger inbox_work_promote on {schema}inbox_work"
-                      : "drop trigger inbox_work_promote");
+                      : "drop trigger {schema}inbox_work_promote");
   EXPECT_EQ(worst(box(), "index").found, "inbox_work_promote is missing");
 }
 

@@ -123,8 +123,9 @@ TEST_P(Enqueue, OBX_015_notes_the_time_of_the_database) {
   Database database(place().address());
   Outbox outbox(database, options());
   const std::string clock_sql =
-      on_postgres() ? "select statement_timestamp()"
-                    : "select cast((julianday('now') - 2440587.5) * 86400000000 as integer)";
+      on_postgres()    ? "select statement_timestamp()"
+      : on_sqlserver() ? "select sysutcdatetime()"
+                       : "select cast((julianday('now') - 2440587.5) * 86400000000 as integer)";
   const auto database_time = [&] {
     Instant now;
     database.in_transaction([&](Session& session) {

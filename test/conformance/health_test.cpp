@@ -87,7 +87,7 @@ TEST_P(HealthOf, pending_is_also_what_waits_behind_another_of_its_key) {
 
 TEST_P(HealthOf, EVB_19_a_store_that_cannot_be_asked_is_unhealthy_with_the_error_as_its_reason) {
   inbox();
-  write("alter table {schema}inbox_work rename to gone");
+  rename_table("inbox_work", "gone");
   const Health broken = health();
   EXPECT_EQ(broken.state, HealthState::unhealthy);
   EXPECT_NE(broken.reasons.at(0).find("test store cannot be asked"), std::string::npos);

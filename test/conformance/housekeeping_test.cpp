@@ -279,7 +279,7 @@ TEST_P(House, MBH_16_a_failing_cleanup_is_logged_and_tried_again_at_the_next_int
     told.emplace_back(to_string(report.end));
     throw std::runtime_error("an observer's own trouble");
   });
-  write("alter table {schema}inbox_failure rename to gone");
+  rename_table("inbox_failure", "gone");
   const HousekeepingReport report = house.step();
   EXPECT_EQ(line(report), "reap done 0, expire done 0, prune failed 0");
   EXPECT_FALSE(report.chores.back().error.empty());
@@ -294,18 +294,16 @@ TEST_P(House, MBH_16_a_failing_cleanup_is_logged_and_tried_again_at_the_next_int
   EXPECT_EQ(house.stats(Chore::prune).last_error, report.chores.back().error);
   clock().advance(30s);
   EXPECT_EQ(line(house.step()), "reap done 0, expire done 0");
-  write(on_postgres() ? "alter table {schema}gone rename to inbox_failure"
-                      : "alter table gone rename to inbox_failure");
+  rename_table("gone", "inbox_failure");
   clock().advance(1h);
   EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 1");
 }
 
 TEST_P(House, MBH_16_a_store_that_cannot_even_give_the_lease_stops_nobody) {
   Housekeeping house(inbox());
-  write("alter table {schema}inbox_named_lease rename to gone");
+  rename_table("inbox_named_lease", "gone");
   EXPECT_EQ(line(house.step()), "reap failed 0, expire failed 0, prune failed 0");
-  write(on_postgres() ? "alter table {schema}gone rename to inbox_named_lease"
-                      : "alter table gone rename to inbox_named_lease");
+  rename_table("gone", "inbox_named_lease");
   clock().advance(1h);
   EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 0");
 }

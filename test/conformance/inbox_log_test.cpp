@@ -113,8 +113,10 @@ TEST_P(InboxLog, IBX_113_IBX_127_names_the_store_in_every_event_and_shows_no_pay
 TEST_P(InboxLog, IBX_127_shows_no_payload_in_the_text_of_an_error) {
   inbox();
   write(on_postgres() ? "alter table {schema}inbox_message add check (octet_length(payload) < 5)"
-                      : "create trigger refuse before insert on inbox_message "
-                        "when length(new.payload) >= 5 begin select raise(abort, 'refused'); end");
+        : on_sqlserver()
+            ? "alter table {schema}inbox_message add check (datalength(payload) < 5)"
+            : "create trigger refuse before insert on inbox_message "
+              "when length(new.payload) >= 5 begin select raise(abort, 'refused'); end");
   try {
     inbox().accept(an_arrival());
     FAIL() << "the payload was taken";

@@ -269,11 +269,10 @@ TEST_P(Keeper, PHD_15_what_is_held_outlasts_errors_of_the_database_until_its_tim
   LeaseKeeper a = keeper(worker_a);
   a.step();
   clock().advance(10s);
-  write("alter table {schema}inbox_named_lease rename to gone");
+  rename_table("inbox_named_lease", "gone");
   EXPECT_THROW(a.step(), DatabaseError);
   EXPECT_TRUE(a.held());
-  write(on_postgres() ? "alter table {schema}gone rename to inbox_named_lease"
-                      : "alter table gone rename to inbox_named_lease");
+  rename_table("gone", "inbox_named_lease");
   a.step();
   EXPECT_EQ(leases().holder(name)->until, clock().now() + 30s);
 }

@@ -1,5 +1,6 @@
 // Schema and table names of any kind.
 #include "support/outbox_test.hpp"
+#include "support/reused_schema.hpp"
 #include <twinbox/schema.hpp>
 
 namespace twinbox::test {
@@ -35,7 +36,8 @@ class SchemaName : public OutboxTest {
     return names;
   }
   void drop_schema(Database& database, const std::string& schema) {
-    if (!on_postgres()) return;
+    if (on_sqlite()) return;
+    if (on_sqlserver()) return drop_sqlserver_schema(database, schema);
     std::string quoted;
     for (const char c : schema) quoted += c == '"' ? std::string{"\"\""} : std::string{c};
     database.in_transaction([&](Session& session) {
@@ -81,10 +83,11 @@ TEST_P(SchemaName, the_box_of_one_name_is_not_the_box_of_another) {
 }
 
 TEST_P(SchemaName, a_name_that_cannot_be_used_is_refused_before_the_database_is_asked) {
-  Database unreachable(on_postgres() ? "postgresql://nobody@127.0.0.1:1/none"
-                                     : "sqlite:/no/such/folder/file.db");
-  const std::vector<std::string> wrong{std::string(64, 'a'), std::string{"a\0b", 3}, "\xff",
-                                       on_postgres() ? "pg_mine" : "sqlite_mine"};
+  Database unreachable(on_postgres()    ? "postgresql://nobody@127.0.0.1:1/none"
+                       : on_sqlserver() ? "sqlserver://nobody@127.0.0.1:1/none"
+                                        : "sqlite:/no/such/folder/file.db");
+  std::vector<std::string> wrong{std::string(64, 'a'), std::string{"a\0b", 3}, "\xff"};
+  if (!on_sqlserver()) wrong.emplace_back(on_postgres() ? "pg_mine" : "sqlite_mine");
   for (const std::string& name : wrong) {
     BoxOptions named;
     named.schema = name;

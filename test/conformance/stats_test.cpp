@@ -161,12 +161,12 @@ TEST_P(StatsOf, count_timeouts_wake_ups_and_errors_of_the_loop) {
   EXPECT_EQ(all().timeouts, 1u);
   outbox().enqueue(a_message("nobody's"));
   wait_for([&] { return all().wake_latency.count > 0; });
-  write("alter table {schema}outbox_message rename to hidden");
+  rename_table("outbox_message", "hidden");
   dispatcher.pause();
   dispatcher.resume();
   database().in_transaction([](Session&) {});
   wait_for([&] { return all().loop_errors > 0; });
-  write("alter table {schema}hidden rename to outbox_message");
+  rename_table("hidden", "outbox_message");
 }
 
 TWINBOX_ON_EVERY_BACKEND(StatsOf);

@@ -6,14 +6,17 @@
 #include <random>
 #include <unistd.h>
 
+#include "support/reused_schema.hpp"
+
 namespace twinbox::test {
-namespace {
 
 std::string unique_name() {
   static std::atomic<int> last = 0;
   static const unsigned run = std::random_device{}();
   return "t" + std::to_string(run) + "_" + std::to_string(getpid()) + "_" + std::to_string(++last);
 }
+
+namespace {
 
 std::string server_address() {
   const char* address = std::getenv("TWINBOX_TEST_POSTGRES");
@@ -24,6 +27,14 @@ std::string server_address() {
   return address;
 }
 
+void drop_postgres_schema(const std::string& address, const std::string& schema) {
+  Database database(address);
+  database.in_transaction([&](Session& session) {
+    session.execute("set local client_min_messages = error");
+    session.execute("drop schema if exists \"" + schema + "\" cascade");
+  });
+}
+
 }  // namespace
 
 std::string to_string(Backend backend) {
@@ -31,6 +42,7 @@ std::string to_string(Backend backend) {
     case Backend::sqlite_file: return "sqlite_file";
     case Backend::sqlite_memory: return "sqlite_memory";
     case Backend::postgres: return "postgres";
+    case Backend::sqlserver: return "sqlserver";
   }
   return "unknown";
 }
@@ -39,12 +51,13 @@ std::ostream& operator<<(std::ostream& out, Backend backend) { return out << to_
 
 std::vector<Backend> backends() {
   const char* chosen = std::getenv("TWINBOX_TEST_BACKENDS");
-  const std::string_view names = chosen == nullptr ? "sqlite,postgres" : chosen;
+  const std::string_view names = chosen == nullptr ? "sqlite,postgres,sqlserver" : chosen;
   std::vector<Backend> result;
   if (names.find("sqlite") != std::string_view::npos) {
     result.insert(result.end(), {Backend::sqlite_file, Backend::sqlite_memory});
   }
   if (names.find("postgres") != std::string_view::npos) result.push_back(Backend::postgres);
+  if (names.find("sqlserver") != std::string_view::npos) result.push_back(Backend::sqlserver);
   return result;
 }
 
@@ -56,6 +69,11 @@ std::vector<Backend> backends(std::initializer_list<Backend> wanted) {
     }
   }
   return result;
+}
+
+void skip_without_server(Backend backend) {
+  if (backend != Backend::sqlserver || !sqlserver_address().empty()) return;
+  GTEST_SKIP() << "TWINBOX_TEST_SQLSERVER is not set";
 }
 
 void LogBook::write(const LogEvent& event) {
@@ -78,6 +96,12 @@ Place::Place(Backend backend) : backend_(backend), schema_("infra") {
       address_ = server_address();
       schema_ = unique_name();
       break;
+    case Backend::sqlserver:
+      // Without a server the test is skipped as soon as it is constructed; until then its
+      // constructors need some place.
+      address_ = sqlserver_address().empty() ? "sqlite::memory:" : sqlserver_address();
+      if (!sqlserver_address().empty()) schema_ = take_sqlserver_schema();
+      break;
   }
 }
 
@@ -88,16 +112,13 @@ Place::~Place() {
       std::filesystem::remove(file_ + suffix, ignored);
     }
   }
-  if (backend_ == Backend::postgres) {
-    Database database(address_);
-    database.in_transaction([&](Session& session) {
-      session.execute("set local client_min_messages = error");
-      session.execute("drop schema if exists \"" + schema_ + "\" cascade");
-    });
+  if (backend_ == Backend::postgres) drop_postgres_schema(address_, schema_);
+  if (backend_ == Backend::sqlserver && !sqlserver_address().empty()) {
+    give_back_sqlserver_schema(schema_, changed_);
   }
 }
 
-BoxTest::BoxTest() : place_(GetParam()) {}
+BoxTest::BoxTest() : place_(GetParam()) { skip_without_server(GetParam()); }
 BoxTest::~BoxTest() = default;
 
 Environment BoxTest::environment() {
@@ -134,7 +155,7 @@ Inbox& BoxTest::inbox() {
 
 std::string BoxTest::in_schema(std::string sql) const {
   static constexpr std::string_view mark = "{schema}";
-  const std::string prefix = on_postgres() ? "\"" + place_.schema() + "\"." : "";
+  const std::string prefix = on_sqlite() ? "" : "\"" + place_.schema() + "\".";
   for (std::size_t at = sql.find(mark); at != std::string::npos; at = sql.find(mark, at)) {
     sql.replace(at, mark.size(), prefix);
   }
@@ -152,7 +173,15 @@ std::string BoxTest::read(const std::string& sql) {
 }
 
 void BoxTest::write(const std::string& sql) {
+  for (const char* word : {"create ", "alter ", "drop ", "sp_rename"}) {
+    if (sql.find(word) != std::string::npos) place_.change();
+  }
   database().in_transaction([&](Session& session) { session.execute(in_schema(sql)); });
+}
+
+void BoxTest::rename_table(const std::string& from, const std::string& to) {
+  write(on_sqlserver() ? "exec sp_rename '" + place_.schema() + "." + from + "', '" + to + "'"
+                       : "alter table {schema}" + from + " rename to " + to);
 }
 
 std::string payload(std::string_view text) { return std::string{payload_mark} + std::string{text}; }

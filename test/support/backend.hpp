@@ -18,15 +18,20 @@ namespace twinbox::test {
 
 using namespace std::chrono_literals;
 
-enum class Backend { sqlite_file, sqlite_memory, postgres };
+enum class Backend { sqlite_file, sqlite_memory, postgres, sqlserver };
 
 std::string to_string(Backend backend);
 std::ostream& operator<<(std::ostream& out, Backend backend);
 
-/// The backends of this run: all, or those that TWINBOX_TEST_BACKENDS names (`sqlite`, `postgres`).
+/// The backends of this run: all, or those that TWINBOX_TEST_BACKENDS names (`sqlite`, `postgres`,
+/// `sqlserver`).
 std::vector<Backend> backends();
 /// Those of `wanted` that belong to this run.
 std::vector<Backend> backends(std::initializer_list<Backend> wanted);
+
+/// Marks the test that is being constructed as skipped when it needs a SQL Server and nobody has
+/// named one: TWINBOX_TEST_SQLSERVER, an ODBC connection string.
+void skip_without_server(Backend backend);
 
 /// Every payload of the suite carries this mark; no log may show it.
 inline constexpr std::string_view payload_mark = "~payload~";
@@ -36,6 +41,9 @@ class LogBook : public RecordingLog {
  public:
   void write(const LogEvent& event);
 };
+
+/// A name that nobody else has used, in this run or another.
+std::string unique_name();
 
 /// An address for a database of its own: a new file, memory, or a new schema on the test server.
 /// Removed by the destructor.
@@ -49,6 +57,8 @@ class Place {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   /// `infra` on SQLite, a name of its own on a server.
   [[nodiscard]] const std::string& schema() const noexcept { return schema_; }
+  /// Says that the tables are not what they were: no other test may have them.
+  void change() noexcept { changed_ = true; }
   /// The file of a SQLite store.
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
 
@@ -57,6 +67,7 @@ class Place {
   std::string address_;
   std::string schema_;
   std::string file_;
+  bool changed_ = false;
 };
 
 /// One store per test, with a clock and a log of the test's own.
@@ -66,6 +77,8 @@ class BoxTest : public ::testing::TestWithParam<Backend> {
   ~BoxTest() override;
 
   [[nodiscard]] bool on_postgres() const { return GetParam() == Backend::postgres; }
+  [[nodiscard]] bool on_sqlserver() const { return GetParam() == Backend::sqlserver; }
+  [[nodiscard]] bool on_sqlite() const { return !on_postgres() && !on_sqlserver(); }
 
   ManualClock& clock() { return clock_; }
   LogBook& log() { return log_; }
@@ -83,6 +96,8 @@ class BoxTest : public ::testing::TestWithParam<Backend> {
   /// Executes SQL of the test's own.
   void write(const std::string& sql);
   std::string in_schema(std::string sql) const;
+  /// Renames a table of the test's store.
+  void rename_table(const std::string& from, const std::string& to);
 
   const OwnerToken worker_a{Uuid::parse("00000000-0000-4000-8000-00000000000a")};
   const OwnerToken worker_b{Uuid::parse("00000000-0000-4000-8000-00000000000b")};

@@ -49,6 +49,12 @@ class InboxTest : public BoxTest {
   /// `poison`.
   void refuse_poison(const std::string& act) {
     inbox();
+    if (on_sqlserver()) {
+      write("create trigger {schema}refuse_" + act + " on {schema}inbox_message after " + act +
+            " as if exists (select 1 from inserted where topic = 'poison') "
+            "throw 50001, 'refused', 1");
+      return;
+    }
     if (!on_postgres()) {
       write(
           "create trigger refuse_" + act + " before " + act +

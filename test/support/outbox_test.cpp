@@ -28,14 +28,19 @@ Message OutboxTest::enqueue_and_claim(OwnerToken owner, Duration lease) {
   throw std::logic_error("the message was not claimed");
 }
 
+std::string OutboxTest::text_type() const {
+  return on_sqlserver() ? " as nvarchar(4000))" : " as text)";
+}
+
 std::string OutboxTest::shown(const std::string& column, const std::string& id) {
-  return read("select cast(" + column + " as text)" + of_message(id));
+  return read("select cast(" + column + text_type() + of_message(id));
 }
 
 std::optional<Instant> OutboxTest::shown_time(const std::string& column, const std::string& id) {
   const std::string seconds = on_postgres() ? "cast(extract(epoch from " + column + ") as bigint)"
-                                            : "unixepoch(" + column + ")";
-  const std::string text = read("select cast(" + seconds + " as text)" + of_message(id));
+                              : on_sqlserver() ? "datediff(second, '1970-01-01', " + column + ")"
+                                               : "unixepoch(" + column + ")";
+  const std::string text = read("select cast(" + seconds + text_type() + of_message(id));
   if (text == "null") return std::nullopt;
   return Instant{std::chrono::seconds{to_number(text)}};
 }
@@ -51,7 +56,7 @@ std::optional<OwnerToken> OutboxTest::shown_owner(const std::string& column,
 }
 
 std::int64_t OutboxTest::count(const std::string& sql) {
-  return to_number(read("select cast((" + sql + ") as text)"));
+  return to_number(read("select cast((" + sql + ")" + text_type()));
 }
 
 std::int64_t OutboxTest::rows(const std::string& table) {
@@ -60,7 +65,7 @@ std::int64_t OutboxTest::rows(const std::string& table) {
 
 void OutboxTest::refuse_topic(const std::string& topic) {
   outbox();
-  if (on_postgres()) {
+  if (!on_sqlite()) {
     write("alter table {schema}outbox_message add check (topic <> '" + topic + "')");
   } else {
     write("create trigger refuse before insert on outbox_message when new.topic = '" + topic +

@@ -26,6 +26,10 @@ class OutboxTest : public BoxTest {
 
   /// From now on the database refuses messages with this topic.
   void refuse_topic(const std::string& topic);
+
+ private:
+  /// The end of a cast to text.
+  [[nodiscard]] std::string text_type() const;
 };
 
 std::vector<std::string> topics_of(const std::vector<Message>& messages);

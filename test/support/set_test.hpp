@@ -12,6 +12,8 @@ namespace twinbox::test {
 
 class SetTest : public ::testing::TestWithParam<Backend> {
  protected:
+  SetTest() { skip_without_server(GetParam()); }
+
   ManualClock& clock() { return clock_; }
   LogBook& log() { return log_; }
 
@@ -33,6 +35,22 @@ class SetTest : public ::testing::TestWithParam<Backend> {
     box.schema = place.schema();
     box.deploy_schema = true;
     return {.name = std::move(name), .address = place.address(), .outbox = box, .inbox = box};
+  }
+
+  /// Renames a table of the store's outbox.
+  void rename_table(Store& store, const std::string& from, const std::string& to) {
+    for (Place& place : places_) place.change();
+    const std::string schema = store.outbox().options().schema + ".";
+    store.database().in_transaction([&](Session& session) {
+      switch (session.dialect()) {
+        case Dialect::sqlite: session.execute("alter table " + from + " rename to " + to); break;
+        case Dialect::postgres:
+          session.execute("alter table " + schema + from + " rename to " + to);
+          break;
+        case Dialect::sqlserver:
+          session.execute("exec sp_rename '" + schema + from + "', '" + to + "'");
+      }
+    });
   }
 
   const OwnerToken worker{Uuid::parse("00000000-0000-4000-8000-00000000000a")};

@@ -103,6 +103,7 @@ int cases_on(Backend backend) {
     case Backend::sqlite_memory: return 1500;
     case Backend::sqlite_file: return 150;
     case Backend::postgres: return 100;
+    case Backend::sqlserver: return 30;
   }
   return 0;
 }
@@ -143,7 +144,10 @@ bool hold(const std::string& name, Backend backend, Store& store) {
   return true;
 }
 
-class Property : public ::testing::TestWithParam<Backend> {};
+class Property : public ::testing::TestWithParam<Backend> {
+ protected:
+  Property() { skip_without_server(GetParam()); }
+};
 
 TEST_P(Property, IBX_031_an_inbox_does_what_the_transition_table_says) {
   REQUIREMENT("IBX-038,IBX-047,IBX-064,IBX-071,IBX-099");

@@ -61,7 +61,7 @@ WorkQueue& Store::queue() {
 
 void Store::clear() {
   const std::string box = kind_ == Kind::inbox ? "inbox" : "outbox";
-  const bool server = database_->dialect() == Dialect::postgres;
+  const bool server = database_->dialect() != Dialect::sqlite;
   const std::string prefix = server ? "\"" + place_.schema() + "\"." : "";
   database_->in_transaction([&](Session& session) {
     for (const char* table : {"_failure", "_outcome", "_work", "_audit", "_message"}) {
@@ -75,7 +75,7 @@ void Store::clear() {
 
 model::State Store::read_state() {
   const std::string box = kind_ == Kind::inbox ? "inbox" : "outbox";
-  const bool server = database_->dialect() == Dialect::postgres;
+  const bool server = database_->dialect() != Dialect::sqlite;
   const std::string table = (server ? "\"" + place_.schema() + "\"." : "") + box;
   model::State state;
   std::map<std::int64_t, model::Key> keys;
