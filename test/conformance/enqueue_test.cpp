@@ -145,7 +145,7 @@ TEST_P(Enqueue, OBX_015_notes_the_time_of_the_database) {
 TEST_P(Enqueue, OBX_016_begins_without_failures_and_unprocessed) {
   outbox().enqueue(a_message());
   EXPECT_EQ(shown("RetryCount"), "0");
-  EXPECT_EQ(count("select count(*) from {schema}outbox where IsProcessed"), 0);
+  EXPECT_EQ(count("select count(*) from {schema}outbox where cast(IsProcessed as int) = 1"), 0);
   EXPECT_EQ(shown("Status"), "0");
   EXPECT_EQ(shown("LockedUntil"), "null");
   EXPECT_EQ(shown("OwnerToken"), "null");

@@ -41,7 +41,11 @@ TEST_P(NamedLeaseOf, is_had_by_one_until_it_runs_out) {
 
 TEST_P(NamedLeaseOf, names_stand_beside_each_other_byte_by_byte) {
   acquired(worker_a);
-  for (const char* other : {"Cleanup", "cleanup ", "cleanup/1", "\xc3\xa4"}) {
+  for (const std::string other : {"Cleanup", "cleanup ", "cleanup/1", "\xc3\xa4"}) {
+    if (on_sqlserver() && other.ends_with(' ')) {
+      EXPECT_THROW(leases().try_acquire(LeaseName{other}, worker_b, 30s), std::invalid_argument);
+      continue;
+    }
     EXPECT_TRUE(leases().try_acquire(LeaseName{other}, worker_b, 30s)) << other;
   }
   EXPECT_EQ(holder(), worker_a);

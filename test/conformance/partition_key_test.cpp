@@ -169,7 +169,7 @@ TEST_P(PartitionKeys, a_repeated_enqueue_keeps_its_place_in_the_key) {
 TEST_P(PartitionKeys, keys_are_compared_byte_by_byte) {
   enqueue("1", "Key");
   enqueue("2", "key");
-  enqueue("3", "key ");
+  enqueue("3", on_sqlserver() ? "kEy" : "key ");  // which takes no blank at the end
   EXPECT_EQ(topics_of(claim()), list({"1", "2", "3"}));
 }
 

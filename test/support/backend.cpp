@@ -180,8 +180,9 @@ void BoxTest::write(const std::string& sql) {
 }
 
 void BoxTest::rename_table(const std::string& from, const std::string& to) {
-  write(on_sqlserver() ? "exec sp_rename '" + place_.schema() + "." + from + "', '" + to + "'"
-                       : "alter table {schema}" + from + " rename to " + to);
+  write(on_sqlserver()
+            ? "exec sp_rename '" + place_.schema() + "." + from + "', '" + to + "', 'OBJECT'"
+            : "alter table {schema}" + from + " rename to " + to);
 }
 
 std::string payload(std::string_view text) { return std::string{payload_mark} + std::string{text}; }

@@ -113,7 +113,11 @@ TEST(SqlServerFailure, odbc_states_decide_where_the_number_is_unknown) {
   }
 }
 
-TEST(SqlServerFailure, babelfish_tells_a_missing_table_by_its_words) {
+TEST(SqlServerFailure, babelfish_tells_some_kinds_by_its_words) {
+  EXPECT_EQ(kind_of({"42000", 33557097, "canceling statement due to lock timeout"}),
+            Kind::contention);
+  EXPECT_EQ(kind_of({"42000", 33557097, "permission denied for table x"}), Kind::permission);
+  EXPECT_EQ(kind_of({"42000", 8134, "permission denied for table x"}), Kind::invalid_request);
   EXPECT_EQ(kind_of({"42000", 33557097, "relation \"infra.x\" does not exist"}),
             Kind::missing_schema);
   EXPECT_EQ(kind_of({"42000", 33557097, "syntax error near 'does not exist'"}),

@@ -124,12 +124,17 @@ std::string without_values(const Report& report) {
 
 /// Babelfish has one number for all that it knows no number of SQL Server's for; only its words
 /// tell a missing table from a slip of the pen. This is the only place that reads them.
-bool names_missing_table(const Report& report) {
-  constexpr std::int32_t unnumbered = 33557097;
-  const std::string_view message = report.message;
-  return report.native == unnumbered && message.ends_with(" does not exist") &&
-         (message.starts_with("relation ") || message.starts_with("procedure ") ||
-          message.starts_with("schema "));
+constexpr std::int32_t unnumbered = 33557097;
+
+Kind kind_of_words(std::string_view message, Kind otherwise) noexcept {
+  const auto begins = [&](std::string_view word) { return message.starts_with(word); };
+  if (message.ends_with(" does not exist") &&
+      (begins("relation ") || begins("procedure ") || begins("schema "))) {
+    return Kind::missing_schema;
+  }
+  if (begins("permission denied for ")) return Kind::permission;
+  if (message == "canceling statement due to lock timeout") return Kind::contention;
+  return otherwise;
 }
 
 Kind kind_of_state(std::string_view state) noexcept {
@@ -155,11 +160,10 @@ Kind kind_of(const Report& report) noexcept {
       std::lower_bound(known.begin(), known.end(), report.native,
                        [](Known one, std::int32_t native) { return one.native < native; });
   if (found != known.end() && found->native == report.native) return found->kind;
-  if (names_missing_table(report)) return Kind::missing_schema;
-  if (report.message.starts_with("permission denied for ")) return Kind::permission;
   // raiserror and throw
   if (report.native >= 50000 && report.native < 100000) return Kind::invalid_request;
-  return kind_of_state(report.sqlstate);
+  const Kind kind = kind_of_state(report.sqlstate);
+  return report.native == unnumbered ? kind_of_words(report.message, kind) : kind;
 }
 
 DatabaseError failure(std::string_view statement, const Report& report, std::string_view where,
