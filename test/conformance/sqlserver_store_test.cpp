@@ -86,7 +86,7 @@ TEST_P(SqlServerStore, a_large_payload_is_streamed_in_and_out) {
 TEST_P(SqlServerStore, errors_have_a_kind) {
   outbox();
   EXPECT_EQ(refusal("select * from {schema}nothing"), Kind::missing_schema);
-  EXPECT_EQ(refusal("selec 1"), Kind::invalid_request);
+  EXPECT_EQ(refusal("select from"), Kind::invalid_request);
   EXPECT_EQ(refusal("select 1 / 0"), Kind::invalid_request);
   write("create table {schema}keys (id int primary key)");
   write("insert into {schema}keys values (1)");
