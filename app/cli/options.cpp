@@ -6,8 +6,9 @@ std::vector<Option> store_options(Common& common) {
   return {
       {"--database",
        "URL",
-       "sqlite:<file>, or postgresql://user@host/name; never with a password, which comes from "
-       "PGPASSWORD, ~/.pgpass or TWINBOX_DATABASE (default: sqlite:twinbox.db)",
+       "sqlite:<file>, postgresql://user@host/name or sqlserver://user@host/name; never with a "
+       "password, which comes from "
+       "PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or TWINBOX_DATABASE (default: sqlite:twinbox.db)",
        &common.database,
        {},
        false,

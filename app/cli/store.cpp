@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/text.hpp"
+#include "daemon/config_sections.hpp"
 
 namespace twinbox::cli {
 namespace {
@@ -52,20 +53,11 @@ StoreDefinition configured_store(const app::Config& config, const std::string& n
 }  // namespace
 
 void refuse_password(const std::string& address) {
-  const auto has = [&](std::string_view part) { return address.find(part) != std::string::npos; };
-  bool found = has("password=") || has("password =");
-  if (const auto begin = address.find("://"); begin != std::string::npos) {
-    const std::string_view rest = std::string_view{address}.substr(begin + 3);
-    const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
-    const auto at = authority.rfind('@');
-    if (at != std::string_view::npos) {
-      found = found || authority.substr(0, at).find(':') != std::string_view::npos;
-    }
-  }
-  if (!found) return;
+  if (!app::holds_password(address)) return;
   throw Refusal(exit_usage,
                 "--database holds a password, which every user of this machine can read in the "
-                "list of processes; give it by PGPASSWORD, ~/.pgpass or TWINBOX_DATABASE");
+                "list of processes; give it by PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or "
+                "TWINBOX_DATABASE");
 }
 
 std::string full_address(std::string address) {

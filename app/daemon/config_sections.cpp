@@ -9,17 +9,6 @@ using namespace std::chrono_literals;
 
 constexpr Milliseconds year = 24h * 365;
 
-/// `postgresql://user:password@host`, or `password=` in a list of keywords.
-bool holds_password(std::string_view url) {
-  if (url.find("password=") != std::string_view::npos) return true;
-  const std::size_t scheme = url.find("://");
-  if (scheme == std::string_view::npos) return false;
-  const std::string_view authority = url.substr(scheme + 3, url.find('/', scheme + 3) - scheme - 3);
-  const std::size_t at = authority.rfind('@');
-  return at != std::string_view::npos &&
-         authority.substr(0, at).find(':') != std::string_view::npos;
-}
-
 /// A password stands in the environment or a file of its own.
 void refuse_password(TableReader& table, const toml::table* source) {
   const auto* written = source == nullptr ? nullptr : source->get_as<std::string>("url");
@@ -56,6 +45,24 @@ void read_http_sink(TableReader& table, SinkConfig& sink) {
 }
 
 }  // namespace
+
+bool holds_password(std::string_view address) {
+  std::string text;  // without blanks: `password = …` is one, too
+  for (const char sign : address) {
+    if (sign != ' ')
+      text += sign >= 'A' && sign <= 'Z' ? static_cast<char>(sign - 'A' + 'a') : sign;
+  }
+  for (const std::string_view keyword : {"password=", "pwd="}) {
+    if (text.find(keyword) != std::string::npos) return true;
+  }
+  const std::size_t scheme = text.find("://");
+  if (scheme == std::string::npos) return false;
+  const std::string_view rest = std::string_view{text}.substr(scheme + 3);
+  const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
+  const std::size_t at = authority.rfind('@');
+  return at != std::string_view::npos &&
+         authority.substr(0, at).find(':') != std::string_view::npos;
+}
 
 void read_server(TableReader table, ServerConfig& server) {
   table.text("listen", server.listen);
@@ -133,7 +140,7 @@ void read_store(TableReader table, StoreConfig& store, const toml::table* source
   if (written != nullptr && holds_password(written->get())) {
     table.refuse("url",
                  "holds a password; take the whole address from \"env:NAME\" or "
-                 "\"file:path\", or the password from a pgpass file");
+                 "\"file:path\", or the password from a pgpass file or SQLCMDPASSWORD");
   }
   try_store(table, store);
 }

@@ -5,6 +5,9 @@
 
 namespace twinbox::app {
 
+/// `postgresql://user:password@host`, or `password=`, `PWD=` in a list of keywords.
+bool holds_password(std::string_view address);
+
 void read_server(TableReader table, ServerConfig& server);
 void read_limit(TableReader table, LimitConfig& limit);
 void read_log(TableReader table, LogConfig& log);

@@ -175,6 +175,9 @@ TEST(Config, a_password_in_an_address_is_refused) {
       problems("[store.main]\nurl = \"postgresql://me:secret@db.example/app\"\n");
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].starts_with("twinbox.toml:2: store.main.url: holds a password"));
+  const Problems odbc = problems("[store.main]\nurl = \"Driver=x;Server=y;UID=me;Pwd = secret\"\n");
+  ASSERT_FALSE(odbc.empty());
+  EXPECT_TRUE(odbc[0].starts_with("twinbox.toml:2: store.main.url: holds a password"));
   EXPECT_EQ(parse("[store.main]\nurl = \"env:PLACE\"\n",
                   {{"PLACE", "postgresql://me:secret@db.example/app"}})
                 .stores[0]
