@@ -35,13 +35,22 @@ void check_headers(const HttpContent& content) {
   }
 }
 
+/// What structured mode can carry: a JSON value without the blanks around it.
+CloudEvent without_blanks(CloudEvent event) {
+  if (event.data_kind != DataKind::json) return event;
+  constexpr const char* blanks = " \t\r\n";
+  event.data.erase(event.data.find_last_not_of(blanks) + 1);
+  event.data.erase(0, event.data.find_first_not_of(blanks));
+  return event;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const HttpContent request = request_of(text_of(data, size));
   try {
     for (const CloudEvent& event : events_from_http(request.headers, request.body, 100)) {
-      require(read_one(to_http(event, EventMode::structured)) == event,
+      require(read_one(to_http(event, EventMode::structured)) == without_blanks(event),
               "structured mode keeps everything");
       const HttpContent binary = to_http(event, EventMode::binary);
       check_headers(binary);
