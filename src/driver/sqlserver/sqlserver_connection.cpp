@@ -147,7 +147,7 @@ void SqlServerConnection::rollback() noexcept {
   try {
     run_text(target(), "rollback", "if @@trancount > 0 rollback transaction");
   } catch (...) {
-    broken_ = true;  // closing it rolls back
+    broken_ = true;  // closing it rolls back, unless a driver manager pools it
   }
 }
 
