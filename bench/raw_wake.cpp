@@ -147,14 +147,14 @@ class SpinningWaiter final : public VersionWaiter {
   std::jthread thread_;
 };
 
-/// Asks when something happens in the directory of the file. Whoever sends says by the time of a
-/// file there that the commit is visible; it was written before that.
+/// Asks when something happens in the directory of the file. Whoever sends opens it once the commit
+/// is visible; it was written before that.
 class DirectoryWaiter final : public VersionWaiter {
  public:
   DirectoryWaiter(const Site& site, Bell& bell)
       : VersionWaiter(site, bell), events_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
     const std::string directory = std::filesystem::path{site.file()}.parent_path().string();
-    if (inotify_add_watch(events_, directory.c_str(), IN_MODIFY | IN_ATTRIB) < 0) {
+    if (inotify_add_watch(events_, directory.c_str(), IN_MODIFY | IN_OPEN) < 0) {
       close(events_);
       throw std::runtime_error("inotify: " + directory + " cannot be watched");
     }

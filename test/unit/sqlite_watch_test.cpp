@@ -344,7 +344,7 @@ TEST(SqliteWatches, are_told_by_our_own_commits_when_they_are_visible) {
     connection->execute("create table t (x)");
     connection->commit();
     const int events = ::inotify_init1(IN_NONBLOCK);
-    ASSERT_GE(::inotify_add_watch(events, folder.c_str(), IN_ATTRIB), 0);
+    ASSERT_GE(::inotify_add_watch(events, folder.c_str(), IN_OPEN), 0);
     const auto told = [&] {
       alignas(inotify_event) std::array<char, 4096> buffer{};
       return ::read(events, buffer.data(), buffer.size()) > 0;
@@ -364,6 +364,39 @@ TEST(SqliteWatches, are_told_by_our_own_commits_when_they_are_visible) {
     EXPECT_FALSE(told());
     ::close(events);
   }
+  fs::remove_all(folder);
+}
+
+TEST(SqliteWatches, are_told_again_of_what_was_written_when_the_directory_is_opened) {
+  std::string pattern = (fs::temp_directory_path() / "watch_XXXXXX").string();
+  const fs::path folder = mkdtemp(pattern.data());
+  const auto shared = DirectoryWatch::shared();
+  ASSERT_NE(shared, nullptr);
+  const auto written = DirectoryWatch::watch(shared, folder, "a.db");
+  const auto other = DirectoryWatch::watch(shared, folder, "b.db");
+  ASSERT_TRUE(written != nullptr && other != nullptr);
+  const auto heard = [&](DirectoryWatch::Hint& hint) {
+    // What came within microseconds of the last look is read by a later one.
+    for (pollfd events{shared->descriptor(), POLLIN, 0}; ::poll(&events, 1, 0) > 0;) {
+      if (hint.take()) return true;
+    }
+    return hint.take();
+  };
+  const auto open_directory = [&] { fs::directory_iterator{folder}; };
+
+  open_directory();
+  EXPECT_FALSE(heard(*written)) << "nothing was written";
+  std::ofstream{folder / "a.db-wal"} << "x";
+  EXPECT_TRUE(heard(*written));
+  EXPECT_FALSE(heard(*written));
+  std::ifstream{folder / "a.db-wal"}.get();
+  EXPECT_FALSE(heard(*written)) << "who opens a file has not committed";
+  open_directory();
+  EXPECT_TRUE(heard(*written));
+  EXPECT_FALSE(heard(*other));
+  written->proven();
+  open_directory();
+  EXPECT_FALSE(heard(*written));
   fs::remove_all(folder);
 }
 

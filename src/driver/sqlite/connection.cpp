@@ -1,8 +1,9 @@
 #include "driver/sqlite/connection.hpp"
 
 #include <fcntl.h>
+#include <filesystem>
 #include <new>
-#include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 
 namespace twinbox {
@@ -48,7 +49,7 @@ SqliteConnection::SqliteConnection(const std::string& file, Access access,
       &busy_wait_);
   if (access != Access::read) refuse_read_only_file();
   switch_to_wal();
-  shared_memory_file_ = std::string{sqlite3_db_filename(db_.get(), "main")} + "-shm";
+  directory_ = std::filesystem::path{sqlite3_db_filename(db_.get(), "main")}.parent_path();
   begin_ = prepare(handle_, "open", "begin");
   begin_immediate_ = prepare(handle_, "open", "begin immediate");
   commit_ = prepare(handle_, "open", "commit");
@@ -141,12 +142,13 @@ void SqliteConnection::commit() {
   throw error;
 }
 
-// Those who watch the directory saw the commit being written, but not when it became visible. The
-// time of this file means nothing to anybody; it is set by name, since a descriptor of our own
-// would drop SQLite's locks when it is closed. A claim brings nothing new.
+// Those who watch the directory saw the commit being written, but not when it became visible: they
+// also see that the directory is opened. It changes nothing there, so that the next sync has no
+// more to write. A claim brings nothing new.
 void SqliteConnection::tell_other_processes() noexcept {
   if (access_ != Access::write || in_memory_) return;
-  static_cast<void>(::utimensat(AT_FDCWD, shared_memory_file_.c_str(), nullptr, 0));
+  const int opened = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened >= 0) ::close(opened);
 }
 
 DatabaseError SqliteConnection::commit_error() {

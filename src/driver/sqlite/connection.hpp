@@ -60,7 +60,7 @@ class SqliteConnection final : public Connection {
   PreparedStatement commit_;
   PreparedStatement rollback_;
   bool in_memory_;
-  std::string shared_memory_file_;
+  std::string directory_;
   Access synchronous_ = Access::read;  ///< the access `synchronous` was last set for; read: not yet
   Access access_ = Access::read;
   Scope scope_ = Scope::statement;

@@ -9,9 +9,10 @@
 namespace twinbox {
 namespace {
 
-constexpr std::uint32_t interesting = IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE |
-                                      IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF |
-                                      IN_ONLYDIR;
+constexpr std::uint32_t changes = IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM |
+                                  IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF;
+// Only of the directory itself: whoever commits opens it. Files in it are opened all the time.
+constexpr std::uint32_t interesting = changes | IN_OPEN | IN_ONLYDIR;
 
 constexpr std::chrono::microseconds just_now{50};
 
@@ -72,6 +73,11 @@ bool DirectoryWatch::Hint::take() {
   return std::exchange(told_, false);
 }
 
+void DirectoryWatch::Hint::proven() {
+  const std::scoped_lock lock{owner_->mutex_};
+  written_ = false;
+}
+
 bool DirectoryWatch::Hint::lost() const {
   const std::scoped_lock lock{owner_->mutex_};
   return lost_;
@@ -97,7 +103,9 @@ void DirectoryWatch::drain() {
         mark_all();
       } else if ((event.mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF)) != 0) {
         lose(event.wd);
-      } else if (event.len > 0) {
+      } else if (event.len == 0) {
+        mark_written(event.wd);
+      } else if ((event.mask & changes) != 0) {
         mark(event.wd, std::string_view{name});
       }
     }
@@ -109,10 +117,16 @@ void DirectoryWatch::mark(int directory, std::string_view name) {
   if (found == directories_.end()) return;
   const auto set = [&](std::string_view file) {
     const auto [begin, end] = found->second.equal_range(file);
-    for (auto at = begin; at != end; ++at) at->second->told_ = true;
+    for (auto at = begin; at != end; ++at) at->second->told_ = at->second->written_ = true;
   };
   set(name);
   if (const auto base = base_of(name); base != name) set(base);
+}
+
+void DirectoryWatch::mark_written(int directory) {
+  const auto found = directories_.find(directory);
+  if (found == directories_.end()) return;
+  for (auto& [name, hint] : found->second) hint->told_ = hint->told_ || hint->written_;
 }
 
 void DirectoryWatch::mark_all() {

@@ -34,6 +34,8 @@ class DirectoryWatch {
 
     /// True when something has happened since the last call.
     bool take();
+    /// What was written has been seen: nobody needs to be told once more when it is committed.
+    void proven();
     /// True once the directory is gone: nothing will be told any more.
     [[nodiscard]] bool lost() const;
 
@@ -45,6 +47,7 @@ class DirectoryWatch {
     int directory_;
     std::string name_;
     bool told_ = false;
+    bool written_ = false;  ///< and not proven yet
     bool lost_ = false;
   };
 
@@ -61,6 +64,8 @@ class DirectoryWatch {
   /// Reads what has happened and marks the hints it concerns. Under the lock.
   void drain();
   void mark(int directory, std::string_view name);
+  /// Somebody has committed, to one of the files that were written.
+  void mark_written(int directory);
   void mark_all();
   void lose(int directory);
 

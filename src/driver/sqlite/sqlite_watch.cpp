@@ -110,6 +110,9 @@ bool SqliteWatch::changed() {
   const bool told = take_hints();
   if (!told && Clock::now() < next_look_) return false;
   const bool news = look();
+  if (news) {
+    for (const auto& hint : hints_) hint->proven();
+  }
   plan(told || news || busy_);
   return news;
 }
