@@ -124,6 +124,8 @@ void print_workers(const Screen& screen, const OpenBox& box, const std::vector<P
                {"SINCE", true},
                {"SEEN", true},
                {"LEASES", true},
+               {"DONE", true},
+               {"FAILED", true},
                {"OWNER", false, 8, 1}});
   for (const Presence& one : all) {
     table.add({one.worker ? one.worker->name : "–",
@@ -131,6 +133,8 @@ void print_workers(const Screen& screen, const OpenBox& box, const std::vector<P
                one.worker ? age_text(now - one.worker->started_at) : "–",
                one.worker ? age_text(now - one.worker->seen_at) : "–",
                one.leases,
+               one.worker ? Cell{one.worker->done} : Cell{"–"},
+               one.worker ? Cell{one.worker->failed} : Cell{"–"},
                {one.owner, Style::faint}});
   }
   screen.print(heading(screen, box.name()) +
@@ -154,6 +158,8 @@ json::object workers_json(const OpenBox& box, const std::vector<Presence>& all,
       object["version"] = one.worker->version;
       object["started_at"] = rfc3339(one.worker->started_at);
       object["seen_at"] = rfc3339(one.worker->seen_at);
+      object["done"] = one.worker->done;
+      object["failed"] = one.worker->failed;
     }
     workers.push_back(std::move(object));
   }

@@ -51,7 +51,7 @@ std::filesystem::path history_file(const Config& config) {
   return token_file(config).replace_extension(".history");
 }
 
-Dashboard::Dashboard(const Stores& stores, const Pulse& pulse, const Dispatching& dispatching,
+Dashboard::Dashboard(const Stores& stores, Pulse& pulse, const Dispatching& dispatching,
                      Environment environment, std::filesystem::path file)
     : stores_(stores),
       pulse_(pulse),
@@ -127,10 +127,19 @@ void Dashboard::run(const std::stop_token& stop) {
   }
 }
 
+Reports Dashboard::take_reports() {
+  Reports reports = census_.glance();
+  const std::vector<OwnerToken> ours = dispatching_.view().owners;
+  for (const auto& report : reports) {
+    if (report->at) pulse_.hear(report->kind, report->store->name(), report->workers, ours);
+  }
+  return reports;
+}
+
 /// What nobody can tell from the last one is not sent.
 void Dashboard::publish() {
   if (feed_.listeners() > 0) census_.watch();
-  const Reports reports = census_.glance();
+  const Reports reports = take_reports();
   json::object overview = overview_json(reports, pulse_, dispatching_.view(), health());
   const std::string data = json::serialize(overview);
   overview.erase("at");
@@ -141,7 +150,7 @@ void Dashboard::publish() {
 }
 
 void Dashboard::record() {
-  const Reports reports = census_.glance();
+  const Reports reports = take_reports();
   const std::int64_t now = unix_seconds();
   const std::lock_guard lock{mutex_};
   for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {

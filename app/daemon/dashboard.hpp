@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "daemon/census.hpp"
 #include "daemon/dispatching.hpp"
@@ -24,7 +25,7 @@ std::filesystem::path history_file(const Config& config);
 class Dashboard {
  public:
   /// What is given must outlive it. An empty file: the history ends with the object.
-  Dashboard(const Stores& stores, const Pulse& pulse, const Dispatching& dispatching,
+  Dashboard(const Stores& stores, Pulse& pulse, const Dispatching& dispatching,
             Environment environment, std::filesystem::path file = {});
   ~Dashboard();
   Dashboard(const Dashboard&) = delete;
@@ -50,12 +51,14 @@ class Dashboard {
 
   [[nodiscard]] HealthThresholds health() const;
   void run(const std::stop_token& stop);
+  /// What is known of the boxes; what other processes have done since is counted.
+  std::vector<CensusTaker::Report> take_reports();
   void publish();
   void record();
   void save();
 
   const Stores& stores_;
-  const Pulse& pulse_;
+  Pulse& pulse_;
   const Dispatching& dispatching_;
   Environment environment_;
   std::filesystem::path file_;

@@ -248,6 +248,7 @@ Dispatching::View Dispatching::view() const {
             .paused_stores = {switches.stores.begin(), switches.stores.end()},
             .paused_topics = {switches.topics.begin(), switches.topics.end()}};
   for (const auto& desk : desks_) {
+    view.owners.push_back(desk->dispatcher->owner());
     for (RouteStatus& status : desk->routes->status()) {
       view.routes.push_back({desk->kind, std::move(status)});
     }

@@ -60,6 +60,7 @@ class Dispatching {
     std::vector<std::string> paused_stores = {};
     std::vector<std::string> paused_topics = {};
     std::vector<RouteView> routes = {};
+    std::vector<OwnerToken> owners = {};  ///< of the dispatchers that claim now
   };
   [[nodiscard]] View view() const;
 

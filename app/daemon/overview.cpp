@@ -254,7 +254,9 @@ json::object workers_json(const Reports& reports, const Pulse& pulse) {
                                 {"version", worker.version},
                                 {"started_at", to_json(worker.started_at)},
                                 {"seen_at", to_json(worker.seen_at)},
-                                {"leases", holders[worker.owner.uuid()]}}));
+                                {"leases", holders[worker.owner.uuid()]},
+                                {"done", worker.done},
+                                {"failed", worker.failed}}));
       holders.erase(worker.owner.uuid());
     }
     for (const auto& [owner, count] : holders) {
@@ -263,7 +265,9 @@ json::object workers_json(const Reports& reports, const Pulse& pulse) {
                                 {"version", nullptr},
                                 {"started_at", nullptr},
                                 {"seen_at", nullptr},
-                                {"leases", count}}));
+                                {"leases", count},
+                                {"done", nullptr},
+                                {"failed", nullptr}}));
     }
     for (const LeaseHolder& holder : report->leases) {
       leases.push_back(in_box({{"name", holder.lease.name.str()},

@@ -32,12 +32,20 @@ Pulse::Pulse(Clock clock) : clock_(std::move(clock)), started_(clock_()) {}
 
 Pulse::Slot Pulse::now() const { return (clock_() - started_) / slot_length; }
 
-void Pulse::Window::advance(Slot slot) {
+void Pulse::Window::add(Slot slot, std::uint32_t more_done, std::uint32_t more_failed) {
   for (Slot i = std::max(newest + 1, slot - slot_count + 1); i <= slot; ++i) {
     done[static_cast<std::size_t>(i % slot_count)] = 0;
     failed[static_cast<std::size_t>(i % slot_count)] = 0;
   }
   newest = std::max(newest, slot);
+  done[static_cast<std::size_t>(slot % slot_count)] += more_done;
+  failed[static_cast<std::size_t>(slot % slot_count)] += more_failed;
+}
+
+void Pulse::Line::add(Slot slot, std::uint32_t more_done, std::uint32_t more_failed) {
+  window.add(slot, more_done, more_failed);
+  total.done += more_done;
+  total.failed += more_failed;
 }
 
 /// A minute is the slot that is under way and the five before it, as far as there were so many.
@@ -67,25 +75,45 @@ Rates Pulse::rates(const Window& window) const {
 
 void Pulse::count(BoxKind kind, std::string_view store, const Message& message, bool failed) {
   const Slot slot = now();
-  const auto add = [&](Window& window) {
-    window.advance(slot);
-    ++(failed ? window.failed : window.done)[static_cast<std::size_t>(slot % slot_count)];
-  };
-  const auto add_line = [&](Line& line) {
-    add(line.window);
-    ++(failed ? line.total.failed : line.total.done);
-  };
+  const std::uint32_t more_failed = failed ? 1 : 0;
+  const std::uint32_t more_done = 1 - more_failed;
   const std::lock_guard lock{mutex_};
   Kind& of_kind = of(kind);
-  add_line(of_kind.all);
-  add_line(of_kind.stores[std::string{store}]);
+  of_kind.all.add(slot, more_done, more_failed);
+  of_kind.stores[std::string{store}].add(slot, more_done, more_failed);
   std::pair key{std::string{store}, message.topic.str()};
   const auto topic = of_kind.topics.find(key);
   if (topic != of_kind.topics.end()) {
-    add(topic->second);
+    topic->second.add(slot, more_done, more_failed);
   } else if (of_kind.topics.size() < most_topics) {
-    add(of_kind.topics[std::move(key)]);
+    of_kind.topics[std::move(key)].add(slot, more_done, more_failed);
   }
+}
+
+void Pulse::hear(BoxKind kind, const std::string& store, const std::vector<Worker>& workers,
+                 const std::vector<OwnerToken>& ours) {
+  const Slot slot = now();
+  const std::lock_guard lock{mutex_};
+  for (const OwnerToken& owner : ours) ours_.insert(owner.uuid());
+  Kind& of_kind = of(kind);
+  // What was done before this daemon looked for the first time belongs to no minute.
+  const bool first = !of_kind.heard.contains(store);
+  std::map<Uuid, Heard>& former = of_kind.heard[store];
+  std::map<Uuid, Heard> heard;
+  for (const Worker& worker : workers) {
+    const Uuid owner = worker.owner.uuid();
+    heard[owner] = {worker.done, worker.failed};
+    if (first || ours_.contains(owner)) continue;
+    const Heard before = former[owner];
+    const auto more = [](std::int64_t now, std::int64_t then) {
+      return static_cast<std::uint32_t>(std::max<std::int64_t>(0, now - then));
+    };
+    const std::uint32_t done = more(worker.done, before.done);
+    const std::uint32_t failed = more(worker.failed, before.failed);
+    of_kind.all.add(slot, done, failed);
+    of_kind.stores[store].add(slot, done, failed);
+  }
+  former = std::move(heard);
 }
 
 void Pulse::count_time(BoxKind kind, std::string_view store, Duration took) {

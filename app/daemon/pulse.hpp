@@ -1,4 +1,4 @@
-// What the dispatchers of this daemon have done: in the last minutes, and so far.
+// What the dispatchers have done: in the last minutes, and so far.
 #pragma once
 
 #include <array>
@@ -8,12 +8,14 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "daemon/stores.hpp"
 #include <twinbox/observer.hpp>
 #include <twinbox/stats.hpp>
+#include <twinbox/worker.hpp>
 
 namespace twinbox::app {
 
@@ -36,12 +38,17 @@ class Pulse {
   /// outlive it.
   [[nodiscard]] DispatchObserver observer(BoxKind kind, DispatchObserver next = {});
 
+  /// What the workers of a box tell of themselves. Those of other processes are counted, too: what
+  /// came since they were heard last. `ours` are told by the observer.
+  void hear(BoxKind kind, const std::string& store, const std::vector<Worker>& workers,
+            const std::vector<OwnerToken>& ours);
+
   /// Over all stores.
   [[nodiscard]] Rates rates(BoxKind kind) const;
   [[nodiscard]] Rates rates(BoxKind kind, const std::string& store) const;
-  /// By topic, of those that something has happened to.
+  /// By topic, of those that something has happened to. Of this process.
   [[nodiscard]] std::map<std::string, Rates> topics(BoxKind kind, const std::string& store) const;
-  /// How long handlers took, over five minutes and all stores.
+  /// How long handlers took, over five minutes and all stores. Of this process.
   [[nodiscard]] Spread handler_times(BoxKind kind) const;
 
   /// Since the daemon started.
@@ -72,17 +79,24 @@ class Pulse {
     std::array<std::uint32_t, slot_count> failed = {};
     Slot newest = -1;
 
-    void advance(Slot slot);
+    void add(Slot slot, std::uint32_t more_done, std::uint32_t more_failed);
     [[nodiscard]] Rates rates(Slot slot, double seconds_in_slot) const;
   };
   struct Line {
     Window window = {};
     Total total = {};
+
+    void add(Slot slot, std::uint32_t more_done, std::uint32_t more_failed);
+  };
+  struct Heard {
+    std::int64_t done = 0;
+    std::int64_t failed = 0;
   };
   struct Kind {
     Line all = {};
     std::map<std::string, Line, std::less<>> stores = {};
     std::map<std::pair<std::string, std::string>, Window> topics = {};  ///< store, topic
+    std::map<std::string, std::map<Uuid, Heard>> heard = {};            ///< by store
     std::array<Spread, slot_count> times = {};
     Slot newest = -1;  ///< of the times
   };
@@ -98,6 +112,7 @@ class Pulse {
   const std::chrono::steady_clock::time_point started_;
   mutable std::mutex mutex_;
   std::array<Kind, 2> kinds_;
+  std::set<Uuid> ours_;  ///< former ones included: they may still be heard
   std::map<std::tuple<BoxKind, std::string, Chore>, ChoreView> chores_;
 };
 

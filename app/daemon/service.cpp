@@ -37,7 +37,7 @@ void make_all(const Config& config) {
   const Stores stores{config, {}};
   ActRunner acts{{}};
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
-  const Pulse pulse;
+  Pulse pulse;
   Dashboard dashboard{stores, pulse, dispatching, {}};
   const Service service{config,
                         {.stores = stores,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@ struct Worker {
   std::string version;  ///< of the library
   Instant started_at;
   Instant seen_at;  ///< told again every 15 s; with more than 150 stores ten are told a second
+  std::int64_t done = 0;    ///< messages finished since it started, as of `seen_at`
+  std::int64_t failed = 0;  ///< attempts that failed, dead letters included
 };
 
 /// The workers of one box. A dispatcher's row comes with Dispatcher::run() and goes with its end;
@@ -33,7 +36,8 @@ class Workers {
   std::size_t forget(Duration unseen);
 
   /// What a dispatcher tells: here I am; and at its end: here I go.
-  void tell(const OwnerToken& owner, std::string_view name, std::string_view version);
+  void tell(const OwnerToken& owner, std::string_view name, std::string_view version,
+            std::int64_t done = 0, std::int64_t failed = 0);
   void leave(const OwnerToken& owner);
 
  private:

@@ -1,9 +1,9 @@
 -- Who works on a box.
 
 -- name: worker_tell
-insert into {worker} (owner, name, version, started_at, seen_at)
-values (@owner::uuid, @name::text, @version::text, {now}, {now})
-on conflict (owner) do update set seen_at = excluded.seen_at;
+insert into {worker} (owner, name, version, started_at, seen_at, done, failed)
+values (@owner::uuid, @name::text, @version::text, {now}, {now}, @done::bigint, @failed::bigint)
+on conflict (owner) do update set seen_at = excluded.seen_at, done = excluded.done, failed = excluded.failed;
 
 -- name: worker_leave
 delete from {worker} where owner = @owner::uuid;
@@ -12,4 +12,4 @@ delete from {worker} where owner = @owner::uuid;
 delete from {worker} where seen_at <= {now} - @unseen::bigint * interval '1 microsecond' returning owner;
 
 -- name: worker_list
-select owner, name, version, started_at, seen_at from {worker} order by seen_at desc, owner;
+select owner, name, version, started_at, seen_at, done, failed from {worker} order by seen_at desc, owner;

@@ -39,7 +39,10 @@ Duration since(Clock::time_point begin) {
 }  // namespace
 
 Desk::Desk(QueueSource source, const DeskParts& parts)
-    : source_(std::move(source)), parts_(parts), presence_(parts.owner) {}
+    : source_(std::move(source)),
+      parts_(parts),
+      presence_(parts.owner),
+      observer_(presence_.observer(parts.observer)) {}
 
 Desk::~Desk() { leave(); }
 
@@ -47,8 +50,8 @@ WorkQueue& Desk::queue() {
   const std::scoped_lock lock{opening_};
   if (!queue_) {
     queue_ = source_.open();
-    caller_ = std::make_unique<Caller>(*queue_, parts_.handlers, parts_.options, parts_.observer,
-                                       parts_.owner);
+    caller_ =
+        std::make_unique<Caller>(*queue_, parts_.handlers, parts_.options, observer_, parts_.owner);
   }
   return *queue_;
 }
@@ -108,8 +111,8 @@ std::vector<Message> Desk::claim_once(std::int64_t limit) {
   Claim claim = claim_or_bury(queue(), {parts_.owner, parts_.options.lease, limit});
   report_dead(claim.dead);
   std::vector<Message> messages = std::move(claim.leased);
-  if (parts_.observer.claimed && !messages.empty())
-    parts_.observer.claimed(store(), messages.size(), since(begin));
+  if (observer_.claimed && !messages.empty())
+    observer_.claimed(store(), messages.size(), since(begin));
   return messages;
 }
 
@@ -160,13 +163,13 @@ std::vector<Message> Desk::settle_and_claim(std::vector<Settlement>& settlements
   }
   // Where there is less than was asked for, nothing is known of what comes later.
   floor_ = full ? std::optional{messages.front().visible_at} : std::nullopt;
-  if (called_ != Clock::time_point{} && parts_.observer.woken) {
-    parts_.observer.woken(store(), since(called_));
+  if (called_ != Clock::time_point{} && observer_.woken) {
+    observer_.woken(store(), since(called_));
   }
   called_ = {};
   called_here_ = false;
-  if (parts_.observer.claimed && !messages.empty())
-    parts_.observer.claimed(store(), messages.size(), since(begin));
+  if (observer_.claimed && !messages.empty())
+    observer_.claimed(store(), messages.size(), since(begin));
   plan_next_look(messages.size(), full);
   return messages;
 }
@@ -234,9 +237,9 @@ std::string Desk::settle_each(std::vector<Settlement>& settlements) {
 
 void Desk::written_down(const std::vector<Settlement>& settlements, std::size_t lost,
                         Clock::time_point begin) const {
-  report(*queue_, parts_.observer, settlements);
+  report(*queue_, observer_, settlements);
   report_lost(lost);
-  if (parts_.observer.settled) parts_.observer.settled(store(), settlements.size(), since(begin));
+  if (observer_.settled) observer_.settled(store(), settlements.size(), since(begin));
 }
 
 void Desk::give_up(std::vector<Settlement>& settlements, std::string_view why) const {
@@ -246,7 +249,7 @@ void Desk::give_up(std::vector<Settlement>& settlements, std::string_view why) c
                               {"topic", one.message->topic.view()},
                               {"id", one.message->id.view()},
                               {"error", why}});
-    if (parts_.observer.loop_error) parts_.observer.loop_error(store(), why);
+    if (observer_.loop_error) observer_.loop_error(store(), why);
   }
   settlements.clear();
 }
@@ -315,20 +318,20 @@ Duration Desk::rest_after(const std::exception& error) {
                            {{"store", std::string_view{store()}},
                             {"error", std::string_view{error.what()}},
                             {"pause_ms", rest / 1ms}});
-  if (parts_.observer.loop_error) parts_.observer.loop_error(store(), error.what());
+  if (observer_.loop_error) observer_.loop_error(store(), error.what());
   return rest;
 }
 
 void Desk::report_dead(const std::vector<Message>& messages) const {
-  if (!parts_.observer.dead) return;
+  if (!observer_.dead) return;
   for (const Message& message : messages)
-    parts_.observer.dead(store(), message, crash_loop.reason, crash_text(message));
+    observer_.dead(store(), message, crash_loop.reason, crash_text(message));
 }
 
 void Desk::report_lost(std::size_t count) const {
   if (count == 0) return;
   queue_->box().log(LogLevel::warning, "lease_lost", {{"count", static_cast<std::int64_t>(count)}});
-  if (parts_.observer.lease_lost) parts_.observer.lease_lost(store(), count);
+  if (observer_.lease_lost) observer_.lease_lost(store(), count);
 }
 
 }  // namespace twinbox

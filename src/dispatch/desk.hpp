@@ -124,13 +124,14 @@ class Desk : public std::enable_shared_from_this<Desk> {
 
   const QueueSource source_;
   const DeskParts parts_;
+  Presence presence_;
+  const DispatchObserver observer_;
   std::mutex opening_;
   std::shared_ptr<WorkQueue> queue_;  ///< shared with the set of databases it comes from
   std::unique_ptr<Caller> caller_;
   std::unique_ptr<LeaseKeeper> place_;
   std::optional<NamedLease> kept_place_;  ///< as of the last call of keep_place()
   Clock::time_point next_try_ = Clock::time_point::max();
-  Presence presence_;
   std::unique_ptr<Wake::Subscription> wake_;
   std::shared_ptr<Watcher> watcher_;  ///< shared by all dispatchers of the process
   Watcher::Subscription watch_;

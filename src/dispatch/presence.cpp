@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "dispatch/then.hpp"
 #include "queue/box.hpp"
 
 namespace twinbox {
@@ -23,12 +24,27 @@ std::string process_name() {
 
 }  // namespace
 
+DispatchObserver Presence::observer(DispatchObserver next) {
+  DispatchObserver observer = std::move(next);
+  observer.handled = then(
+      [this](std::string_view, const Message&, const Outcome& outcome, Duration) {
+        if (outcome.kind() == Outcome::Kind::done) done_.fetch_add(1, std::memory_order_relaxed);
+      },
+      std::move(observer.handled));
+  const auto count = [this](const auto&...) {
+    failed_attempts_.fetch_add(1, std::memory_order_relaxed);
+  };
+  observer.failed = then(count, std::move(observer.failed));
+  observer.dead = then(count, std::move(observer.dead));
+  return observer;
+}
+
 void Presence::tell(WorkQueue& queue, int stores, bool in_haste) {
   const Clock::time_point now = Clock::now();
   if (now < next_ || (in_haste && told_ && now < next_ + interval)) return;
   next_ = now + std::max(interval, stores * share_of_a_store);
   try {
-    Workers{queue}.tell(owner_, process_name(), TWINBOX_VERSION);
+    Workers{queue}.tell(owner_, process_name(), TWINBOX_VERSION, done_, failed_attempts_);
     told_ = true;
     failed_ = false;
   } catch (const std::exception& error) {

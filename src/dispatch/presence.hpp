@@ -1,5 +1,8 @@
-// Tells a store, now and then, that a dispatcher works on it.
+// Tells a store, now and then, that a dispatcher works on it, and how much it has done.
 #pragma once
+
+#include <atomic>
+#include <cstdint>
 
 #include "dispatch/task.hpp"
 #include "twinbox/worker.hpp"
@@ -12,6 +15,9 @@ class Presence {
  public:
   explicit Presence(const OwnerToken& owner) : owner_(owner) {}
 
+  /// Counts what is done and what fails, and hands it on to `next`. Must not outlive the presence.
+  [[nodiscard]] DispatchObserver observer(DispatchObserver next);
+
   /// When it is time to, and then again in 15 s; `stores` share ten a second. `in_haste`: something
   /// waits for the end of it, so it may wait for another 15 s itself.
   void tell(WorkQueue& queue, int stores, bool in_haste);
@@ -21,6 +27,8 @@ class Presence {
 
  private:
   const OwnerToken owner_;
+  std::atomic<std::int64_t> done_ = 0;
+  std::atomic<std::int64_t> failed_attempts_ = 0;
   Clock::time_point next_ = {};
   bool told_ = false;
   bool failed_ = false;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dispatch/name_table.hpp"
+#include "dispatch/then.hpp"
 
 namespace twinbox {
 namespace {
@@ -98,15 +99,6 @@ void count_chore(StoreCounters& counters, const ChoreReport& report) {
 struct TopicCounters {
   Counter handled, failed, dead;
 };
-
-/// Counts a call and hands it on.
-template <class Count, class Next>
-auto then(Count count, Next next) {
-  return [count = std::move(count), next = std::move(next)](auto&&... arguments) {
-    count(arguments...);
-    if (next) next(arguments...);
-  };
-}
 
 }  // namespace
 

@@ -10,7 +10,8 @@ std::vector<Worker> Workers::list() {
     std::vector<Worker> workers;
     box.run(session, box.sql().worker_list, {}, [&](const Row& row) {
       workers.push_back({OwnerToken{row.uuid(0)}, std::string{row.text(1)},
-                         std::string{row.text(2)}, row.instant(3), row.instant(4)});
+                         std::string{row.text(2)}, row.instant(3), row.instant(4), row.integer(5),
+                         row.integer(6)});
     });
     return workers;
   });
@@ -24,11 +25,17 @@ std::size_t Workers::forget(Duration unseen) {
   });
 }
 
-void Workers::tell(const OwnerToken& owner, std::string_view name, std::string_view version) {
+void Workers::tell(const OwnerToken& owner, std::string_view name, std::string_view version,
+                   std::int64_t done, std::int64_t failed) {
   Box& box = queue_.box();
   box.write([&](Session& session) {
     box.run(session, box.sql().worker_tell,
-            {{"owner", Value{owner.uuid()}}, {"name", name}, {"version", version}, box.now()});
+            {{"owner", Value{owner.uuid()}},
+             {"name", name},
+             {"version", version},
+             {"done", done},
+             {"failed", failed},
+             box.now()});
   });
 }
 

@@ -108,6 +108,25 @@ TEST_P(SchemaUpgrade, tables_of_version_3_keep_their_audit_and_gain_operations_a
   EXPECT_TRUE(schema().deploy().empty());
 }
 
+TEST_P(SchemaUpgrade, workers_of_version_4_have_done_nothing_that_is_known) {
+  create_before("0005_worker_count");
+  EXPECT_EQ(schema().check().version, 4);
+  const std::string owner = on_postgres() ? "'00000000-0000-4000-8000-000000000001'"
+                                          : "x'00000000000040008000000000000001'";
+  const std::string instant = on_postgres() ? "'2029-01-01'" : "1861920000000000";
+  write(
+      "insert into {schema}outbox_worker (owner, name, version, started_at, seen_at) "
+      "values (" +
+      owner + ", 'old:1', '0.1.0', " + instant + ", " + instant + ")");
+  ASSERT_FALSE(schema().deploy().empty());
+  Outbox outbox(database(), without_deployment());
+  const std::vector<Worker> all = Workers{outbox}.list();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].name, "old:1");
+  EXPECT_EQ(all[0].done, 0);
+  EXPECT_EQ(all[0].failed, 0);
+}
+
 TWINBOX_ON_BACKENDS(SchemaUpgrade, Backend::sqlite_file, Backend::postgres);
 
 }  // namespace

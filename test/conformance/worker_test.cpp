@@ -62,6 +62,16 @@ TEST_P(WorkersOf, telling_again_moves_only_when_it_was_seen) {
   EXPECT_EQ(all[1].started_at, begin + 15s);
 }
 
+TEST_P(WorkersOf, what_one_has_done_is_what_it_told_last) {
+  workers().tell(worker_a, "host:1", "1");
+  ASSERT_EQ(workers().list().size(), 1u);
+  EXPECT_EQ(workers().list()[0].done, 0);
+  workers().tell(worker_a, "host:1", "1", 5'000'000'000, 7);
+  ASSERT_EQ(workers().list().size(), 1u);
+  EXPECT_EQ(workers().list()[0].done, 5'000'000'000);
+  EXPECT_EQ(workers().list()[0].failed, 7);
+}
+
 TEST_P(WorkersOf, one_that_was_not_seen_for_a_day_is_forgotten_by_the_chore) {
   workers().tell(worker_a, "host:1", "1");
   clock().advance(1h);

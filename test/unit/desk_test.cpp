@@ -56,6 +56,43 @@ TEST_F(DeskRest, is_the_restart_delay_after_what_is_no_error_of_the_database) {
 }
 
 #if TWINBOX_SQLITE
+TEST(DeskPresence, tells_what_was_done_and_what_failed) {
+  Database database{"sqlite::memory:"};
+  Outbox outbox{database, {.deploy_schema = true}};
+  Handlers handlers;
+  int calls = 0;
+  handlers.on(Topic{"a"},
+              [&](const Message&) { return ++calls > 2 ? Outcome::retry("no") : Outcome::done(); });
+  const DispatcherOptions options{};
+  int told = 0;
+  const DispatchObserver observer{.failed = [&](auto, auto&, auto) { ++told; }};
+  const OwnerToken owner = OwnerToken::make({});
+  const std::atomic<int> desks = 1;
+  Desk desk{{.key = &outbox,
+             .store = "north",
+             .open =
+                 [&] {
+                   return std::shared_ptr<WorkQueue>{std::shared_ptr<void>{}, &outbox};
+                 }},
+            {handlers, options, observer, owner, {}, desks}};
+  for (int i = 0; i < 3; ++i) outbox.enqueue({.topic = Topic{"a"}, .payload = {}});
+  std::vector<Settlement> settlements;
+  for (const Message& message : desk.claim_once(10)) {
+    CallWatch watch;
+    const auto verdicts = desk.caller().call(std::span{&message, 1}, watch);
+    settlements.push_back({std::make_shared<Message>(message), verdicts.front().value()});
+  }
+  ASSERT_EQ(settlements.size(), 3u);
+  desk.write_down(settlements);
+  desk.tell_presence(false);
+  const std::vector<Worker> all = Workers{outbox}.list();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].owner, owner);
+  EXPECT_EQ(all[0].done, 2);
+  EXPECT_EQ(all[0].failed, 1);
+  EXPECT_EQ(told, 1) << "whoever listens is told as well";
+}
+
 TEST(DeskPlace, that_ran_out_unnoticed_is_lost_even_when_it_is_free_to_be_taken_again) {
   ManualClock clock;
   const Environment environment{.clock = [&] { return std::optional{clock.now()}; }};

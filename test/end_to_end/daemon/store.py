@@ -4,6 +4,8 @@ import os
 import random
 import sqlite3
 import subprocess
+import time
+import uuid
 
 from dead_letters import make_dead
 
@@ -48,6 +50,13 @@ class SqliteStore:
         """As if their time were over."""
         with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as database, database:
             database.execute("update outbox_work set lease_until = 0 where lease_until is not null")
+
+    def tell_worker(self, name, done, failed):
+        """As a dispatcher of another process does."""
+        with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as database, database:
+            now = time.time_ns() // 1000
+            database.execute("insert into outbox_worker values (?, ?, '1', ?, ?, ?, ?)",
+                             (uuid.uuid4().bytes, name, now, now, done, failed))
 
     def remove(self):
         """Goes with its folder."""
@@ -97,6 +106,10 @@ class PostgresStore:
     def end_leases(self):
         self.ask(f"update {self.schema}.outbox_work set lease_until = now() "
                  "where lease_until is not null")
+
+    def tell_worker(self, name, done, failed):
+        self.ask(f"insert into {self.schema}.outbox_worker values (gen_random_uuid(), '{name}', "
+                 f"'1', now(), now(), {done}, {failed})")
 
     def remove(self):
         self.ask(f"set client_min_messages = error; drop schema {self.schema} cascade")

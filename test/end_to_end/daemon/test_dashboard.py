@@ -81,6 +81,20 @@ class Counted(OnStore, unittest.TestCase):
             self.assertEqual(topics["unknown"]["error_rate"], 1)
             self.assertEqual((topics["known"]["ready"], topics["unknown"]["dead"]), (0, 1))
 
+    def test_what_workers_elsewhere_have_done_is_counted_too(self):
+        with self.daemon() as daemon:
+            enqueue(daemon, "nobody's", 1)
+            daemon.wait_for_count("ready", 1)  # now it has looked
+            self.store.tell_worker("elsewhere:1", done=600, failed=400)
+            box = box_of(daemon.wait_until(
+                lambda overview: box_of(overview)["error_rate"] is not None))
+            self.assertGreater(box["done_per_minute"], 0)
+            self.assertEqual(box["error_rate"], 0.4)
+            self.assertIsNone(box["p50_ms"])
+            worker, = daemon.ask("GET", "/v1/workers").json()["workers"]
+            self.assertEqual((worker["name"], worker["done"], worker["failed"]),
+                             ("elsewhere:1", 600, 400))
+
     def test_a_history_survives_a_restart(self):
         with self.daemon() as daemon:
             enqueue(daemon, "a", 2)

@@ -179,7 +179,7 @@ TEST_F(CensusTest, whoever_holds_leases_is_shown_with_what_he_told_of_himself) {
 TEST_F(CensusTest, requests_run_no_statement) {
   Stores stores{config(), environment()};
   enqueue(stores, 5);
-  const Pulse pulse;
+  Pulse pulse;
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
   Dashboard dashboard{stores, pulse, dispatching, {}};  // not started: nothing counts meanwhile
   Router router;

@@ -33,7 +33,7 @@ TEST(OpenApi, describes_every_endpoint_and_no_other) {
   const Stores stores{config, {}};
   ActRunner acts{{}};
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
-  const Pulse pulse;
+  Pulse pulse;
   Dashboard dashboard{stores, pulse, dispatching, {}};
   const Service service{config,
                         {.stores = stores,

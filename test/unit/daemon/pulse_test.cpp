@@ -107,5 +107,49 @@ TEST_F(PulseTest, what_comes_after_it_is_told_too) {
   EXPECT_EQ(pulse_.chores()[0].report.count, 3u);
 }
 
+class PulseOfOthers : public PulseTest {
+ protected:
+  static Worker worker(int number, std::int64_t done, std::int64_t failed = 0) {
+    const Uuid uuid{{static_cast<std::uint8_t>(number)}};
+    return {OwnerToken{uuid}, "host:" + std::to_string(number), "1", {}, {}, done, failed};
+  }
+  void hear(const std::vector<Worker>& workers, const std::vector<OwnerToken>& ours = {}) {
+    pulse_.hear(BoxKind::outbox, "main", workers, ours);
+  }
+};
+
+TEST_F(PulseOfOthers, what_they_did_since_they_were_heard_last_is_counted) {
+  hear({worker(1, 1000, 50)});
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox).done_per_minute, 0) << "nobody knows since when";
+  now_ += 15s;
+  hear({worker(1, 1030, 60), worker(2, 20)});
+  hear({worker(1, 1030, 60), worker(2, 20)});
+  const Rates all = pulse_.rates(BoxKind::outbox);
+  EXPECT_DOUBLE_EQ(all.done_per_minute, 200);  // 50 in 15 s
+  EXPECT_DOUBLE_EQ(all.failed_per_minute, 40);
+  EXPECT_DOUBLE_EQ(all.error_rate.value(), 10.0 / 60);
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::outbox, "main").done_per_minute, 200);
+  EXPECT_DOUBLE_EQ(pulse_.rates(BoxKind::inbox).done_per_minute, 0);
+  EXPECT_EQ(pulse_.total(BoxKind::outbox, "main").done, 50u);
+}
+
+TEST_F(PulseOfOthers, those_of_this_process_are_counted_by_what_they_do_alone) {
+  const OwnerToken mine = worker(1, 0).owner;
+  hear({worker(1, 0)}, {mine});
+  done(3);
+  hear({worker(1, 3)}, {mine});
+  EXPECT_EQ(pulse_.total(BoxKind::outbox).done, 3u);
+  hear({worker(1, 9)});  // a former one that finishes its work
+  EXPECT_EQ(pulse_.total(BoxKind::outbox).done, 3u);
+}
+
+TEST_F(PulseOfOthers, one_that_goes_takes_nothing_back) {
+  hear({});
+  hear({worker(1, 5)});
+  hear({});
+  hear({worker(1, 2)});
+  EXPECT_EQ(pulse_.total(BoxKind::outbox).done, 7u);
+}
+
 }  // namespace
 }  // namespace twinbox::app

@@ -246,6 +246,8 @@ export interface Worker {
   started_at: string | null;
   seen_at: string | null;
   leases: number;
+  done: number | null;
+  failed: number | null;
 }
 
 export interface NamedLease {

@@ -127,7 +127,7 @@ function Box({ box }: { box: BoxOverview }) {
       <dl class="numbers">
         <Number label="open" value={compact(box.open)} href={list("open")} large />
         <Number label="dead" value={compact(counts.dead)} href={to("dead", { box: box.box })} bad={counts.dead > 0} large />
-        <Number label="done here / min" value={rate(box.done_per_minute)} large />
+        <Number label="done / min" value={rate(box.done_per_minute)} large />
         <Number label="ready" value={compact(counts.ready)} href={list("ready")} />
         <Number label="leased" value={compact(counts.leased)} href={list("leased")} />
         <Number label="scheduled" value={compact(counts.scheduled)} href={list("scheduled")} />

@@ -62,6 +62,7 @@ const where = {
   ),
 };
 
+const countOr = (value: number | null) => (value === null ? "–" : count(value));
 const when = (at: string | null) => (at === null ? "–" : <When at={at} />);
 
 function WorkerTable({ workers }: { workers: Worker[] }) {
@@ -86,6 +87,8 @@ function WorkerTable({ workers }: { workers: Worker[] }) {
     },
     where,
     { name: "leases", title: "Leases", number: true, sort: (row) => row.leases, cell: (row) => count(row.leases) },
+    { name: "done", title: "Done", number: true, sort: (row) => row.done ?? -1, cell: (row) => countOr(row.done) },
+    { name: "failed", title: "Failed", number: true, sort: (row) => row.failed ?? -1, cell: (row) => countOr(row.failed) },
     { name: "seen", title: "Last heartbeat", sort: (row) => row.seen_at ?? "", cell: (row) => when(row.seen_at) },
     { name: "started", title: "Started", sort: (row) => row.started_at ?? "", cell: (row) => when(row.started_at) },
     { name: "version", title: "Version", sort: (row) => row.version ?? "", cell: (row) => <Name text={row.version ?? "–"} /> },

@@ -1,0 +1,4 @@
+-- What a worker has finished and failed since it started: whoever looks at a box sees what all of them do.
+alter table {worker}
+  add column done   bigint not null default 0,
+  add column failed bigint not null default 0;
