@@ -47,11 +47,46 @@ Applied read_applied(Session& session, const Tables& tables) {
   return applied;
 }
 
-/// The same, on a connection of its own; nothing when there is no such table.
-Applied read_applied(Database& database, const Tables& tables) {
+/// The functions that a script makes on PostgreSQL, each as its quoted name and its body.
+std::vector<std::string> functions_of(std::string_view script) {
+  constexpr std::string_view create = "create or replace function ";
+  constexpr std::string_view quote = "$twinbox$";
+  std::vector<std::string> found;
+  for (std::size_t at = script.find(create); at != std::string_view::npos;
+       at = script.find(create, at)) {
+    const std::size_t name = at + create.size();
+    const std::size_t body = script.find(quote, name) + quote.size();
+    const std::size_t end = script.find(quote, body);
+    found.push_back(std::string{script.substr(name, script.find('(', name) - name)} +
+                    std::string{script.substr(body, end - body)});
+    at = end;
+  }
+  return found;
+}
+
+/// The table of versions tells what was deployed, not what somebody has done to it since: scripts
+/// whose functions are gone, or have another body, count as not applied.
+void forget_edited(Session& session, const Tables& tables, Applied& applied) {
+  if (session.dialect() != Dialect::postgres) return;
+  std::set<std::string, std::less<>> there;
+  session.execute(
+      "select '\"' || replace(n.nspname, '\"', '\"\"') || '\".\"' || replace(p.proname, '\"', "
+      "'\"\"') || '\"' || p.prosrc from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
+      "where n.nspname = @schema",
+      {{"schema", tables.box.schema}}, [&](const Row& row) { there.emplace(row.text(0)); });
+  for (const Script& script : tables.known.scripts) {
+    if (script.version) continue;
+    const auto wanted = functions_of(script.text);
+    if (!std::ranges::all_of(wanted, [&](const auto& one) { return there.contains(one); }))
+      applied.erase(script.name);
+  }
+}
+
+/// On a connection of its own; nothing when there is no such table.
+template <class Read>
+Applied read_alone(Database& database, Read read) {
   try {
-    return database.pool().run(Access::read, Scope::statement,
-                               [&](Session& session) { return read_applied(session, tables); });
+    return database.pool().run(Access::read, Scope::statement, read);
   } catch (const DatabaseError& error) {
     if (error.kind() != DatabaseError::Kind::missing_schema) throw;
     return {};
@@ -207,8 +242,9 @@ std::vector<std::string> Schema::deploy() {
     if (session.dialect() != Dialect::sqlite) prepare_schema(session, tables);
     for (const std::string& statement : split_statements(tables.known.bootstrap, session.dialect()))
       session.execute(statement);
-    const Applied applied = read_applied(session, tables);
+    Applied applied = read_applied(session, tables);
     refuse_other_kind(database_, kind_, options_, applied, tables);
+    forget_edited(session, tables, applied);
     const SchemaState state = compare(applied, tables.known);
     if (state.too_new()) refuse_newer(database_, kind_, options_, state);
     std::vector<std::string> done;
@@ -231,12 +267,18 @@ std::vector<std::string> Schema::deploy() {
 
 SchemaState Schema::check() {
   const Tables tables(database_.dialect(), kind_, options_);
-  return compare(read_applied(database_, tables), tables.known);
+  const Applied applied = read_alone(database_, [&](Session& session) {
+    Applied found = read_applied(session, tables);
+    forget_edited(session, tables, found);
+    return found;
+  });
+  return compare(applied, tables.known);
 }
 
 void Schema::require() {
   const Tables tables(database_.dialect(), kind_, options_);
-  const Applied applied = read_applied(database_, tables);
+  const Applied applied =
+      read_alone(database_, [&](Session& session) { return read_applied(session, tables); });
   refuse_other_kind(database_, kind_, options_, applied, tables);
   const SchemaState state = compare(applied, tables.known);
   if (state.too_new()) refuse_newer(database_, kind_, options_, state);

@@ -37,6 +37,28 @@ TEST_P(SchemaFunction, functions_of_another_program_are_warned_of_once_per_openi
   EXPECT_EQ(log().events("stale_functions").size(), 1u);
 }
 
+TEST_P(SchemaFunction, a_function_that_was_edited_or_dropped_is_noticed_and_put_back) {
+  outbox();
+  Schema schema(database(), BoxKind::outbox, options());
+  EXPECT_TRUE(schema.check().current());
+  PgClient client(place().address());
+  const std::string name = place().schema() + ".outbox_check_text(text, text, int)";
+  const std::string body = "select prosrc from pg_proc where oid = '" + name + "'::regprocedure";
+  const std::string before = client.value(body);
+  client.run("create or replace function " + place().schema() +
+             ".outbox_check_text(noun text, value text, most int) returns void language plpgsql "
+             "as 'begin end'");
+  EXPECT_EQ(schema.check().pending, std::vector<std::string>{"function/check"});
+  EXPECT_EQ(schema.deploy(), std::vector<std::string>{"function/check"});
+  EXPECT_EQ(client.value(body), before);
+
+  client.run("drop function " + name);
+  EXPECT_EQ(schema.check().pending, std::vector<std::string>{"function/check"});
+  EXPECT_EQ(schema.deploy(), std::vector<std::string>{"function/check"});
+  EXPECT_EQ(client.value(body), before);
+  EXPECT_TRUE(schema.check().current());
+}
+
 TEST_P(SchemaFunction, OBX_104_the_grants_of_a_box_leave_out_a_box_whose_name_begins_alike) {
   outbox();
   BoxOptions neighbour = options();
