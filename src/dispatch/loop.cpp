@@ -295,7 +295,7 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
     auto task = std::make_shared<Task>(desk.shared_from_this(), std::move(message), claimed);
     if (paused) {
       desk.finished.push_back({message_of(task), put_off(task->message, options_.lease)});
-    } else if (draining_ || desk.leaving) {
+    } else if (!takes_more(desk)) {
       desk.finished.push_back({message_of(task), {.act = Verdict::Act::release}});
     } else {
       task->place = desk.held.size();
@@ -307,7 +307,7 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
 
 /// Others may work on the box now: what has not started goes back, what runs is told to stop.
 void Dispatcher::Loop::leave_place(Desk& desk, Lock& lock) {
-  give_back(desk, [](const SharedTask&) { return true; });
+  give_back(desk, everything);
   const std::vector<SharedTask> running = desk.held;
   lock.unlock();
   for (const SharedTask& task : running) {
@@ -327,19 +327,18 @@ void Dispatcher::Loop::give_up_stuck(Desk& desk, Clock::time_point begin, Clock:
 
 /// What has waited for a worker through a renewal goes back, for others to take.
 void Dispatcher::Loop::give_up_late(Desk& desk, Clock::time_point now) {
-  give_back(desk, [&](const SharedTask& task) {
-    return now - task->claimed_at >= lease_third(options_);
-  });
+  give_back(desk, [&](const Task& task) { return now - task.claimed_at >= lease_third(options_); });
 }
 
-template <class Which>
-void Dispatcher::Loop::give_back(Desk& desk, Which which) {
-  const auto chosen = [&](const SharedTask& task) {
-    return task->desk.get() == &desk && which(task);
-  };
+bool Dispatcher::Loop::everything(const Task&) { return true; }
+
+void Dispatcher::Loop::give_back(Desk& desk, const std::function<bool(const Task&)>& chosen) {
   std::vector<SharedTask> given_back;
-  std::copy_if(waiting_.begin(), waiting_.end(), std::back_inserter(given_back), chosen);
-  std::erase_if(waiting_, chosen);
+  std::erase_if(waiting_, [&](const SharedTask& task) {
+    if (task->desk.get() != &desk || !chosen(*task)) return false;
+    given_back.push_back(task);
+    return true;
+  });
   for (const SharedTask& task : given_back) {
     let_go(task);
     desk.finished.push_back({message_of(task), {.act = Verdict::Act::release}});

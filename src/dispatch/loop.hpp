@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -89,8 +90,9 @@ class Dispatcher::Loop {
   void give_up_late(Desk& desk, Clock::time_point now);
   void give_up_stuck(Desk& desk, Clock::time_point begin, Clock::time_point now);
   void leave_place(Desk& desk, Lock& lock);
-  template <class Which>
-  void give_back(Desk& desk, Which which);
+  static bool everything(const Task& task);
+  /// What waits for a worker and is chosen is released, for others to take.
+  void give_back(Desk& desk, const std::function<bool(const Task&)>& chosen);
   SharedDesk take_out(Desk& desk);
 
   // Calls.

@@ -242,6 +242,9 @@ void Dispatcher::Loop::shut_down() {
 void Dispatcher::Loop::set_paused(bool paused) {
   const std::scoped_lock lock{mutex_};
   paused_ = paused;
+  if (paused) {
+    for (const SharedDesk& desk : desks_) give_back(*desk, everything);
+  }
   look_again();
 }
 
@@ -251,6 +254,7 @@ void Dispatcher::Loop::set_store_paused(std::string_view store, bool paused) {
   for (const SharedDesk& desk : desks_) {
     if (desk->store() != store) continue;
     desk->paused = paused;
+    if (paused) give_back(*desk, everything);
     found = true;
   }
   if (!found) {
@@ -264,6 +268,10 @@ void Dispatcher::Loop::set_topic_paused(const Topic& topic, bool paused) {
   const std::scoped_lock lock{mutex_};
   if (paused) {
     paused_topics_.insert(topic.str());
+    for (const SharedDesk& desk : desks_) {
+      give_back(*desk, [&](const Task& task) { return task.message.topic == topic; });
+    }
+    look_again();
   } else {
     paused_topics_.erase(topic.str());
   }

@@ -244,6 +244,34 @@ TEST_P(Running, EVB_07_pauses_and_resumes_without_losing_or_repeating_work) {
   EXPECT_EQ(Admin{outbox()}.counts(true).all.done, 2);
 }
 
+TEST_P(Running, EVB_07_nothing_starts_after_a_pause_not_even_what_was_claimed_before_it) {
+  std::atomic<int> calls = 0;
+  std::latch handled{200};
+  std::promise<void> given_back;
+  std::atomic<bool> told = false;
+  Dispatcher* mine = nullptr;
+  DispatchObserver observer;
+  observer.settled = [&](std::string_view, std::size_t, Duration) {
+    if (mine->paused() && Admin{outbox()}.counts().all.leased == 0 && !told.exchange(true))
+      given_back.set_value();
+  };
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    if (++calls == 100) mine->pause();
+    handled.count_down();
+  });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1), observer};
+  mine = &dispatcher;
+  outbox().enqueue(std::vector<NewMessage>(200, a_message()));
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  given_back.get_future().wait();
+  EXPECT_EQ(calls, 100);
+  EXPECT_EQ(Admin{outbox()}.counts().all.ready, 100);
+  dispatcher.resume();
+  handled.wait();
+  EXPECT_EQ(calls, 200);
+}
+
 TEST_P(Running, EVB_07_a_paused_store_claims_nothing_until_it_is_resumed) {
   std::latch handled{1};
   Handlers handlers;
