@@ -211,6 +211,25 @@ void set_attribute(CloudEvent& event, const std::string& name, std::string value
   }
 }
 
+BinaryAttributes binary_attributes(const CloudEvent& event) {
+  event.check();
+  BinaryAttributes all;
+  all.list = {
+      {"specversion", "1.0"}, {"id", event.id}, {"source", event.source}, {"type", event.type}};
+  if (event.subject) all.list.emplace_back("subject", *event.subject);
+  if (event.time) all.list.emplace_back("time", event.time->str());
+  if (event.dataschema) all.list.emplace_back("dataschema", *event.dataschema);
+  for (const auto& [name, value] : event.extensions) {
+    all.list.emplace_back(name, *event.extension(name));
+  }
+  if (event.datacontenttype) {
+    all.content_type = *event.datacontenttype;
+  } else if (event.data_kind == DataKind::json) {
+    all.content_type = "application/json";  // only the JSON format may leave it out
+  }
+  return all;
+}
+
 std::string percent_encode(std::string_view text, std::string_view others) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   std::string out;

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "twinbox/event.hpp"
 
@@ -33,6 +35,14 @@ DataKind kind_of(std::string_view content_type);
 
 /// Sets a member of `event` that is not an extension, or an extension. Throws EventError.
 void set_attribute(CloudEvent& event, const std::string& name, std::string value);
+
+/// What binary mode carries of an event besides its data, in one order for every wire.
+struct BinaryAttributes {
+  std::vector<std::pair<std::string, std::string>> list;  ///< names without a prefix
+  std::string content_type;                               ///< empty: none
+};
+/// Throws EventError for what is no event.
+BinaryAttributes binary_attributes(const CloudEvent& event);
 
 /// `text` with each byte that is not visible ASCII, and each of `others`, as %XX.
 std::string percent_encode(std::string_view text, std::string_view others);

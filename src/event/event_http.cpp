@@ -105,24 +105,13 @@ CloudEvent read_binary(const HttpHeaders& headers, std::string_view body) {
 }
 
 HttpContent write_binary(const CloudEvent& event) {
-  event.check();
+  const BinaryAttributes attributes = binary_attributes(event);
   HttpContent content{{}, event.data};
-  const auto add = [&](const std::string& name, std::string_view value) {
+  for (const auto& [name, value] : attributes.list) {
     content.headers.add("ce-" + name, percent_encode(value, "\"%"));
-  };
-  add("specversion", "1.0");
-  add("id", event.id);
-  add("source", event.source);
-  add("type", event.type);
-  if (event.subject) add("subject", *event.subject);
-  if (event.time) add("time", event.time->str());
-  if (event.dataschema) add("dataschema", *event.dataschema);
-  for (const auto& [name, value] : event.extensions) add(name, *event.extension(name));
-  if (event.datacontenttype) {
-    content.headers.add("Content-Type", *event.datacontenttype);
-  } else if (event.data_kind == DataKind::json) {
-    // Only the JSON format may leave it out.
-    content.headers.add("Content-Type", "application/json");
+  }
+  if (!attributes.content_type.empty()) {
+    content.headers.add("Content-Type", attributes.content_type);
   }
   return content;
 }

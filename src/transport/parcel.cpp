@@ -85,23 +85,11 @@ void write_raw(Parcel& parcel, LabelWriter& labels, const Message& message) {
 }
 
 void write_binary(Parcel& parcel, LabelWriter& labels, CloudEvent event, const EventLabels& names) {
-  event.check();
-  const auto add = [&](std::string_view name, std::string_view value) {
-    labels.add(std::string{names.written} + std::string{name}, value);
-  };
-  add("specversion", "1.0");
-  add("id", event.id);
-  add("source", event.source);
-  add("type", event.type);
-  if (event.subject) add("subject", *event.subject);
-  if (event.time) add("time", event.time->str());
-  if (event.dataschema) add("dataschema", *event.dataschema);
-  for (const auto& [name, value] : event.extensions) add(name, *event.extension(name));
-  if (event.datacontenttype) {
-    parcel.content_type = *event.datacontenttype;
-  } else if (event.data_kind == DataKind::json) {
-    parcel.content_type = "application/json";
+  BinaryAttributes attributes = binary_attributes(event);
+  for (const auto& [name, value] : attributes.list) {
+    labels.add(std::string{names.written} + name, value);
   }
+  parcel.content_type = std::move(attributes.content_type);
   parcel.body = std::move(event.data);
 }
 
