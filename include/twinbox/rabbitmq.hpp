@@ -30,12 +30,6 @@ struct RabbitConnection {
   Duration max_reconnect_delay = std::chrono::seconds{15};  ///< doubled from 0.1 s on, with chance
 };
 
-/// Who makes exchanges and queues.
-enum class Topology {
-  declare,  ///< they are made where they are missing
-  check,    ///< they must be there
-};
-
 struct RabbitSinkOptions {
   std::string exchange = {};     ///< empty: the default one, which routes to the queue of that name
   std::string routing_key = {};  ///< empty: the message's topic

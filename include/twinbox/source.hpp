@@ -18,6 +18,12 @@ class BrokerError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Who makes what a broker needs: exchanges, queues, streams, consumers, topics.
+enum class Topology {
+  declare,  ///< it is made where it is missing
+  check,    ///< it must be there
+};
+
 /// What follows when a delivery cannot be accepted. A store that is away is waited for as long as
 /// it takes, without counting: the broker keeps what is not acknowledged.
 struct SourceRetry {

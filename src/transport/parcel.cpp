@@ -5,7 +5,6 @@
 
 #include "core/json.hpp"
 #include "event/attribute.hpp"
-#include "twinbox/event.hpp"
 #include "twinbox/trace.hpp"
 
 namespace twinbox {
@@ -222,6 +221,35 @@ Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& event
     if (!trace->state.empty()) labels.add("tracestate", trace->state);
   }
   return parcel;
+}
+
+Message direct_message(const CloudEvent& event) {
+  NewMessage made = to_message(event);
+  const Instant now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
+  return {.work_id = WorkId{0},
+          .epoch = 0,
+          .handler = HandlerKey::by_topic(),
+          .attempts = 0,
+          .expiries = 0,
+          .requeues = 0,
+          .visible_at = now,
+          .lease_until = now,
+          .last_error = {},
+          .source = made.source.value_or(Source::none()),
+          .id = *made.id,
+          .topic = made.topic,
+          .payload = std::move(made.payload),
+          .content_type = made.extras.content_type,
+          .headers = made.extras.headers,
+          .correlation_id = made.extras.correlation_id,
+          .partition_key = made.extras.partition_key,
+          .hash = {},
+          .due_at = {},
+          .expires_at = made.extras.expires_at,
+          .created_at = now,
+          .last_seen_at = now,
+          .seen_count = 1,
+          .content_version = 1};
 }
 
 Arrival arrival_of(Delivered delivered, const EventLabels& events) {

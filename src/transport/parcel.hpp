@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "twinbox/event.hpp"
 #include "twinbox/message.hpp"
 #include "twinbox/sink.hpp"
 
@@ -31,6 +32,10 @@ struct Parcel {
 
 /// Throws EventError for a message that cannot be sent as an event.
 Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& events);
+
+/// An event that is sent without an outbox, as a message that has been claimed now. Throws
+/// EventError for what is no event.
+Message direct_message(const CloudEvent& event);
 
 /// What a broker has delivered. Empty texts: it says nothing about that.
 struct Delivered {

@@ -4,8 +4,7 @@
 
 #include "core/text.hpp"
 #include "transport/rabbitmq/topology.hpp"
-#include "twinbox/event.hpp"
-#include "twinbox/retry.hpp"
+#include "transport/reconnect.hpp"
 
 namespace twinbox {
 namespace {
@@ -273,12 +272,8 @@ void RabbitPublisher::Loop::put_off_waiting() {
 
 /// Between two tries to connect: whoever comes meanwhile is put off at once.
 void RabbitPublisher::Loop::rest(const std::stop_token& stop, int failures) {
-  const RetryPolicy policy{
-      .first_delay = 100ms,
-      .max_delay = std::max(
-          100ms, std::chrono::ceil<std::chrono::milliseconds>(connection_.max_reconnect_delay)),
-      .jitter = Jitter::equal};
-  const auto end = std::chrono::steady_clock::now() + policy.delay(failures, environment_);
+  const auto end = std::chrono::steady_clock::now() +
+                   reconnect_delay(failures, connection_.max_reconnect_delay, environment_);
   while (!stop.stop_requested() && std::chrono::steady_clock::now() < end) {
     put_off_waiting();
     std::unique_lock lock{mutex_};
@@ -299,32 +294,7 @@ std::vector<Outcome> RabbitPublisher::publish(std::span<const Message> messages,
 }
 
 void RabbitPublisher::send(const CloudEvent& event) {
-  NewMessage made = to_message(event);
-  const Instant now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
-  const Message message{.work_id = WorkId{0},
-                        .epoch = 0,
-                        .handler = HandlerKey::by_topic(),
-                        .attempts = 0,
-                        .expiries = 0,
-                        .requeues = 0,
-                        .visible_at = now,
-                        .lease_until = now,
-                        .last_error = {},
-                        .source = made.source.value_or(Source::none()),
-                        .id = *made.id,
-                        .topic = made.topic,
-                        .payload = std::move(made.payload),
-                        .content_type = made.extras.content_type,
-                        .headers = made.extras.headers,
-                        .correlation_id = made.extras.correlation_id,
-                        .partition_key = made.extras.partition_key,
-                        .hash = {},
-                        .due_at = {},
-                        .expires_at = made.extras.expires_at,
-                        .created_at = now,
-                        .last_seen_at = now,
-                        .seen_count = 1,
-                        .content_version = 1};
+  const Message message = direct_message(event);
   const Outcome outcome = loop_->publish({&message, 1}, {}).at(0);
   if (outcome.kind() == Outcome::Kind::done) return;
   throw BrokerError(outcome.reason().empty() ? "the broker cannot be reached; the log says why"

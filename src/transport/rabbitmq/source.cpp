@@ -2,13 +2,12 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include "core/text.hpp"
-#include "transport/delivery_desk.hpp"
+#include "transport/accept_thread.hpp"
 #include "transport/rabbitmq/topology.hpp"
 #include "transport/rabbitmq/wire.hpp"
-#include "twinbox/retry.hpp"
+#include "transport/reconnect.hpp"
 
 namespace twinbox {
 namespace {
@@ -57,99 +56,18 @@ class Envelope {
   amqp_envelope_t envelope_;
 };
 
-/// Accepts on a thread of its own, so that heartbeats go on while a store takes its time.
-class AcceptThread {
- public:
-  AcceptThread(DeliveryDesk desk, const rabbitmq::WakeUp& wake)
-      : desk_(std::move(desk)),
-        wake_(wake),
-        thread_([this](const std::stop_token& stop) { run(stop); }) {}
-
-  void add(Delivery delivery) {
-    const std::scoped_lock lock{mutex_};
-    came_.push_back(std::move(delivery));
-    some_.notify_one();
-  }
-  std::vector<Settled> take() {
-    const std::scoped_lock lock{mutex_};
-    return std::exchange(settled_, {});
-  }
-  /// What is under way is finished.
-  void stop() {
-    thread_.request_stop();
-    if (thread_.joinable()) thread_.join();
-  }
-  /// Since the last call.
-  std::pair<std::uint64_t, std::string> take_failures() {
-    const std::scoped_lock lock{mutex_};
-    return {std::exchange(retried_, 0), error_};
-  }
-
- private:
-  void run(const std::stop_token& stop) {
-    std::unique_lock lock{mutex_};
-    while (!stop.stop_requested()) {
-      for (Delivery& one : std::exchange(came_, {})) desk_.add(std::move(one));
-      lock.unlock();
-      const std::uint64_t before = desk_.retried();
-      std::vector<Settled> settled = desk_.step(Clock::now());
-      lock.lock();
-      retried_ += desk_.retried() - before;
-      error_ = desk_.last_error();
-      if (!settled.empty()) {
-        settled_.insert(settled_.end(), std::make_move_iterator(settled.begin()),
-                        std::make_move_iterator(settled.end()));
-        wake_.raise();
-      }
-      const auto some = [&] { return !came_.empty(); };
-      if (const auto next = desk_.next()) {
-        some_.wait_until(lock, stop, *next, some);
-      } else {
-        some_.wait(lock, stop, some);
-      }
-    }
-  }
-
-  DeliveryDesk desk_;  // of the thread alone
-  const rabbitmq::WakeUp& wake_;
-  std::mutex mutex_;
-  std::condition_variable_any some_;
-  std::vector<Delivery> came_;
-  std::vector<Settled> settled_;
-  std::uint64_t retried_ = 0;
-  std::string error_;
-  std::jthread thread_;
-};
-
-/// What is known of a source, for whoever asks.
-class Status {
- public:
-  template <class Change>
-  void change(Change call) {
-    const std::scoped_lock lock{mutex_};
-    call(status_);
-  }
-  [[nodiscard]] SourceStatus get() const {
-    const std::scoped_lock lock{mutex_};
-    return status_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  SourceStatus status_;
-};
-
 /// The deliveries of one connection.
 class Consumer {
  public:
   Consumer(Connection& connection, const RabbitSourceOptions& options, const AcceptCall& accept,
-           const Environment& environment, Status& status, const rabbitmq::WakeUp& wake)
+           const Environment& environment, SourceRecord& status, const rabbitmq::WakeUp& wake)
       : connection_(connection),
         options_(options),
         environment_(environment),
         status_(status),
         wake_(wake),
-        accepting_(DeliveryDesk{accept, options.retry, options.queue, environment}, wake) {}
+        accepting_(DeliveryDesk{accept, options.retry, options.queue, environment},
+                   [&wake] { wake.raise(); }) {}
 
   void run(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
@@ -297,7 +215,7 @@ class Consumer {
   Connection& connection_;
   const RabbitSourceOptions& options_;
   const Environment& environment_;
-  Status& status_;
+  SourceRecord& status_;
   const rabbitmq::WakeUp& wake_;
   std::map<std::uint64_t, std::unique_ptr<Envelope>> open_;  ///< by delivery tag
   std::vector<Grave> graves_;
@@ -372,15 +290,11 @@ class RabbitSource : public BrokerSource {
   }
 
   void rest(const std::stop_token& stop, int failures) {
-    const RetryPolicy policy{
-        .first_delay = 100ms,
-        .max_delay = std::max(
-            100ms, std::chrono::ceil<std::chrono::milliseconds>(connection_.max_reconnect_delay)),
-        .jitter = Jitter::equal};
+    const Duration delay = reconnect_delay(failures, connection_.max_reconnect_delay, environment_);
     std::mutex mutex;
     std::condition_variable_any nothing;
     std::unique_lock lock{mutex};
-    nothing.wait_for(lock, stop, policy.delay(failures, environment_), [] { return false; });
+    nothing.wait_for(lock, stop, delay, [] { return false; });
   }
 
   const RabbitConnection connection_;
@@ -388,7 +302,7 @@ class RabbitSource : public BrokerSource {
   const AcceptCall accept_;
   const Environment environment_;
   rabbitmq::WakeUp wake_;
-  Status status_;
+  SourceRecord status_;
 };
 
 }  // namespace

@@ -1,72 +1,20 @@
-// What the tests of RabbitMQ share: names of their own, a source that runs, and ways to wait.
+// What the tests of RabbitMQ share.
 #pragma once
 
-#include <condition_variable>
-#include <functional>
-#include <mutex>
-#include <thread>
-#include <unistd.h>
-
 #include "rabbit.hpp"
-#include "relay.hpp"
+#include "running_source.hpp"
 #include "support/inbox_test.hpp"
 #include <twinbox/rabbitmq.hpp>
 
 namespace twinbox::test {
 
-/// Until `ready` holds; false after a minute and a half.
-inline bool eventually(const std::function<bool()>& ready) {
-  const auto end = std::chrono::steady_clock::now() + 90s;
-  while (!ready()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(2ms);  // asks the broker again
-  }
-  return true;
-}
-
-/// A name that no other test and no other run uses.
-inline std::string own_name(const std::string& what) {
-  static std::atomic<int> number = 0;
-  return "twinbox_test." + std::to_string(getpid()) + "." + std::to_string(++number) + "." + what;
-}
-
-/// A source on its thread; ends with the object, and has acknowledged by then what it accepted.
-class RunningSource {
+class RunningRabbit : public RunningSource {
  public:
-  RunningSource(const RabbitConnection& connection, const RabbitSourceOptions& options,
-                AcceptCall accept, Environment environment = {})
-      : source_(rabbitmq_source(
-            connection, options,
-            [this, accept = std::move(accept)](std::span<const Arrival> arrivals) {
-              return count(accept(arrivals));
-            },
-            std::move(environment))),
-        thread_([this](std::stop_token stop) { source_->run(std::move(stop)); }) {}
-
-  [[nodiscard]] SourceStatus status() const { return source_->status(); }
-  /// Until that many have been accepted, duplicates counted; false after a minute and a half.
-  bool wait_for(std::size_t accepted) {
-    std::unique_lock lock{mutex_};
-    return some_.wait_for(lock, 90s, [&] { return accepted_ >= accepted; });
-  }
-  void stop() {
-    thread_.request_stop();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  std::vector<Accepted> count(std::vector<Accepted> answers) {
-    const std::scoped_lock lock{mutex_};
-    accepted_ += answers.size();
-    some_.notify_all();
-    return answers;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable some_;
-  std::size_t accepted_ = 0;
-  std::unique_ptr<BrokerSource> source_;
-  std::jthread thread_;
+  RunningRabbit(const RabbitConnection& connection, const RabbitSourceOptions& options,
+                AcceptCall accept, const Environment& environment = {})
+      : RunningSource(std::move(accept), [&](AcceptCall call) {
+          return rabbitmq_source(connection, options, std::move(call), environment);
+        }) {}
 };
 
 class RabbitTest : public InboxTest {
@@ -80,11 +28,11 @@ class RabbitTest : public InboxTest {
     }
     return {.queue = queue, .queue_type = "classic", .retry = {.max_retries = 2, .delay = 1ms}};
   }
-  RunningSource run(RabbitSourceOptions options) {
+  RunningRabbit run(RabbitSourceOptions options) {
     return {connection(), std::move(options), accept_into(inbox()), environment()};
   }
-  std::unique_ptr<RunningSource> run() {
-    return std::make_unique<RunningSource>(connection(), source_options(), accept_into(inbox()),
+  std::unique_ptr<RunningRabbit> run() {
+    return std::make_unique<RunningRabbit>(connection(), source_options(), accept_into(inbox()),
                                            environment());
   }
   void send(const std::string& id, const std::string& topic = "order.placed") {

@@ -23,7 +23,7 @@ TEST_P(RabbitServer, EVB_27_EVB_28_nothing_is_lost_when_the_broker_is_stopped_an
         connection(), RabbitSinkOptions{.routing_key = name}, environment());
     const Routes routes{
         {{.name = "rabbit", .pattern = TopicPattern{"#"}, .sink = rabbitmq_sink(publisher)}}};
-    RunningSource source = run({.queue = name, .topology = Topology::declare});
+    RunningRabbit source = run({.queue = name, .topology = Topology::declare});
     ASSERT_TRUE(eventually([&] { return source.status().connected; })) << source.status().error;
     const auto relay_some = [&](int from, int to) {
       for (int i = from; i < to; ++i) {
@@ -93,7 +93,7 @@ TEST_F(RabbitTls, carries_messages_both_ways) {
   std::vector<std::string> bodies;
   const std::string large(300'000, 'x');  // several frames and several TLS records
   rabbit.publish("", queue, {.body = large, .message_id = "a"});
-  RunningSource source{connection("TWINBOX_TEST_RABBITMQ_CA"),
+  RunningRabbit source{connection("TWINBOX_TEST_RABBITMQ_CA"),
                        {.queue = queue, .queue_type = "classic"},
                        [&](std::span<const Arrival> arrivals) {
                          const std::scoped_lock lock{mutex};

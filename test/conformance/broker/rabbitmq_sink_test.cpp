@@ -86,7 +86,7 @@ TEST_P(RabbitSink, what_is_too_long_for_a_property_travels_as_a_header_and_arriv
                     .id = MessageId{id},
                     .source = Source{"shop"}});
   EXPECT_EQ(publisher()->publish(claim()).at(0).kind(), Kind::done);
-  RunningSource source = run({.queue = queue, .queue_type = "classic"});
+  RunningRabbit source = run({.queue = queue, .queue_type = "classic"});
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
   EXPECT_TRUE(inbox().state({Source{"shop"}, MessageId{id}}).has_value());

@@ -19,7 +19,7 @@ TEST_P(RabbitSource, PHD_29_a_delivery_is_acknowledged_after_the_accept_has_comm
   std::optional<std::uint32_t> ready_during_accept;
   std::string state_when_acknowledged;
   {
-    RunningSource source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
+    RunningRabbit source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
                            auto answers = inbox().accept(arrivals);
                            // Committed, and not acknowledged yet: a crash now would bring it again.
                            ready_during_accept = rabbit.count(queue);
@@ -42,7 +42,7 @@ TEST_P(RabbitSource,
     std::mutex mutex;
     std::condition_variable told;
     bool cut = false;
-    RunningSource source{{.url = with_port(Rabbit::url(), relay.port())},
+    RunningRabbit source{{.url = with_port(Rabbit::url(), relay.port())},
                          source_options(),
                          [&](std::span<const Arrival>) -> std::vector<Accepted> {
                            relay.close_door();  // as if the process had ended here
@@ -67,7 +67,7 @@ TEST_P(RabbitSource, PHD_03_a_consumer_that_dies_after_the_commit_gets_it_again_
   send("a");
   {
     Relay relay{port_of(Rabbit::url())};
-    RunningSource source{{.url = with_port(Rabbit::url(), relay.port())},
+    RunningRabbit source{{.url = with_port(Rabbit::url(), relay.port())},
                          source_options(),
                          [&](std::span<const Arrival> arrivals) {
                            auto answers = inbox().accept(arrivals);
@@ -130,7 +130,7 @@ TEST_P(RabbitSource, PHD_30_dead_letters_go_to_the_exchange_that_was_named_for_t
   const std::string grave = rabbit.queue(own_name("grave"));
   rabbit.bind(grave, options.dead_letter_exchange, queue);
   send("bad", "poison");
-  RunningSource source = run(options);
+  RunningRabbit source = run(options);
   ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
   source.stop();
   EXPECT_EQ(rabbit.get(grave).value().message_id, "bad");
@@ -144,7 +144,7 @@ TEST_P(RabbitSource, PHD_30_a_dead_letter_that_nobody_takes_stays_in_the_queue) 
   rabbit.exchange(options.dead_letter_exchange, "direct");
   send("bad", "poison");
   {
-    RunningSource source = run(options);
+    RunningRabbit source = run(options);
     ASSERT_TRUE(eventually([&] { return !log().events("dead_letter_failed").empty(); }));
     send("good");
     ASSERT_TRUE(source.wait_for(1));
@@ -157,7 +157,7 @@ TEST_P(RabbitSource, PHD_30_a_store_that_is_away_is_waited_for_without_giving_an
   source_options();
   send("a");
   std::atomic<int> calls = 0;
-  RunningSource source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
+  RunningRabbit source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
                          if (++calls < 10) {
                            throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
                          }
@@ -221,7 +221,7 @@ TEST_P(RabbitSource, PHD_02_PHD_22_a_channel_that_is_bound_to_a_queue_writes_one
   channels.check();
   send("a");
   std::size_t duties_before_ack = 0;
-  RunningSource source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
+  RunningRabbit source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
                          auto answers = accept_into(channels, "orders")(arrivals);
                          duties_before_ack = detail(key("a")).duties.size();
                          return answers;
@@ -267,7 +267,7 @@ TEST_P(RabbitSource, keeps_the_order_inside_a_partition_key_while_the_first_is_r
   source_options();
   std::vector<std::string> order;
   int failures = 0;
-  RunningSource source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
+  RunningRabbit source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
                          for (const Arrival& one : arrivals) {
                            if (one.id.view() == "first" && failures < 2) {
                              ++failures;
@@ -295,7 +295,7 @@ TEST_P(RabbitSource, declares_its_queue_its_bindings_and_the_place_of_dead_lette
   rabbit.forget_queue(name + ".dead");
   rabbit.forget_exchange(from);
   rabbit.forget_exchange(name + ".dlx");
-  RunningSource source = run({.queue = name,
+  RunningRabbit source = run({.queue = name,
                               .bindings = {{.exchange = from, .routing_key = "order.#"}},
                               .topology = Topology::declare,
                               .dead_letter_exchange = name + ".dlx"});
@@ -312,7 +312,7 @@ TEST_P(RabbitSource, declares_its_queue_its_bindings_and_the_place_of_dead_lette
 
 TEST_P(RabbitSource, says_what_is_missing_and_begins_once_it_is_there) {
   const std::string name = own_name("late");
-  RunningSource source = run({.queue = name, .queue_type = "classic"});
+  RunningRabbit source = run({.queue = name, .queue_type = "classic"});
   ASSERT_TRUE(eventually([&] { return has(source.status().error, name); }));
   EXPECT_TRUE(has(source.status().error, "topology = declare")) << source.status().error;
   rabbit.queue(name);
@@ -323,7 +323,7 @@ TEST_P(RabbitSource, says_what_is_missing_and_begins_once_it_is_there) {
 TEST_P(RabbitSource, begins_again_after_its_connection_was_cut) {
   source_options();
   Relay relay{port_of(Rabbit::url())};
-  RunningSource source{{.url = with_port(Rabbit::url(), relay.port())},
+  RunningRabbit source{{.url = with_port(Rabbit::url(), relay.port())},
                        source_options(),
                        accept_into(inbox()),
                        environment()};
@@ -341,7 +341,7 @@ TEST_P(RabbitSource, begins_again_after_its_connection_was_cut) {
 TEST_P(RabbitSource, heartbeats_tell_that_a_silent_connection_is_lost) {
   source_options();
   Relay relay{port_of(Rabbit::url())};
-  RunningSource source{{.url = with_port(Rabbit::url(), relay.port()),
+  RunningRabbit source{{.url = with_port(Rabbit::url(), relay.port()),
                         .connect_timeout = 1s,
                         .heartbeat = 1s,
                         .max_reconnect_delay = 100ms},
@@ -371,7 +371,7 @@ TEST_P(RabbitSource, takes_no_more_at_once_than_prefetch_allows) {
   options.prefetch = 3;
   for (int i = 0; i < 20; ++i) send("m" + std::to_string(i));
   std::size_t most = 0;
-  RunningSource source{connection(), options, [&](std::span<const Arrival> arrivals) {
+  RunningRabbit source{connection(), options, [&](std::span<const Arrival> arrivals) {
                          most = std::max(most, arrivals.size());
                          return inbox().accept(arrivals);
                        }};

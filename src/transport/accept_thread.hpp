@@ -1,0 +1,63 @@
+// Accepts what a broker has delivered on a thread of its own, so that whoever talks to the broker
+// can go on doing so while a store takes its time.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "transport/delivery_desk.hpp"
+
+namespace twinbox {
+
+/// Thread-safe, but for stop().
+class AcceptThread {
+ public:
+  /// `wake` is called, on the thread, when there is something to take; it must not wait.
+  AcceptThread(DeliveryDesk desk, std::function<void()> wake);
+
+  void add(Delivery delivery);
+  std::vector<Settled> take();
+  /// What is under way is finished.
+  void stop();
+  /// How many attempts have failed since the last call, and why the last one did.
+  std::pair<std::uint64_t, std::string> take_failures();
+
+ private:
+  void run(const std::stop_token& stop);
+
+  DeliveryDesk desk_;  // of the thread alone
+  std::function<void()> wake_;
+  std::mutex mutex_;
+  std::condition_variable_any some_;
+  std::vector<Delivery> came_;
+  std::vector<Settled> settled_;
+  std::uint64_t retried_ = 0;
+  std::string error_;
+  std::jthread thread_;
+};
+
+/// What is known of a source, for whoever asks. Thread-safe.
+class SourceRecord {
+ public:
+  template <class Change>
+  void change(Change call) {
+    const std::scoped_lock lock{mutex_};
+    call(status_);
+  }
+  [[nodiscard]] SourceStatus get() const {
+    const std::scoped_lock lock{mutex_};
+    return status_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  SourceStatus status_;
+};
+
+}  // namespace twinbox

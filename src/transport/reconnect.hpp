@@ -1,0 +1,21 @@
+// How long to rest between two tries to reach a broker.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "twinbox/retry.hpp"
+
+namespace twinbox {
+
+/// 0.1 s, doubled with each failure, with chance, so that not everybody comes at once.
+inline Duration reconnect_delay(int failures, Duration max, const Environment& environment) {
+  using std::chrono::milliseconds;
+  const RetryPolicy policy{
+      .first_delay = milliseconds{100},
+      .max_delay = std::max(milliseconds{100}, std::chrono::ceil<milliseconds>(max)),
+      .jitter = Jitter::equal};
+  return policy.delay(failures, environment);
+}
+
+}  // namespace twinbox
