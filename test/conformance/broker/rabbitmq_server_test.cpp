@@ -69,17 +69,17 @@ class RabbitTls : public ::testing::Test {
 };
 
 TEST_F(RabbitTls, is_spoken_with_a_broker_whose_certificate_is_known) {
-  const auto findings = look(connection("TWINBOX_TEST_RABBITMQ_CA"));
+  const auto findings = look(connection("TWINBOX_TEST_CA"));
   EXPECT_EQ(findings.at(0).level, Finding::Level::ok) << findings.at(0).found;
 }
 
 TEST_F(RabbitTls, is_refused_with_a_certificate_of_somebody_else) {
-  const auto findings = look(connection("TWINBOX_TEST_RABBITMQ_WRONG_CA"));
+  const auto findings = look(connection("TWINBOX_TEST_WRONG_CA"));
   EXPECT_EQ(findings.at(0).level, Finding::Level::error) << findings.at(0).found;
 }
 
 TEST_F(RabbitTls, is_refused_with_a_certificate_for_another_name) {
-  RabbitConnection other = connection("TWINBOX_TEST_RABBITMQ_CA");
+  RabbitConnection other = connection("TWINBOX_TEST_CA");
   other.url.replace(other.url.find("localhost"), 9, "127.0.0.1");
   EXPECT_EQ(look(other).at(0).level, Finding::Level::error);
 }
@@ -93,7 +93,7 @@ TEST_F(RabbitTls, carries_messages_both_ways) {
   std::vector<std::string> bodies;
   const std::string large(300'000, 'x');  // several frames and several TLS records
   rabbit.publish("", queue, {.body = large, .message_id = "a"});
-  RunningRabbit source{connection("TWINBOX_TEST_RABBITMQ_CA"),
+  RunningRabbit source{connection("TWINBOX_TEST_CA"),
                        {.queue = queue, .queue_type = "classic"},
                        [&](std::span<const Arrival> arrivals) {
                          const std::scoped_lock lock{mutex};

@@ -1,7 +1,9 @@
-// Outbox → RabbitMQ → inbox, in two processes that are killed at random: in the end every message
-// has been handled, none twice, and those of one partition key in their order.
+// Outbox → broker → inbox, in two processes that are killed at random: in the end every message has
+// been handled, none twice, and those of one partition key in their order.
 //
-//   broker_trip [--messages N] [--kills N] [--seed N]      needs TWINBOX_TEST_RABBITMQ
+//   broker_trip [--broker rabbitmq|nats] [--messages N] [--kills N] [--seed N]
+//
+// Needs the settings of tool/brokers.
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -16,7 +18,13 @@
 
 #include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/source.hpp>
+#if TWINBOX_RABBITMQ
 #include <twinbox/rabbitmq.hpp>
+#endif
+#if TWINBOX_NATS
+#include <twinbox/nats.hpp>
+#endif
 
 namespace twinbox::test {
 namespace {
@@ -39,27 +47,65 @@ DispatcherOptions dispatch_options() {
   return options;
 }
 
-RabbitConnection broker() {
-  const char* url = std::getenv("TWINBOX_TEST_RABBITMQ");
-  if (url == nullptr) throw std::runtime_error("TWINBOX_TEST_RABBITMQ is not set: tool/brokers");
-  return {.url = url};
+std::string setting(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) throw std::runtime_error(std::string{name} + " is not set: tool/brokers");
+  return value;
 }
 
-RabbitSourceOptions source_options(const std::string& queue) {
-  return {.queue = queue, .topology = Topology::declare};
+/// The two ends of a broker; `place`: the queue or the stream between them.
+struct Broker {
+  BatchHandler (*sink)(const std::string& place);
+  std::unique_ptr<BrokerSource> (*source)(const std::string& place, AcceptCall accept);
+};
+
+#if TWINBOX_RABBITMQ
+const Broker rabbitmq{[](const std::string& place) {
+                        return rabbitmq_sink(std::make_shared<RabbitPublisher>(
+                            RabbitConnection{.url = setting("TWINBOX_TEST_RABBITMQ")},
+                            RabbitSinkOptions{.routing_key = place}));
+                      },
+                      [](const std::string& place, AcceptCall accept) {
+                        return rabbitmq_source({.url = setting("TWINBOX_TEST_RABBITMQ")},
+                                               {.queue = place, .topology = Topology::declare},
+                                               std::move(accept));
+                      }};
+#endif
+#if TWINBOX_NATS
+const Broker nats{[](const std::string& place) {
+                    return nats_sink(std::make_shared<NatsPublisher>(
+                        NatsConnection{.url = setting("TWINBOX_TEST_NATS")},
+                        NatsSinkOptions{.subject_prefix = place + "."}));
+                  },
+                  [](const std::string& place, AcceptCall accept) {
+                    NatsSourceOptions options{.stream = {.name = place, .subjects = {place + ".>"}},
+                                              .consumer = "trip",
+                                              .topology = Topology::declare};
+                    options.ack_wait = 2s;  // what a killed process held comes back soon
+                    return nats_source({.url = setting("TWINBOX_TEST_NATS")}, std::move(options),
+                                       std::move(accept));
+                  }};
+#endif
+
+const Broker& broker_called(const std::string& name) {
+#if TWINBOX_RABBITMQ
+  if (name == "rabbitmq") return rabbitmq;
+#endif
+#if TWINBOX_NATS
+  if (name == "nats") return nats;
+#endif
+  throw std::runtime_error("there is no broker '" + name + "' in this program");
 }
 
-void send(const std::string& address, const std::string& queue) {
+void send(const Broker& broker, const std::string& address, const std::string& place) {
   Database database{address};
   Outbox outbox{database, box_options()};
-  const auto publisher =
-      std::make_shared<RabbitPublisher>(broker(), RabbitSinkOptions{.routing_key = queue});
   Handlers handlers;
-  handlers.add(TopicPattern{"#"}, {rabbitmq_sink(publisher), {.max_batch = 500}});
+  handlers.add(TopicPattern{"#"}, {broker.sink(place), {.max_batch = 500}});
   Dispatcher{outbox, handlers, dispatch_options()}.run({});
 }
 
-void receive(const std::string& address, const std::string& queue) {
+void receive(const Broker& broker, const std::string& address, const std::string& place) {
   Database database{address};
   Inbox inbox{database, box_options()};
   Handlers handlers;
@@ -70,7 +116,7 @@ void receive(const std::string& address, const std::string& queue) {
   });
   Dispatcher dispatcher{inbox, handlers, dispatch_options()};
   const std::jthread dispatching{[&](std::stop_token stop) { dispatcher.run(stop); }};
-  rabbitmq_source(broker(), source_options(queue), accept_into(inbox))->run({});
+  broker.source(place, accept_into(inbox))->run({});
 }
 
 /// One of the two processes; killed and begun again.
@@ -102,6 +148,7 @@ class Child {
 };
 
 struct Options {
+  std::string broker = "rabbitmq";
   int messages = 100'000;
   int kills = 30;
   unsigned seed = std::random_device{}();
@@ -138,9 +185,8 @@ std::int64_t number_of(Database& database, const std::string& sql) {
   return value;
 }
 
-void make_queue(const std::string& queue) {
-  const auto source = rabbitmq_source(broker(), source_options(queue),
-                                      [](auto) { return std::vector<Accepted>{}; });
+void make_place(const Broker& broker, const std::string& place) {
+  const auto source = broker.source(place, [](auto) { return std::vector<Accepted>{}; });
   std::jthread thread{[&](std::stop_token stop) { source->run(std::move(stop)); }};
   for (int i = 0; i < 3000 && !source->status().connected; ++i) std::this_thread::sleep_for(10ms);
   if (!source->status().connected) throw std::runtime_error(source->status().error);
@@ -176,7 +222,8 @@ int run(const Options& options) {
   std::filesystem::create_directories(folder);
   const std::string from = "sqlite:" + (folder / "from.db").string();
   const std::string to = "sqlite:" + (folder / "to.db").string();
-  const std::string queue = "twinbox_trip." + std::to_string(getpid());
+  const std::string place = "twinbox_trip_" + std::to_string(getpid());
+  const Broker& broker = broker_called(options.broker);
   std::cout << "seed " << options.seed << std::endl;
   bool good = true;
   {
@@ -187,10 +234,10 @@ int run(const Options& options) {
       session.execute("create table ledger (id text not null, partition_key text not null)");
     });
     enqueue_all(outbox, options.messages);
-    make_queue(queue);
+    make_place(broker, place);
     std::mt19937 chance{options.seed};
-    Child sender{{"broker_trip", "send", from, queue}};
-    Child receiver{{"broker_trip", "receive", to, queue}};
+    Child sender{{"broker_trip", "send", options.broker, from, place}};
+    Child receiver{{"broker_trip", "receive", options.broker, to, place}};
     const auto begin = std::chrono::steady_clock::now();
     const auto done = [&] { return number_of(target, "select count(*) from ledger"); };
     int kills = 0;
@@ -228,10 +275,11 @@ int run(const Options& options) {
 Options options_of(const Texts& words) {
   Options options;
   for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
-    const int number = std::stoi(words[i + 1]);
-    if (words[i] == "--messages") options.messages = number;
-    if (words[i] == "--kills") options.kills = number;
-    if (words[i] == "--seed") options.seed = static_cast<unsigned>(number);
+    const std::string& value = words[i + 1];
+    if (words[i] == "--broker") options.broker = value;
+    if (words[i] == "--messages") options.messages = std::stoi(value);
+    if (words[i] == "--kills") options.kills = std::stoi(value);
+    if (words[i] == "--seed") options.seed = static_cast<unsigned>(std::stoul(value));
   }
   return options;
 }
@@ -243,8 +291,10 @@ int main(int count, char** words) {
   using namespace twinbox::test;
   const Texts given{words + 1, words + count};
   try {
-    if (given.size() == 3 && given[0] == "send") return send(given[1], given[2]), 0;
-    if (given.size() == 3 && given[0] == "receive") return receive(given[1], given[2]), 0;
+    if (given.size() == 4 && (given[0] == "send" || given[0] == "receive")) {
+      (given[0] == "send" ? send : receive)(broker_called(given[1]), given[2], given[3]);
+      return 0;
+    }
     return run(options_of(given));
   } catch (const std::exception& error) {
     std::cerr << "broker_trip: " << error.what() << "\n";

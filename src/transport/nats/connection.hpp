@@ -1,0 +1,105 @@
+// One connection to a NATS server. The library reads, writes and calls back on threads of its own.
+#pragma once
+
+#include <memory>
+#include <nats/nats.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinbox/nats.hpp"
+
+namespace twinbox::nats {
+
+struct Server {
+  std::string host;
+  int port;
+};
+
+/// What `url` says.
+struct Address {
+  std::vector<std::string> urls;  ///< with users and passwords
+  std::vector<Server> servers;
+  bool tls;
+
+  /// Throws std::invalid_argument.
+  static Address parse(const std::string& url);
+  /// As errors and logs name it: without users and passwords.
+  [[nodiscard]] std::string shown() const;
+};
+
+/// Throws std::invalid_argument naming the option.
+void check(const NatsConnection& options);
+/// A name of a stream or a consumer, or a subject without wildcards, that the server takes.
+bool is_name(std::string_view text) noexcept;
+bool is_subject(std::string_view text) noexcept;
+
+/// Destroys what the library gives away.
+struct Destroyer {
+  void operator()(natsMsg* message) const noexcept { natsMsg_Destroy(message); }
+  void operator()(natsOptions* options) const noexcept { natsOptions_Destroy(options); }
+  void operator()(jsCtx* context) const noexcept { jsCtx_Destroy(context); }
+  void operator()(jsStreamInfo* info) const noexcept { jsStreamInfo_Destroy(info); }
+  void operator()(jsConsumerInfo* info) const noexcept { jsConsumerInfo_Destroy(info); }
+  void operator()(jsStreamNamesList* list) const noexcept { jsStreamNamesList_Destroy(list); }
+  void operator()(natsSubscription* one) const noexcept { natsSubscription_Destroy(one); }
+};
+template <class T>
+using Owned = std::unique_ptr<T, Destroyer>;
+using Letter = Owned<natsMsg>;
+
+/// Hears what comes to the inbox of a connection, on a thread of the library.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void receive(Letter letter) = 0;
+  /// Once: nothing comes any more.
+  virtual void closed() = 0;
+};
+
+/// Not connected again once it is lost. Thread-safe.
+class Connection {
+ public:
+  /// `listener` hears what comes under inbox(), and is kept until it has been told `closed`. Throws
+  /// BrokerError.
+  Connection(const NatsConnection& options, std::shared_ptr<Listener> listener);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  [[nodiscard]] const std::string& shown() const noexcept { return shown_; }
+  /// Ends with a dot; a reply subject is this and anything.
+  [[nodiscard]] const std::string& inbox() const noexcept { return inbox_; }
+  [[nodiscard]] jsCtx* jet_stream() const noexcept { return context_.get(); }
+  /// Why it was lost, as far as anybody knows.
+  [[nodiscard]] std::string last_error() const;
+
+  /// Sent soon, with others; NATS_MAX_PAYLOAD when the server would not take it.
+  natsStatus publish(natsMsg& message);
+  natsStatus publish(const std::string& subject, const std::string& reply, std::string_view body);
+  /// Until the server has read all that was published. Throws BrokerError.
+  void flush(Duration limit);
+  /// Nothing is delivered any more; what is on its way still comes, and then `closed`.
+  void drain(Duration limit) noexcept;
+
+  /// Throw BrokerError, beginning with `what`, unless all is well.
+  void check(natsStatus status, const std::string& what) const;
+
+ private:
+  void connect(const NatsConnection& options, const Address& address);
+  void listen(std::shared_ptr<Listener> listener);
+
+  std::string shown_;
+  std::string inbox_;
+  struct Closer {
+    void operator()(natsConnection* connection) const noexcept;
+  };
+  std::unique_ptr<natsConnection, Closer> connection_;
+  Owned<jsCtx> context_;
+  Owned<natsSubscription> subscription_;
+};
+
+/// The text of a header; empty: it has none.
+std::string header(natsMsg& message, const char* name);
+
+}  // namespace twinbox::nats

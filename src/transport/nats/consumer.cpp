@@ -1,0 +1,299 @@
+#include "transport/nats/consumer.hpp"
+
+#include <algorithm>
+
+#include "core/text.hpp"
+#include "transport/nats/topology.hpp"
+
+namespace twinbox::nats {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A request for deliveries ends after that, and is made again: a server may have forgotten it.
+constexpr auto request_limit = 10s;
+constexpr auto answer_limit = 10s;
+
+std::chrono::steady_clock::duration ack_wait_of(const jsConsumerInfo& info) {
+  const std::int64_t nanoseconds = info.Config->AckWait;
+  return nanoseconds > 0 ? std::chrono::nanoseconds{nanoseconds} : std::chrono::nanoseconds{30s};
+}
+
+}  // namespace
+
+void Post::receive(Letter letter) {
+  const std::scoped_lock lock{mutex_};
+  letters_.push_back(std::move(letter));
+  some_.notify_all();
+}
+
+void Post::closed() {
+  const std::scoped_lock lock{mutex_};
+  closed_ = true;
+  some_.notify_all();
+}
+
+void Post::wake() {
+  const std::scoped_lock lock{mutex_};
+  woken_ = true;
+  some_.notify_all();
+}
+
+std::vector<Letter> Post::take(const std::stop_token& stop, Time limit) {
+  std::unique_lock lock{mutex_};
+  some_.wait_until(lock, stop, limit, [&] { return woken_ || closed_ || !letters_.empty(); });
+  woken_ = false;
+  return std::exchange(letters_, {});
+}
+
+bool Post::is_closed() const {
+  const std::scoped_lock lock{mutex_};
+  return closed_;
+}
+
+Consumer::Consumer(Connection& connection, std::shared_ptr<Post> post, const jsConsumerInfo& info,
+                   const NatsSourceOptions& options, const AcceptCall& accept,
+                   const Environment& environment, SourceRecord& record)
+    : connection_(connection),
+      post_(std::move(post)),
+      options_(options),
+      environment_(environment),
+      record_(record),
+      ack_wait_(ack_wait_of(info)),
+      overdue_(info.Delivered.Stream, static_cast<std::uint64_t>(info.NumAckPending)),
+      keep_at_(begin_ + ack_wait_ / 3),
+      accepting_(DeliveryDesk{accept, options.retry, name(), environment},
+                 [mail = post_] { mail->wake(); }) {}
+
+std::string Consumer::name() const { return options_.stream.name + "/" + options_.consumer; }
+
+void Consumer::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    settle();
+    bury();
+    keep();
+    look_for_overdue();
+    ask();
+    const bool closed = post_->is_closed();  // before what came is taken, or the last were missed
+    for (Letter& letter : post_->take(stop, next_time())) receive(std::move(letter));
+    if (closed) throw BrokerError(connection_.last_error());
+  }
+  accepting_.stop();
+  settle();
+  give_back();
+}
+
+/// Asks for as much as there is room for, once the last request is through.
+void Consumer::ask() {
+  const auto now = Clock::now();
+  if ((asked_ > 0 && now < asked_until_) || now < ask_at_) return;
+  auto room = std::int64_t{options_.prefetch} - static_cast<std::int64_t>(open_.size());
+  // After each ack_wait what is overdue comes first, and may be what everything here waits for.
+  if (overdue_.open()) {
+    room += static_cast<std::int64_t>(overdue_.count()) * ((now - begin_) / ack_wait_);
+  }
+  if (room < std::max(1, options_.prefetch / 4)) return;
+  asked_ = room;
+  asked_until_ = now + request_limit + 2s;
+  const std::string request = R"({"batch":)" + std::to_string(room) + R"(,"expires":)" +
+                              std::to_string(std::chrono::nanoseconds{request_limit}.count()) + "}";
+  connection_.check(
+      connection_.publish(
+          "$JS.API.CONSUMER.MSG.NEXT." + options_.stream.name + "." + options_.consumer,
+          connection_.inbox() + "pull." + std::to_string(++requests_), request),
+      "asking for deliveries");
+}
+
+void Consumer::receive(Letter letter) {
+  if (const auto origin = origin_of(*letter)) return deliver(std::move(letter), *origin);
+  const std::string_view subject = natsMsg_GetSubject(letter.get());
+  if (subject.starts_with(connection_.inbox() + "dead.")) return read_burial(*letter);
+  // Answers to earlier requests say nothing about the last one.
+  if (subject == connection_.inbox() + "pull." + std::to_string(requests_)) read_status(*letter);
+}
+
+void Consumer::read_status(natsMsg& message) {
+  const std::string status = header(message, "Status");
+  const std::string text = header(message, "Description");
+  if (status == "100") return;
+  asked_ = 0;
+  if (status == "404" || status == "408") return;
+  const bool passes = status == "409" && !text.starts_with("Consumer ");
+  if (!passes) {
+    throw BrokerError(connection_.shown() + ": consumer " + name() + " gives nothing: " +
+                      (status == "503" ? "it has been deleted" : status + " " + text));
+  }
+  ask_at_ = Clock::now() + 500ms;  // a new leader, a limit of the server
+}
+
+Delivery Consumer::read(natsMsg& message, const Origin& origin) const {
+  if (options_.max_deliver > 0 &&
+      origin.delivered > static_cast<std::uint64_t>(options_.max_deliver)) {
+    return {origin.sequence,
+            {},
+            "delivered " + std::to_string(origin.delivered) +
+                " times without being accepted; max_deliver allows " +
+                std::to_string(options_.max_deliver)};
+  }
+  try {
+    return {origin.sequence, read_arrival(message, origin, options_)};
+  } catch (const std::invalid_argument& error) {
+    return {origin.sequence, {}, error.what()};
+  }
+}
+
+void Consumer::deliver(Letter letter, const Origin& origin) {
+  if (asked_ > 0) --asked_;
+  const std::uint64_t sequence = origin.sequence;
+  const auto known = open_.find(sequence);
+  if (known != open_.end()) {  // we were too slow to say that we still have it
+    known->second = {std::move(letter), origin};
+    return;
+  }
+  Delivery delivery = read(*letter, origin);
+  open_.emplace(sequence, Open{std::move(letter), origin});
+  const bool waits =
+      overdue_.open() && delivery.arrival && delivery.arrival->extras.partition_key.has_value();
+  overdue_.came(sequence);
+  if (waits) {
+    held_.emplace(sequence, std::move(delivery));
+  } else {
+    accepting_.add(std::move(delivery));
+  }
+  if (!overdue_.open()) release_held();
+}
+
+void Consumer::release_held() {
+  for (auto& [sequence, delivery] : std::exchange(held_, {})) accepting_.add(std::move(delivery));
+}
+
+/// Others may have what was unacknowledged when we began: the server knows when it is settled.
+void Consumer::look_for_overdue() {
+  const auto now = Clock::now();
+  if (!overdue_.open() || now < look_at_) return;
+  look_at_ = now + 250ms;
+  const auto info = find_consumer(connection_, options_.stream.name, options_.consumer);
+  if (info) {
+    overdue_.told(info->AckFloor.Stream, static_cast<std::uint64_t>(info->NumAckPending),
+                  open_.size());
+  }
+  if (overdue_.open() && now > begin_ + 3 * ack_wait_ + 5s) {
+    overdue_.end();
+    const std::string source = name();
+    environment_.write(LogLevel::warning, "order_unsure", {{"source", std::string_view{source}}});
+  }
+  if (!overdue_.open()) release_held();
+}
+
+void Consumer::settle() {
+  std::uint64_t accepted = 0, duplicates = 0;
+  for (Settled& one : accepting_.take()) {
+    if (one.accepted) {
+      answer(one.tag, "+ACK");
+      open_.erase(one.tag);
+      (one.accepted->duplicate() ? duplicates : accepted) += 1;
+    } else {
+      graves_.push_back({one.tag, cut_error(one.error), Clock::now()});
+    }
+  }
+  const auto failures = accepting_.take_failures();
+  record_.change([&](SourceStatus& status) {
+    status.accepted += accepted;
+    status.duplicates += duplicates;
+    status.retried += failures.first;
+    if (!failures.second.empty()) status.error = failures.second;
+  });
+}
+
+void Consumer::answer(std::uint64_t sequence, const char* word) {
+  const auto found = open_.find(sequence);
+  if (found == open_.end()) return;
+  connection_.check(connection_.publish(natsMsg_GetReply(found->second.letter.get()), "", word),
+                    "acknowledging");
+}
+
+/// Tells the server that we still have what we have.
+void Consumer::keep() {
+  const auto now = Clock::now();
+  if (now < keep_at_) return;
+  keep_at_ = now + ack_wait_ / 3;
+  for (const auto& [sequence, open] : open_) answer(sequence, "+WPI");
+}
+
+/// Sends on what goes to the dead letters; its delivery ends when a stream has taken it there.
+void Consumer::bury() {
+  const auto now = Clock::now();
+  for (Grave& grave : graves_) {
+    if (grave.not_before > now) continue;
+    grave.number = ++burials_;
+    grave.not_before = now + answer_limit;
+    const Open& open = open_.at(grave.sequence);
+    const Letter letter = dead_letter(*open.letter, open.origin, options_, grave.error,
+                                      connection_.inbox() + "dead." + std::to_string(grave.number));
+    const natsStatus status = connection_.publish(*letter);
+    if (status == NATS_MAX_PAYLOAD && grave.error.size() > 80) {
+      grave.error.resize(80);  // its reason made it too large
+      grave.not_before = now;
+      continue;
+    }
+    connection_.check(status, "a dead letter");
+  }
+}
+
+void Consumer::read_burial(natsMsg& message) {
+  const std::string number = std::string{natsMsg_GetSubject(&message)}.substr(
+      connection_.inbox().size() + std::string{"dead."}.size());
+  const auto grave = std::ranges::find_if(
+      graves_, [&](const Grave& one) { return std::to_string(one.number) == number; });
+  if (grave == graves_.end()) return;
+  const std::string source = name();
+  const Answer said = read_answer(message);
+  if (said.kind != Answer::Kind::stored) {
+    // Nothing is lost: it stays with its stream until its place can be reached.
+    grave->not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);
+    environment_.write(
+        LogLevel::error, "dead_letter_failed",
+        {{"source", std::string_view{source}},
+         {"reason", std::string_view{said.kind == Answer::Kind::no_stream
+                                         ? std::string_view{"no stream takes its subject"}
+                                         : std::string_view{said.text}}}});
+    return;
+  }
+  environment_.write(
+      LogLevel::error, "dead_letter",
+      {{"source", std::string_view{source}}, {"error", std::string_view{grave->error}}});
+  answer(grave->sequence, "+TERM");
+  open_.erase(grave->sequence);
+  graves_.erase(grave);
+  record_.change([](SourceStatus& status) { ++status.dead; });
+}
+
+/// Whoever is next gets it at once, instead of after ack_wait.
+void Consumer::give_back() {
+  connection_.drain(2s);
+  for (Letter& letter : post_->take({}, Clock::now())) {
+    if (const auto origin = origin_of(*letter)) {
+      open_.try_emplace(origin->sequence, Open{std::move(letter), *origin});
+    }
+  }
+  // Asked about the consumer, a server forgets our last request; one that still had it (2.9) would
+  // take what is given back for delivered.
+  if (!open_.empty()) find_consumer(connection_, options_.stream.name, options_.consumer);
+  for (const auto& [sequence, open] : open_) answer(sequence, "-NAK");
+  connection_.flush(2s);
+}
+
+Consumer::Clock::time_point Consumer::next_time() const {
+  auto next = Clock::now() + 1h;
+  const auto sooner = [&](bool if_so, Clock::time_point time) {
+    if (if_so) next = std::min(next, time);
+  };
+  sooner(asked_ > 0, asked_until_);
+  sooner(asked_ == 0 && ask_at_ > Clock::now(), ask_at_);
+  sooner(!open_.empty(), keep_at_);
+  sooner(overdue_.open(), look_at_);
+  for (const Grave& grave : graves_) sooner(true, grave.not_before);
+  return next;
+}
+
+}  // namespace twinbox::nats

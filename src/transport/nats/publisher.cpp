@@ -1,0 +1,304 @@
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <mutex>
+#include <unordered_map>
+
+#include "core/text.hpp"
+#include "transport/nats/probe.hpp"
+#include "transport/nats/topology.hpp"
+#include "transport/nats/wire.hpp"
+#include "transport/reconnect.hpp"
+
+namespace twinbox {
+namespace {
+
+using nats::Answer;
+using nats::Connection;
+using nats::Outgoing;
+using Clock = std::chrono::steady_clock;
+
+/// Messages on their way: enough to keep server and network busy.
+constexpr std::size_t window = 2000;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw std::invalid_argument("nats sink: " + why);
+}
+
+template <class Options>
+Options checked(Options options) {
+  try {
+    nats::check(options);
+  } catch (const std::invalid_argument& error) {
+    refuse(error.what());
+  }
+  return options;
+}
+
+/// The messages of one call.
+struct Job {
+  std::vector<Outgoing> messages;
+  std::vector<std::optional<Outcome>> outcomes;
+  std::size_t open = 0;  ///< on their way
+};
+
+/// What is on its way over one connection, and what streams answer. Thread-safe.
+class Flight : public nats::Listener {
+ public:
+  using Deadline = Clock::time_point;
+
+  void receive(nats::Letter letter) override {
+    const std::string_view subject = natsMsg_GetSubject(letter.get());
+    const std::string_view digits = subject.substr(subject.rfind('.') + 1);
+    std::uint64_t number = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    const Answer answer = nats::read_answer(*letter);
+    const std::scoped_lock lock{mutex_};
+    const auto found = sent_.find(number);
+    if (found == sent_.end()) return;  // whoever sent it has given up
+    const auto [job, index] = found->second;
+    end(found, outcome_of(answer, job->messages[index].subject));
+  }
+
+  void closed() override {
+    const std::scoped_lock lock{mutex_};
+    closed_ = true;
+    while (!sent_.empty()) end(sent_.begin(), Outcome::retry("the connection was lost"));
+    changed_.notify_all();
+  }
+
+  [[nodiscard]] bool is_closed() const {
+    const std::scoped_lock lock{mutex_};
+    return closed_;
+  }
+
+  /// A number for a message that is about to be sent, as soon as there is room; empty: there was
+  /// none in time, or the connection is lost.
+  std::optional<std::uint64_t> begin(Job& job, std::size_t index, const std::stop_token& stop,
+                                     Deadline deadline) {
+    std::unique_lock lock{mutex_};
+    const auto ready = [&] { return closed_ || sent_.size() < window; };
+    if (!ready() && !changed_.wait_until(lock, stop, deadline, ready)) return {};
+    if (closed_) return {};
+    ++job.open;
+    sent_.emplace(++number_, std::pair{&job, index});
+    return number_;
+  }
+  /// It was not sent after all, and this is why.
+  void fail(std::uint64_t number, Outcome outcome) {
+    const std::scoped_lock lock{mutex_};
+    const auto found = sent_.find(number);
+    if (found != sent_.end()) end(found, std::move(outcome));
+  }
+  void finish(const Job& job, const std::stop_token& stop, Deadline deadline) {
+    std::unique_lock lock{mutex_};
+    changed_.wait_until(lock, stop, deadline, [&] { return job.open == 0; });
+  }
+  /// Answers that still come are nobody's.
+  void forget(const Job& job) {
+    const std::scoped_lock lock{mutex_};
+    if (job.open == 0) return;
+    std::erase_if(sent_, [&](const auto& one) { return one.second.first == &job; });
+    changed_.notify_all();
+  }
+
+ private:
+  using Sent = std::unordered_map<std::uint64_t, std::pair<Job*, std::size_t>>;
+
+  static Outcome outcome_of(const Answer& answer, const std::string& subject) {
+    switch (answer.kind) {
+      case Answer::Kind::stored: return Outcome::done();
+      case Answer::Kind::no_stream:
+        return Outcome::retry("no stream takes subject '" + subject + "'; make one that does");
+      case Answer::Kind::too_large: return Outcome::dead("the stream refuses it: " + answer.text);
+      case Answer::Kind::refused: break;
+    }
+    return Outcome::retry("subject '" + subject + "' was refused: " + answer.text);
+  }
+
+  void end(Sent::iterator one, Outcome outcome) {
+    const auto [job, index] = one->second;
+    const bool was_full = sent_.size() >= window;
+    sent_.erase(one);
+    job->outcomes[index] = std::move(outcome);
+    if (--job->open == 0 || was_full) changed_.notify_all();
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  Sent sent_;
+  std::uint64_t number_ = 0;
+  bool closed_ = false;
+};
+
+/// A connection and what is on its way over it.
+struct Way {
+  std::shared_ptr<Flight> flight;
+  Connection connection;
+
+  explicit Way(const NatsConnection& options)
+      : flight(std::make_shared<Flight>()), connection(options, flight) {}
+};
+
+}  // namespace
+
+class NatsPublisher::Line {
+ public:
+  Line(NatsConnection connection, NatsSinkOptions options, Environment environment)
+      : connection_(checked(std::move(connection))),
+        options_(checked(std::move(options))),
+        environment_(std::move(environment)),
+        shown_(nats::Address::parse(connection_.url).shown()) {}
+
+  std::vector<Outcome> publish(std::span<const Message> messages, const std::stop_token& stop) {
+    Job job;
+    job.messages.resize(messages.size());
+    job.outcomes.resize(messages.size());
+    std::vector<std::size_t> good;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      try {
+        job.messages[i] = nats::outgoing_of(messages[i], options_);
+        good.push_back(i);
+      } catch (const std::invalid_argument& error) {
+        job.outcomes[i] = Outcome::malformed(error.what());
+      }
+    }
+    const std::size_t sent = good.empty() ? 0 : send(job, good, stop);
+    // No attempt is counted for what was not even sent.
+    for (const std::size_t i : std::span{good}.subspan(sent)) {
+      job.outcomes[i] = Outcome::postpone(messages[i].lease_until);
+    }
+    std::vector<Outcome> outcomes;
+    for (auto& outcome : job.outcomes) {
+      outcomes.push_back(outcome ? std::move(*outcome)
+                                 : Outcome::retry(shown_ + ": not acknowledged in time"));
+    }
+    return outcomes;
+  }
+
+ private:
+  /// How many of them were sent; the others wait for a server that is away.
+  std::size_t send(Job& job, const std::vector<std::size_t>& good, const std::stop_token& stop) {
+    const std::shared_ptr<Way> way = find_way();
+    if (!way) return 0;
+    struct Leave {
+      Flight& flight;
+      const Job& job;
+      ~Leave() { flight.forget(job); }
+    } const leave{*way->flight, job};
+    const auto deadline = Clock::now() + std::chrono::ceil<Clock::duration>(options_.timeout);
+    std::size_t sent = 0;
+    while (sent < good.size()) {
+      const auto number = way->flight->begin(job, good[sent], stop, deadline);
+      if (!number) break;
+      send_one(*way, job.messages[good[sent++]], *number);
+    }
+    way->flight->finish(job, stop, deadline);
+    if (way->flight->is_closed()) {
+      forget(way, way->connection.last_error());
+    } else if (!stop.stop_requested() && Clock::now() >= deadline) {
+      // Whatever holds this connection up must not hold up the next call.
+      forget(way, shown_ + ": not acknowledged in time");
+      return good.size();
+    }
+    return stop.stop_requested() ? good.size() : sent;
+  }
+
+  void send_one(Way& way, const Outgoing& message, std::uint64_t number) {
+    const nats::Letter letter = nats::letter_of(message, options_.stream.name,
+                                                way.connection.inbox() + std::to_string(number));
+    const natsStatus status = way.connection.publish(*letter);
+    if (status == NATS_OK) return;
+    const std::string why = shown_ + ": " + natsStatus_GetText(status);
+    way.flight->fail(number, status == NATS_MAX_PAYLOAD
+                                 ? Outcome::dead(why + ": larger than max_payload of the server")
+                                 : Outcome::retry(why));
+  }
+
+  /// Connected while there is work, and from then on; empty: the server is away, or was a moment
+  /// ago.
+  std::shared_ptr<Way> find_way() {
+    const std::scoped_lock lock{mutex_};
+    if (way_ && way_->flight->is_closed()) lost(way_->connection.last_error());
+    if (way_) return way_;
+    if (Clock::now() < not_before_) return {};
+    try {
+      auto way = std::make_shared<Way>(connection_);
+      nats::prepare(way->connection, options_);
+      environment_.write(LogLevel::info, "broker_connected",
+                         {{"broker", std::string_view{shown_}}});
+      warn_of_sync();
+      failures_ = 0;
+      way_ = std::move(way);
+    } catch (const BrokerError& error) {
+      lost(error.what());
+      not_before_ = Clock::now() +
+                    reconnect_delay(++failures_, connection_.max_reconnect_delay, environment_);
+    }
+    return way_;
+  }
+
+  /// Once: who acknowledges before a disk has it may lose it with the power.
+  void warn_of_sync() {
+    if (warned_) return;
+    warned_ = true;
+    const nats::Sync sync = nats::read_sync(connection_);
+    if (sync.state == nats::Sync::State::sometimes) {
+      environment_.write(
+          LogLevel::warning, "broker_unsynced",
+          {{"broker", std::string_view{shown_}}, {"reason", std::string_view{sync.text}}});
+    }
+  }
+
+  void forget(const std::shared_ptr<Way>& way, const std::string& why) {
+    const std::scoped_lock lock{mutex_};
+    if (way_ == way) lost(why);
+  }
+
+  void lost(const std::string& error) {
+    const std::string cut = cut_error(error);
+    environment_.write(LogLevel::warning, "broker_lost",
+                       {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
+    way_.reset();
+  }
+
+  const NatsConnection connection_;
+  const NatsSinkOptions options_;
+  const Environment environment_;
+  const std::string shown_;
+  std::mutex mutex_;
+  std::shared_ptr<Way> way_;
+  Clock::time_point not_before_ = {};
+  int failures_ = 0;
+  bool warned_ = false;
+};
+
+NatsPublisher::NatsPublisher(NatsConnection connection, NatsSinkOptions options,
+                             Environment environment)
+    : line_(std::make_unique<Line>(std::move(connection), std::move(options),
+                                   std::move(environment))) {}
+
+NatsPublisher::~NatsPublisher() = default;
+
+std::vector<Outcome> NatsPublisher::publish(std::span<const Message> messages,
+                                            std::stop_token stop) {
+  return line_->publish(messages, stop);
+}
+
+void NatsPublisher::send(const CloudEvent& event) {
+  const Message message = direct_message(event);
+  const Outcome outcome = line_->publish({&message, 1}, {}).at(0);
+  if (outcome.kind() == Outcome::Kind::done) return;
+  throw BrokerError(outcome.reason().empty() ? "the server cannot be reached; the log says why"
+                                             : outcome.reason());
+}
+
+BatchHandler nats_sink(std::shared_ptr<NatsPublisher> publisher) {
+  if (!publisher) throw std::invalid_argument("nats sink: needs a publisher");
+  return
+      [publisher = std::move(publisher)](std::span<const Message> messages, std::stop_token stop) {
+        return publisher->publish(messages, std::move(stop));
+      };
+}
+
+}  // namespace twinbox

@@ -1,0 +1,30 @@
+// Streams and consumers: made, or only looked for.
+#pragma once
+
+#include <optional>
+
+#include "transport/nats/connection.hpp"
+
+namespace twinbox::nats {
+
+/// Where dead letters of a source go.
+std::string dead_subject(const NatsSourceOptions& options);
+/// The stream that is made for them.
+NatsStream dead_stream(const NatsSourceOptions& options);
+
+/// Empty: there is none. Throw BrokerError when it cannot be asked.
+Owned<jsStreamInfo> find_stream(const Connection& connection, const std::string& name);
+Owned<jsConsumerInfo> find_consumer(const Connection& connection, const std::string& stream,
+                                    const std::string& consumer);
+/// The stream that takes a subject; empty: none does.
+std::string stream_of_subject(const Connection& connection, const std::string& subject);
+
+/// Throw BrokerError with the way out when something is missing, or cannot serve.
+void prepare(const Connection& connection, const NatsSinkOptions& options);
+Owned<jsConsumerInfo> prepare(const Connection& connection, const NatsSourceOptions& options);
+
+/// Throw std::invalid_argument naming the option.
+void check(const NatsSinkOptions& options);
+void check(const NatsSourceOptions& options);
+
+}  // namespace twinbox::nats

@@ -1,0 +1,239 @@
+#include "transport/nats/wire.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/json.hpp"
+#include "core/text.hpp"
+#include "event/attribute.hpp"
+#include "transport/nats/topology.hpp"
+
+namespace twinbox::nats {
+namespace {
+
+constexpr const char* id_header = "Nats-Msg-Id";
+constexpr const char* content_type_header = "Content-Type";
+
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
+
+bool equal(std::string_view one, std::string_view other) noexcept {
+  return std::ranges::equal(one, other, {}, lower, lower);
+}
+
+/// Of the server and this trip, not of the message: they would be obeyed again.
+bool is_of_server(std::string_view name) noexcept {
+  return name.size() > 5 && equal(name.substr(0, 5), "nats-");
+}
+
+void set_header(natsMsg& message, const std::string& name, const std::string& value) {
+  if (natsMsgHeader_Set(&message, name.c_str(), value.c_str()) != NATS_OK) throw std::bad_alloc();
+}
+
+Letter new_letter(const std::string& subject, const std::string& reply, std::string_view body) {
+  natsMsg* message = nullptr;
+  if (natsMsg_Create(&message, subject.c_str(), reply.c_str(), body.data(),
+                     static_cast<int>(body.size())) != NATS_OK) {
+    throw std::bad_alloc();
+  }
+  return Letter{message};
+}
+
+Labels labels_of(natsMsg& message) {
+  Labels labels;
+  const char** keys = nullptr;
+  int count = 0;
+  if (natsMsgHeader_Keys(&message, &keys, &count) != NATS_OK) return labels;
+  for (int i = 0; i < count; ++i) labels.emplace_back(keys[i], header(message, keys[i]));
+  std::free(keys);  // the library says so
+  // Its own order is by chance.
+  std::ranges::sort(labels);
+  return labels;
+}
+
+std::string_view body_of(natsMsg& message) noexcept {
+  return {natsMsg_GetData(&message), static_cast<std::size_t>(natsMsg_GetDataLength(&message))};
+}
+
+/// Alone where the source says nothing: two senders may use the same ids.
+std::string repetition_id(const Message& message) {
+  const std::string id = percent_encode(message.id.view(), "%");
+  if (message.source == Source::none()) return id;
+  return percent_encode(message.source.view(), "%") + " " + id;
+}
+
+/// What is said elsewhere need not be said again: the server reads and keeps every header.
+void drop_repeated(Outgoing& out, const Message& message) {
+  std::erase_if(out.parcel.labels, [&](const auto& label) {
+    const std::string& name = label.first;
+    if (name == "twinbox-id") return out.id == message.id.view();
+    if (name == "twinbox-topic") return out.subject == message.topic.view();
+    if (name == "twinbox-attempt") return message.attempts == 0;
+    return false;
+  });
+}
+
+/// The value of a member of the JSON object `text`, as it is written; empty: it has none.
+std::string_view member(std::string_view text, std::string_view name) {
+  const auto parts = split_json_object(text);
+  if (!parts) return {};
+  const auto found = std::ranges::find(*parts, name, &JsonPart::name);
+  return found == parts->end() ? std::string_view{} : found->value;
+}
+
+/// An event of the binding's first version: all of it in the body, and no header that says so.
+bool is_bare_event(const Delivered& delivered) {
+  if (!delivered.content_type.empty()) return false;
+  for (const auto& [name, value] : delivered.labels) {
+    if (equal(name, "twinbox-id") || equal(std::string_view{name}.substr(0, 3), "ce-")) {
+      return false;
+    }
+  }
+  const std::size_t first = delivered.body.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && delivered.body[first] == '{' &&
+         json_object_has(delivered.body, "specversion");
+}
+
+/// Newer senders have the type of the data among the other attributes.
+void take_content_type(Delivered& delivered) {
+  for (const auto& [name, value] : delivered.labels) {
+    if (equal(name, content_type_header)) delivered.content_type = value;
+  }
+  const auto attribute = std::ranges::find_if(
+      delivered.labels, [](const auto& label) { return equal(label.first, "ce-datacontenttype"); });
+  if (attribute != delivered.labels.end()) {
+    if (!media_type(delivered.content_type).starts_with("application/cloudevents")) {
+      delivered.content_type = attribute->second;
+    }
+    delivered.labels.erase(attribute);
+  }
+  if (is_bare_event(delivered)) delivered.content_type = event_content_type;
+}
+
+std::string properties_json(natsMsg& message, const Origin& origin, const Labels& labels,
+                            const NatsSourceOptions& options) {
+  std::string out = R"({"stream":)";
+  append_json_string(out, options.stream.name);
+  out += R"(,"subject":)";
+  append_json_string(out, natsMsg_GetSubject(&message));
+  out += R"(,"sequence":)" + std::to_string(origin.sequence) + R"(,"timestamp":)" +
+         std::to_string(origin.timestamp);
+  if (!labels.empty()) {
+    out += R"(,"headers":{)";
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      if (i > 0) out += ',';
+      append_json_string(out, labels[i].first);
+      out += ':';
+      append_json_string(out, labels[i].second);
+    }
+    out += '}';
+  }
+  return out + "}";
+}
+
+}  // namespace
+
+const EventLabels& event_labels() {
+  static constexpr std::array<std::string_view, 1> read = {"ce-"};
+  static constexpr EventLabels labels{.written = "ce-", .read = read, .percent = true};
+  return labels;
+}
+
+Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options) {
+  Outgoing out{.subject = options.subject.empty() ? options.subject_prefix + message.topic.str()
+                                                  : options.subject,
+               .parcel = parcel_of(message, options.form, event_labels()),
+               .id = repetition_id(message)};
+  drop_repeated(out, message);
+  if (!is_subject(out.subject)) {
+    throw std::invalid_argument("the topic '" + message.topic.str() +
+                                "' is no subject of NATS: words between dots, without blanks, * "
+                                "and >; set subject, or subject_prefix");
+  }
+  if (out.parcel.body.size() > options.max_bytes) {
+    throw std::invalid_argument("the body has " + std::to_string(out.parcel.body.size()) +
+                                " bytes, max_bytes allows " + std::to_string(options.max_bytes));
+  }
+  for (const char c : out.parcel.content_type) {
+    if (static_cast<unsigned char>(c) < 0x20) {
+      throw std::invalid_argument("the content type has a control character");
+    }
+  }
+  return out;
+}
+
+Letter letter_of(const Outgoing& message, const std::string& stream, const std::string& reply) {
+  Letter letter = new_letter(message.subject, reply, message.parcel.body);
+  bool event = false;
+  for (const auto& [name, value] : message.parcel.labels) {
+    set_header(*letter, name, value);
+    event = event || name == "ce-specversion";
+  }
+  if (!message.parcel.content_type.empty()) {
+    set_header(*letter, content_type_header, message.parcel.content_type);
+    if (event) set_header(*letter, "ce-datacontenttype", message.parcel.content_type);
+  }
+  set_header(*letter, id_header, message.id);
+  if (!stream.empty()) set_header(*letter, "Nats-Expected-Stream", stream);
+  return letter;
+}
+
+Answer read_answer(natsMsg& message) {
+  if (natsMsg_IsNoResponders(&message)) return {Answer::Kind::no_stream};
+  const std::string_view body = body_of(message);
+  const std::string_view error = member(body, "error");
+  if (error.empty()) {
+    if (!member(body, "seq").empty()) return {Answer::Kind::stored};
+    return {Answer::Kind::refused, "an answer that is no acknowledgement of a stream"};
+  }
+  std::string text = json_string(member(error, "description")).value_or("");
+  const std::string_view code = member(error, "err_code");
+  text += " (" + std::string{code} + ")";
+  return {code == std::to_string(JSStreamMessageExceedsMaximumErr) ? Answer::Kind::too_large
+                                                                   : Answer::Kind::refused,
+          std::move(text)};
+}
+
+std::optional<Origin> origin_of(natsMsg& message) {
+  jsMsgMetaData* data = nullptr;
+  if (natsMsg_GetMetaData(&data, &message) != NATS_OK) return {};
+  const Origin origin{data->Sequence.Stream, data->NumDelivered, data->Timestamp};
+  jsMsgMetaData_Destroy(data);
+  return origin;
+}
+
+Arrival read_arrival(natsMsg& message, const Origin& origin, const NatsSourceOptions& options) {
+  Labels labels = labels_of(message);
+  Delivered delivered{.transport = "nats",
+                      .properties = properties_json(message, origin, labels, options),
+                      .body = std::string{body_of(message)}};
+  delivered.labels = std::move(labels);
+  take_content_type(delivered);
+  delivered.id = header(message, id_header);
+  delivered.source = options.source.str();
+  delivered.topic = natsMsg_GetSubject(&message);
+  return arrival_of(std::move(delivered), event_labels());
+}
+
+Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptions& options,
+                   const std::string& error, const std::string& reply) {
+  Letter letter = new_letter(dead_subject(options), reply, body_of(message));
+  bool has_id = false;
+  for (const auto& [name, value] : labels_of(message)) {
+    if (is_of_server(name)) continue;
+    set_header(*letter, name, value);
+    has_id = has_id || equal(name, "twinbox-id") || equal(name, "ce-id");
+  }
+  // Who sends it again from there needs it, and this one must not pass for a repetition.
+  const std::string id = header(message, id_header);
+  if (!has_id && !id.empty()) set_header(*letter, "twinbox-id", percent_encode(id, "\"%"));
+  set_header(*letter, id_header,
+             options.stream.name + "." + options.consumer + "." + std::to_string(origin.sequence) +
+                 "." + std::to_string(origin.timestamp));
+  set_header(*letter, "twinbox-error", percent_encode(cut_error(error), "\"%"));
+  set_header(*letter, "twinbox-stream", options.stream.name);
+  set_header(*letter, "twinbox-subject", natsMsg_GetSubject(&message));
+  return letter;
+}
+
+}  // namespace twinbox::nats

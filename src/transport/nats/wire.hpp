@@ -1,0 +1,57 @@
+// Messages as NATS carries them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "transport/nats/connection.hpp"
+#include "transport/parcel.hpp"
+
+namespace twinbox::nats {
+
+/// As the CloudEvents binding for NATS has it: `ce-…`, as over HTTP.
+const EventLabels& event_labels();
+
+/// A message, ready to be published.
+struct Outgoing {
+  std::string subject;
+  Parcel parcel;
+  std::string id;  ///< by which a stream knows a repetition
+};
+
+/// Throws std::invalid_argument for what cannot be sent.
+Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options);
+/// Throws std::bad_alloc.
+Letter letter_of(const Outgoing& message, const std::string& stream, const std::string& reply);
+
+/// What a stream says about a publish.
+struct Answer {
+  enum class Kind {
+    stored,     ///< or it was there already
+    no_stream,  ///< nobody answers for the subject
+    too_large,  ///< for the stream
+    refused,    ///< for another reason
+  };
+  Kind kind;
+  std::string text = {};  ///< the stream's words
+};
+Answer read_answer(natsMsg& message);
+
+/// Where a delivery comes from, as its reply subject says it.
+struct Origin {
+  std::uint64_t sequence;   ///< in the stream
+  std::uint64_t delivered;  ///< how often, this time counted
+  std::int64_t timestamp;   ///< when the stream took it, in nanoseconds
+};
+/// Empty: it is no delivery of a consumer.
+std::optional<Origin> origin_of(natsMsg& message);
+
+/// Throws std::invalid_argument for what is no message.
+Arrival read_arrival(natsMsg& message, const Origin& origin, const NatsSourceOptions& options);
+
+/// A delivery on its way to the dead letters, as it came, with the reason besides.
+Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptions& options,
+                   const std::string& error, const std::string& reply);
+
+}  // namespace twinbox::nats

@@ -1,0 +1,176 @@
+#include "nats_client.hpp"
+
+#include <cstdlib>
+#include <stdexcept>
+
+namespace twinbox::test {
+namespace {
+
+void check(natsStatus status, const std::string& what) {
+  if (status != NATS_OK) {
+    throw std::runtime_error("nats: " + what + ": " + natsStatus_GetText(status));
+  }
+}
+
+void run(const std::string& command) {
+  if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
+}
+
+NatsMessage message_of(natsMsg* message) {
+  NatsMessage found{
+      .body = {natsMsg_GetData(message), static_cast<std::size_t>(natsMsg_GetDataLength(message))}};
+  found.subject = natsMsg_GetSubject(message);
+  const char** keys = nullptr;
+  int count = 0;
+  if (natsMsgHeader_Keys(message, &keys, &count) != NATS_OK) return found;
+  for (int i = 0; i < count; ++i) {
+    const char* value = nullptr;
+    natsMsgHeader_Get(message, keys[i], &value);
+    found.headers[keys[i]] = value;
+  }
+  std::free(keys);
+  return found;
+}
+
+}  // namespace
+
+std::string Nats::setting(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) {
+    throw std::runtime_error(std::string{name} +
+                             " is not set; tool/brokers start <folder>, then source <folder>/env");
+  }
+  return value;
+}
+
+std::string Nats::url() { return setting("TWINBOX_TEST_NATS"); }
+
+void Nats::stop(const std::string& signal) {
+  run(setting("TWINBOX_TEST_BROKERS") + " down " + setting("TWINBOX_TEST_BROKERS_DIR") + " nats " +
+      signal);
+}
+
+void Nats::start() {
+  run(setting("TWINBOX_TEST_BROKERS") + " up " + setting("TWINBOX_TEST_BROKERS_DIR") + " nats");
+}
+
+Nats::Nats() {
+  check(natsConnection_ConnectTo(&connection_, url().c_str()), "connect");
+  check(natsConnection_JetStream(&context_, connection_, nullptr), "JetStream");
+}
+
+Nats::~Nats() {
+  for (const std::string& name : streams_) {
+    js_DeleteStream(context_, name.c_str(), nullptr, nullptr);
+  }
+  natsSubscription_Destroy(watched_);
+  jsCtx_Destroy(context_);
+  natsConnection_Destroy(connection_);
+}
+
+std::string Nats::stream(const std::string& name, std::vector<std::string> subjects,
+                         const std::function<void(jsStreamConfig&)>& change) {
+  jsStreamConfig config;
+  jsStreamConfig_Init(&config);
+  std::vector<const char*> list;
+  for (const std::string& subject : subjects) list.push_back(subject.c_str());
+  config.Name = name.c_str();
+  config.Subjects = list.data();
+  config.SubjectsLen = static_cast<int>(list.size());
+  if (change) change(config);
+  check(js_AddStream(nullptr, context_, &config, nullptr, nullptr), "stream " + name);
+  forget(name);
+  return name;
+}
+
+void Nats::consumer(const std::string& stream, const std::string& name,
+                    const std::function<void(jsConsumerConfig&)>& change) {
+  jsConsumerConfig config;
+  jsConsumerConfig_Init(&config);
+  config.Durable = name.c_str();
+  if (change) change(config);
+  check(js_AddConsumer(nullptr, context_, stream.c_str(), &config, nullptr, nullptr),
+        "consumer " + name);
+}
+
+void Nats::publish(const std::string& subject, const NatsMessage& message) {
+  natsMsg* made = nullptr;
+  check(natsMsg_Create(&made, subject.c_str(), nullptr, message.body.data(),
+                       static_cast<int>(message.body.size())),
+        "message");
+  for (const auto& [name, value] : message.headers) {
+    natsMsgHeader_Set(made, name.c_str(), value.c_str());
+  }
+  const natsStatus status = js_PublishMsg(nullptr, context_, made, nullptr, nullptr);
+  natsMsg_Destroy(made);
+  check(status, "publish to " + subject);
+}
+
+std::vector<NatsMessage> Nats::read(const std::string& stream) {
+  jsStreamInfo* info = nullptr;
+  check(js_GetStreamInfo(&info, context_, stream.c_str(), nullptr, nullptr), "stream " + stream);
+  const std::uint64_t first = info->State.FirstSeq, last = info->State.LastSeq;
+  jsStreamInfo_Destroy(info);
+  std::vector<NatsMessage> all;
+  for (std::uint64_t at = std::max<std::uint64_t>(1, first); at <= last; ++at) {
+    natsMsg* message = nullptr;
+    if (js_GetMsg(&message, context_, stream.c_str(), at, nullptr, nullptr) != NATS_OK) continue;
+    all.push_back(message_of(message));
+    natsMsg_Destroy(message);
+  }
+  return all;
+}
+
+std::uint64_t Nats::count(const std::string& stream) {
+  jsStreamInfo* info = nullptr;
+  check(js_GetStreamInfo(&info, context_, stream.c_str(), nullptr, nullptr), "stream " + stream);
+  const std::uint64_t count = info->State.Msgs;
+  jsStreamInfo_Destroy(info);
+  return count;
+}
+
+jsConsumerInfo* Nats::look(const std::string& stream, const std::string& consumer) {
+  jsConsumerInfo* info = nullptr;
+  check(js_GetConsumerInfo(&info, context_, stream.c_str(), consumer.c_str(), nullptr, nullptr),
+        "consumer " + consumer);
+  return info;
+}
+
+std::uint64_t Nats::left(const std::string& stream, const std::string& consumer) {
+  jsConsumerInfo* info = look(stream, consumer);
+  const std::uint64_t left = info->NumPending + static_cast<std::uint64_t>(info->NumAckPending);
+  jsConsumerInfo_Destroy(info);
+  return left;
+}
+
+std::uint64_t Nats::deliveries(const std::string& stream, const std::string& consumer) {
+  jsConsumerInfo* info = look(stream, consumer);
+  const std::uint64_t count = info->Delivered.Consumer;
+  jsConsumerInfo_Destroy(info);
+  return count;
+}
+
+void Nats::watch(const std::string& subject) {
+  check(natsConnection_SubscribeSync(&watched_, connection_, subject.c_str()), "watch " + subject);
+  check(natsConnection_Flush(connection_), "watch " + subject);
+}
+
+std::string Nats::next() {
+  natsMsg* message = nullptr;
+  check(natsSubscription_NextMsg(&message, watched_, 90'000), "next");
+  const std::string body{natsMsg_GetData(message),
+                         static_cast<std::size_t>(natsMsg_GetDataLength(message))};
+  natsMsg_Destroy(message);
+  return body;
+}
+
+void Nats::remove_stream(const std::string& stream) {
+  check(js_DeleteStream(context_, stream.c_str(), nullptr, nullptr), "delete " + stream);
+}
+
+void Nats::remove_consumer(const std::string& stream, const std::string& consumer) {
+  check(js_DeleteConsumer(context_, stream.c_str(), consumer.c_str(), nullptr, nullptr),
+        "delete " + consumer);
+}
+
+}  // namespace twinbox::test

@@ -1,0 +1,66 @@
+// NATS as the tests of sinks and sources see it from the other side.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nats/nats.h>
+#include <string>
+#include <vector>
+
+namespace twinbox::test {
+
+/// What a test publishes, or finds in a stream.
+struct NatsMessage {
+  std::string body;
+  std::map<std::string, std::string> headers = {};
+  std::string subject = {};
+};
+
+/// A client of the test's own. Throws std::runtime_error.
+class Nats {
+ public:
+  /// To the test's server.
+  Nats();
+  ~Nats();
+  Nats(const Nats&) = delete;
+  Nats& operator=(const Nats&) = delete;
+
+  static std::string url();
+  /// A setting of tool/brokers; throws when there is none.
+  static std::string setting(const char* name);
+  static void stop(const std::string& signal = "TERM");
+  static void start();
+
+  /// A stream on disk, deleted with this object; `change` has the last word.
+  std::string stream(const std::string& name, std::vector<std::string> subjects,
+                     const std::function<void(jsStreamConfig&)>& change = {});
+  void consumer(const std::string& stream, const std::string& name,
+                const std::function<void(jsConsumerConfig&)>& change = {});
+  /// Deletes it with this object.
+  void forget(const std::string& stream) { streams_.push_back(stream); }
+
+  void publish(const std::string& subject, const NatsMessage& message);
+  /// Everything that a stream holds, in its order.
+  std::vector<NatsMessage> read(const std::string& stream);
+  std::uint64_t count(const std::string& stream);
+  /// What a consumer has not acknowledged, delivered or not.
+  std::uint64_t left(const std::string& stream, const std::string& consumer);
+  /// How often a consumer has delivered, repetitions counted.
+  std::uint64_t deliveries(const std::string& stream, const std::string& consumer);
+  /// From now on `next` waits for what is published there, acknowledgements too.
+  void watch(const std::string& subject);
+  std::string next();
+  void remove_stream(const std::string& stream);
+  void remove_consumer(const std::string& stream, const std::string& consumer);
+
+ private:
+  jsConsumerInfo* look(const std::string& stream, const std::string& consumer);
+
+  natsConnection* connection_ = nullptr;
+  jsCtx* context_ = nullptr;
+  natsSubscription* watched_ = nullptr;
+  std::vector<std::string> streams_;
+};
+
+}  // namespace twinbox::test
