@@ -6,34 +6,48 @@
 #if TWINBOX_RABBITMQ
 #include <twinbox/rabbitmq.hpp>
 #endif
+#if TWINBOX_NATS
+#include <twinbox/nats.hpp>
+#endif
 
 namespace twinbox::app {
 namespace {
 
-#if TWINBOX_RABBITMQ
-
-void add(std::vector<Finding>& all, const std::string& section, std::vector<Finding> findings) {
-  for (Finding& one : findings) {
-    one.found = section + ": " + one.found;
-    all.push_back(std::move(one));
-  }
-}
-
-RabbitConnection connection_of(const BrokerConfig& broker) {
-  RabbitConnection connection{.url = broker.url,
-                              .ca_file = broker.ca_file,
-                              .certificate_file = broker.certificate_file,
-                              .key_file = broker.key_file};
+/// What the connections to all brokers have in common.
+template <class Connection>
+Connection connection_of(const BrokerConfig& broker) {
+  Connection connection{.url = broker.url};
+  connection.ca_file = broker.ca_file;
+  connection.certificate_file = broker.certificate_file;
+  connection.key_file = broker.key_file;
   connection.connect_timeout = broker.connect_timeout;
   connection.heartbeat = broker.heartbeat;
   return connection;
 }
 
-Topology topology_of(const BrokerConfig& broker) {
+[[maybe_unused]] Topology topology_of(const BrokerConfig& broker) {
   return broker.declare ? Topology::declare : Topology::check;
 }
 
-RabbitSinkOptions options_of(const SinkConfig& sink) {
+[[maybe_unused]] SourceRetry retry_of(const SourceConfig& source) {
+  return {.max_retries = source.max_retries, .delay = source.delay, .max_delay = source.max_delay};
+}
+
+[[maybe_unused]] Source source_of(const SourceConfig& source) {
+  return Source{source.source.empty() ? source.name : source.source};
+}
+
+[[noreturn, maybe_unused]] void refuse(const char* broker) {
+  throw std::invalid_argument(std::string{"this program was built without "} + broker);
+}
+
+#if TWINBOX_RABBITMQ
+
+RabbitConnection rabbit(const BrokerConfig& broker) {
+  return connection_of<RabbitConnection>(broker);
+}
+
+RabbitSinkOptions rabbit(const SinkConfig& sink) {
   RabbitSinkOptions options{.exchange = sink.exchange,
                             .routing_key = sink.routing_key,
                             .exchange_type = sink.exchange_type,
@@ -51,56 +65,140 @@ RabbitBinding binding_of(const std::string& text) {
   return {.exchange = text.substr(0, space), .routing_key = text.substr(space + 1)};
 }
 
-RabbitSourceOptions options_of(const SourceConfig& source) {
+RabbitSourceOptions rabbit(const SourceConfig& source) {
   RabbitSourceOptions options{.queue = source.queue, .queue_type = source.queue_type};
   for (const std::string& text : source.bindings) options.bindings.push_back(binding_of(text));
   options.topology = topology_of(source.broker);
   options.prefetch = source.prefetch;
-  options.retry = {
-      .max_retries = source.max_retries, .delay = source.delay, .max_delay = source.max_delay};
+  options.retry = retry_of(source);
   options.dead_letter_exchange = source.dead_letter_exchange;
-  options.source = Source{source.source.empty() ? source.name : source.source};
+  options.source = source_of(source);
+  return options;
+}
+
+#endif
+#if TWINBOX_NATS
+
+NatsConnection nats(const BrokerConfig& broker) {
+  NatsConnection connection = connection_of<NatsConnection>(broker);
+  connection.credentials_file = broker.credentials_file;
+  connection.monitor_url = broker.monitor_url;
+  return connection;
+}
+
+NatsStream nats(const StreamConfig& stream) {
+  NatsStream made{.name = stream.name, .subjects = stream.subjects};
+  switch (stream.retention) {
+    case StreamConfig::Retention::limits: made.retention = NatsRetention::limits; break;
+    case StreamConfig::Retention::interest: made.retention = NatsRetention::interest; break;
+    case StreamConfig::Retention::work_queue: made.retention = NatsRetention::work_queue; break;
+  }
+  made.replicas = stream.replicas;
+  made.max_age = stream.max_age;
+  return made;
+}
+
+NatsSinkOptions nats(const SinkConfig& sink) {
+  NatsSinkOptions options{.stream = nats(sink.stream),
+                          .subject = sink.subject,
+                          .subject_prefix = sink.subject_prefix,
+                          .topology = topology_of(sink.broker),
+                          .form = form_of(sink.form)};
+  options.timeout = sink.timeout;
+  options.max_bytes = sink.max_bytes;
+  return options;
+}
+
+NatsSourceOptions nats(const SourceConfig& source) {
+  NatsSourceOptions options{
+      .stream = nats(source.stream), .consumer = source.consumer, .filter = source.filter};
+  options.topology = topology_of(source.broker);
+  options.prefetch = source.prefetch;
+  options.retry = retry_of(source);
+  options.ack_wait = source.ack_wait;
+  options.max_deliver = source.max_deliver;
+  options.dead_letter_subject = source.dead_letter_subject;
+  options.source = source_of(source);
   return options;
 }
 
 #endif
 
+std::vector<Finding> examine([[maybe_unused]] const SinkConfig& sink) {
+#if TWINBOX_RABBITMQ
+  if (sink.kind == SinkConfig::Kind::rabbitmq) {
+    return examine_rabbitmq(rabbit(sink.broker), rabbit(sink));
+  }
+#endif
+#if TWINBOX_NATS
+  if (sink.kind == SinkConfig::Kind::nats) return examine_nats(nats(sink.broker), nats(sink));
+#endif
+  return {};
+}
+
+std::vector<Finding> examine([[maybe_unused]] const SourceConfig& source) {
+#if TWINBOX_RABBITMQ
+  if (source.kind == SourceConfig::Kind::rabbitmq) {
+    return examine_rabbitmq(rabbit(source.broker), rabbit(source));
+  }
+#endif
+#if TWINBOX_NATS
+  if (source.kind == SourceConfig::Kind::nats) {
+    return examine_nats(nats(source.broker), nats(source));
+  }
+#endif
+  return {};
+}
+
+void add(std::vector<Finding>& all, const std::string& section, std::vector<Finding> findings) {
+  for (Finding& one : findings) {
+    one.found = section + ": " + one.found;
+    all.push_back(std::move(one));
+  }
+}
+
 }  // namespace
 
-HandlerCall make_broker_sink([[maybe_unused]] const SinkConfig& sink,
+HandlerCall make_broker_sink(const SinkConfig& sink,
                              [[maybe_unused]] const Environment& environment) {
+  if (sink.kind == SinkConfig::Kind::nats) {
+#if TWINBOX_NATS
+    return nats_sink(std::make_shared<NatsPublisher>(nats(sink.broker), nats(sink), environment));
+#else
+    refuse("NATS");
+#endif
+  }
 #if TWINBOX_RABBITMQ
   return rabbitmq_sink(
-      std::make_shared<RabbitPublisher>(connection_of(sink.broker), options_of(sink), environment));
+      std::make_shared<RabbitPublisher>(rabbit(sink.broker), rabbit(sink), environment));
 #else
-  throw std::invalid_argument("this program was built without RabbitMQ");
+  refuse("RabbitMQ");
 #endif
 }
 
-std::unique_ptr<BrokerSource> make_broker_source([[maybe_unused]] const SourceConfig& source,
+std::unique_ptr<BrokerSource> make_broker_source(const SourceConfig& source,
                                                  [[maybe_unused]] AcceptCall accept,
                                                  [[maybe_unused]] const Environment& environment) {
-#if TWINBOX_RABBITMQ
-  return rabbitmq_source(connection_of(source.broker), options_of(source), std::move(accept),
-                         environment);
+  if (source.kind == SourceConfig::Kind::nats) {
+#if TWINBOX_NATS
+    return nats_source(nats(source.broker), nats(source), std::move(accept), environment);
 #else
-  throw std::invalid_argument("this program was built without RabbitMQ");
+    refuse("NATS");
+#endif
+  }
+#if TWINBOX_RABBITMQ
+  return rabbitmq_source(rabbit(source.broker), rabbit(source), std::move(accept), environment);
+#else
+  refuse("RabbitMQ");
 #endif
 }
 
-std::vector<Finding> examine_brokers([[maybe_unused]] const Config& config) {
+std::vector<Finding> examine_brokers(const Config& config) {
   std::vector<Finding> all;
-#if TWINBOX_RABBITMQ
-  for (const SinkConfig& sink : config.sinks) {
-    if (sink.is_broker()) {
-      add(all, "sink." + sink.name, examine_rabbitmq(connection_of(sink.broker), options_of(sink)));
-    }
-  }
+  for (const SinkConfig& sink : config.sinks) add(all, "sink." + sink.name, examine(sink));
   for (const SourceConfig& source : config.sources) {
-    add(all, "source." + source.name,
-        examine_rabbitmq(connection_of(source.broker), options_of(source)));
+    add(all, "source." + source.name, examine(source));
   }
-#endif
   return all;
 }
 

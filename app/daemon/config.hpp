@@ -85,6 +85,8 @@ struct BrokerConfig {
   std::string ca_file = {};
   std::string certificate_file = {};
   std::string key_file = {};
+  std::string credentials_file = {};  ///< nats
+  std::string monitor_url = {};       ///< nats
   Milliseconds connect_timeout = std::chrono::seconds{10};
   Milliseconds heartbeat = std::chrono::seconds{30};
   bool declare = false;  ///< exchanges, queues … are made; else they must be there
@@ -92,8 +94,20 @@ struct BrokerConfig {
   bool operator==(const BrokerConfig&) const = default;
 };
 
+/// A stream of NATS, as it is made where it is missing.
+struct StreamConfig {
+  enum class Retention { limits, interest, work_queue };
+  std::string name = {};
+  std::vector<std::string> subjects = {};
+  Retention retention = Retention::limits;
+  int replicas = 1;
+  Milliseconds max_age = {};
+
+  bool operator==(const StreamConfig&) const = default;
+};
+
 struct SinkConfig {
-  enum class Kind { http, command, log, inbox, rabbitmq };
+  enum class Kind { http, command, log, inbox, rabbitmq, nats };
   enum class Form { automatic, raw, binary, structured };
   std::string name;
   Kind kind = Kind::log;
@@ -123,20 +137,29 @@ struct SinkConfig {
   std::string store = {};   ///< empty: the first that serves an inbox
   std::string source = {};  ///< of what has none; empty: `outbox`
 
-  // rabbitmq
+  // over a broker
   BrokerConfig broker = {};
+  std::size_t max_bytes = 128U * 1024U * 1024U;
+
+  // rabbitmq
   std::string exchange = {};
   std::string exchange_type = "topic";
   std::string routing_key = {};  ///< empty: the topic
-  std::size_t max_bytes = 128U * 1024U * 1024U;
+
+  // nats
+  StreamConfig stream = {};
+  std::string subject = {};  ///< empty: the topic
+  std::string subject_prefix = {};
 
   /// Sends over a broker, several messages at once.
-  [[nodiscard]] bool is_broker() const noexcept { return kind == Kind::rabbitmq; }
+  [[nodiscard]] bool is_broker() const noexcept {
+    return kind == Kind::rabbitmq || kind == Kind::nats;
+  }
 };
 
 /// What a broker delivers, and the inbox it comes into.
 struct SourceConfig {
-  enum class Kind { rabbitmq };
+  enum class Kind { rabbitmq, nats };
   std::string name;
   Kind kind = Kind::rabbitmq;
   BrokerConfig broker = {};
@@ -152,6 +175,14 @@ struct SourceConfig {
   std::string queue_type = "quorum";
   std::vector<std::string> bindings = {};  ///< `exchange routing.key`
   std::string dead_letter_exchange = {};   ///< empty: straight to the queue `<queue>.dead`
+
+  // nats
+  StreamConfig stream = {};
+  std::string consumer = {};
+  std::string filter = {};  ///< empty: all subjects of the stream
+  Milliseconds ack_wait = std::chrono::seconds{30};
+  int max_deliver = 100;
+  std::string dead_letter_subject = {};  ///< empty: `dead.<stream>.<consumer>`
 
   bool operator==(const SourceConfig&) const = default;
 };

@@ -9,7 +9,6 @@ namespace twinbox::app {
 namespace {
 
 const std::string some_address = "http://localhost/";
-const std::string some_broker = "amqp://localhost";
 
 /// A list in which only the secret at `index` can be wrong: the error then names its number.
 std::vector<std::string> alone(const std::vector<std::string>& secrets, std::size_t index) {
@@ -63,6 +62,19 @@ void try_command_sink(TableReader& table, const SinkConfig& sink) {
   }
 }
 
+/// Alone the connection, then everything but the connection: what is wrong is in one of them.
+void try_broker_sink(TableReader& table, const SinkConfig& sink) {
+  const bool nats = sink.kind == SinkConfig::Kind::nats;
+  SinkConfig only_broker{.name = sink.name, .kind = sink.kind, .broker = sink.broker};
+  only_broker.broker.declare = false;
+  table.attempt("url", [&] { make_broker_sink(only_broker, {}); });
+  SinkConfig other = sink;
+  other.broker = {.url = nats ? "nats://localhost" : "amqp://localhost"};
+  other.broker.declare = sink.broker.declare;
+  table.attempt(nats && sink.broker.declare && sink.stream.name.empty() ? "stream" : "",
+                [&] { make_broker_sink(other, {}); });
+}
+
 SignatureScheme scheme_of(const WebhookConfig& webhook) {
   if (webhook.scheme == "hmac") return HmacSignature{.header = "signature"};
   return signature_scheme(webhook.scheme);
@@ -85,24 +97,26 @@ void try_store(TableReader& table, const StoreConfig& store) {
 void try_sink(TableReader& table, const SinkConfig& sink) {
   if (sink.kind == SinkConfig::Kind::http) try_http_sink(table, sink);
   if (sink.kind == SinkConfig::Kind::command) try_command_sink(table, sink);
-  if (sink.is_broker()) {
-    table.attempt("url", [&] { make_broker_sink({.name = sink.name, .broker = sink.broker}, {}); });
-    SinkConfig other = sink;
-    other.broker = {.url = some_broker};
-    table.attempt("", [&] { make_broker_sink(other, {}); });
-  }
+  if (sink.is_broker()) try_broker_sink(table, sink);
   if (!sink.source.empty()) table.attempt("source", [&] { const Source source{sink.source}; });
 }
 
 void try_source(TableReader& table, const SourceConfig& source) {
   const AcceptCall nobody = [](std::span<const Arrival>) { return std::vector<Accepted>{}; };
-  SourceConfig only_broker{.name = source.name, .broker = source.broker};
+  const bool nats = source.kind == SourceConfig::Kind::nats;
+  SourceConfig only_broker{.name = source.name, .kind = source.kind, .broker = source.broker};
   only_broker.queue = "queue";
+  only_broker.stream = {.name = "stream", .subjects = {"subject"}};
+  only_broker.consumer = "consumer";
   table.attempt("url", [&] { make_broker_source(only_broker, nobody, {}); });
   SourceConfig other = source;
-  other.broker = {.url = some_broker};
-  table.attempt(source.queue.empty() ? "queue" : "",
-                [&] { make_broker_source(other, nobody, {}); });
+  other.broker = {.url = nats ? "nats://localhost" : "amqp://localhost"};
+  other.broker.declare = source.broker.declare;
+  const char* key = "";
+  if (nats && source.consumer.empty()) key = "consumer";
+  if (nats && source.stream.name.empty()) key = "stream";
+  if (!nats && source.queue.empty()) key = "queue";
+  table.attempt(key, [&] { make_broker_source(other, nobody, {}); });
 }
 
 void try_webhook(TableReader& table, const WebhookConfig& webhook) {

@@ -59,6 +59,59 @@ TEST(BrokerConfig, of_a_sink_and_a_source_is_read_and_can_be_made) {
   EXPECT_TRUE(check_config(config).empty());
 }
 
+TEST(BrokerConfig, of_nats_is_read_and_can_be_made) {
+  const Config config = parse(R"(
+    [sink.events]
+    type = "nats"
+    url = "env:BROKER"
+    stream = "events"
+    subjects = ["order.>"]
+    retention = "work_queue"
+    topology = "declare"
+    [[route]]
+    sink = "events"
+    [source.orders]
+    type = "nats"
+    url = "nats://a:4222,nats://b:4222"
+    credentials_file = "/etc/orders.creds"
+    stream = "events"
+    consumer = "orders"
+    filter = "order.*"
+    ack_wait = "5s"
+    max_deliver = 7
+  )",
+                              {{"BROKER", "nats://me:secret@localhost"}});
+  const SinkConfig& sink = config.sinks.at(0);
+  EXPECT_TRUE(sink.is_broker());
+  EXPECT_EQ(sink.broker.url, "nats://me:secret@localhost");
+  EXPECT_EQ(sink.stream.retention, StreamConfig::Retention::work_queue);
+  const SourceConfig& source = config.sources.at(0);
+  EXPECT_EQ(source.kind, SourceConfig::Kind::nats);
+  EXPECT_EQ(source.consumer, "orders");
+  EXPECT_EQ(source.ack_wait, std::chrono::seconds{5});
+  EXPECT_EQ(source.max_deliver, 7);
+  EXPECT_TRUE(check_config(config).empty());
+}
+
+TEST(BrokerConfig, of_nats_that_cannot_be_is_refused_with_its_line_and_key) {
+  const std::string sink = "[sink.a]\ntype = \"nats\"\n";
+  EXPECT_TRUE(has(refusal(sink), "sink.a.url"));
+  EXPECT_TRUE(has(refusal(sink + "url = \"amqp://x\""), "twinbox.toml:5: sink.a.url"));
+  for (const char* secret : {"me:s3cret@", "s3cret@"}) {  // a user alone is a token
+    const std::string found = refusal(sink + "url = \"nats://" + secret + "x\"");
+    EXPECT_TRUE(has(found, "holds a password")) << found;
+    EXPECT_FALSE(has(found, "s3cret")) << found;
+  }
+  const std::string url = "url = \"nats://x\"\n";
+  EXPECT_TRUE(has(refusal(sink + url + "topology = \"declare\""), "sink.a.stream"));
+  EXPECT_TRUE(has(refusal(sink + url + "subject = \"a b\""), "subject"));
+  EXPECT_EQ(refusal(sink + url), "");
+  const std::string source = "[source.a]\ntype = \"nats\"\n" + url;
+  EXPECT_TRUE(has(refusal(source), "source.a.stream"));
+  EXPECT_TRUE(has(refusal(source + "stream = \"s\""), "source.a.consumer"));
+  EXPECT_EQ(refusal(source + "stream = \"s\"\nconsumer = \"c\""), "");
+}
+
 TEST(BrokerConfig, that_cannot_be_is_refused_with_its_line_and_key) {
   const std::string sink = "[sink.a]\ntype = \"rabbitmq\"\n";
   EXPECT_TRUE(has(refusal(sink), "sink.a.url"));

@@ -1,0 +1,144 @@
+// Where messages go and where they come from.
+#include "daemon/config_parts.hpp"
+#include "daemon/config_sections.hpp"
+
+namespace twinbox::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Milliseconds year = 24h * 365;
+
+/// A password stands in the environment or a file of its own. For NATS a user alone is a token.
+void refuse_password(TableReader& table, const toml::table* source) {
+  const auto* written = source == nullptr ? nullptr : source->get_as<std::string>("url");
+  if (written == nullptr) return;
+  const std::string& url = written->get();
+  const bool nats = url.starts_with("nats://") || url.starts_with("tls://");
+  const bool token = nats && url.find('@') != std::string::npos;
+  if (!token && !holds_password(url)) return;
+  table.refuse("url",
+               "holds a password; take the whole address from \"env:NAME\" or \"file:path\"");
+}
+
+/// Besides `url`, `ca_file` and `connect_timeout`.
+void read_broker(TableReader& table, BrokerConfig& broker) {
+  table.text("certificate_file", broker.certificate_file);
+  table.text("key_file", broker.key_file);
+  table.text("credentials_file", broker.credentials_file);
+  table.text("monitor_url", broker.monitor_url);
+  table.duration("heartbeat", broker.heartbeat, 1s, 1h);
+  table.choice("topology", broker.declare, {{"check", false}, {"declare", true}});
+}
+
+void read_stream(TableReader& table, StreamConfig& stream) {
+  using Retention = StreamConfig::Retention;
+  table.text("stream", stream.name);
+  table.texts("subjects", stream.subjects);
+  table.choice("retention", stream.retention,
+               {{"limits", Retention::limits},
+                {"interest", Retention::interest},
+                {"work_queue", Retention::work_queue}});
+  table.integer("replicas", stream.replicas, 1, 5);
+  table.duration("max_age", stream.max_age, 0ms, 100 * year);
+}
+
+void read_http_sink(TableReader& table, SinkConfig& sink) {
+  using Form = SinkConfig::Form;
+  table.text_or_secret("url", sink.url);
+  table.text("method", sink.method);
+  table.pairs("headers", sink.headers);
+  table.choice("form", sink.form,
+               {{"automatic", Form::automatic},
+                {"raw", Form::raw},
+                {"binary", Form::binary},
+                {"structured", Form::structured}});
+  table.secrets("secrets", sink.secrets);
+  table.integers("done_on", sink.done_on, 100, 599);
+  table.integer("per_host", sink.per_host, 1, 10'000);
+  table.duration("connect_timeout", sink.connect_timeout, 1ms, 1h);
+  table.texts("allow", sink.allow);
+  table.text("ca_file", sink.ca_file);
+  table.text("proxy", sink.proxy);
+}
+
+}  // namespace
+
+void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) {
+  using Kind = SinkConfig::Kind;
+  table.choice("type", sink.kind,
+               {{"http", Kind::http},
+                {"command", Kind::command},
+                {"log", Kind::log},
+                {"inbox", Kind::inbox},
+                {"rabbitmq", Kind::rabbitmq},
+                {"nats", Kind::nats}});
+  read_http_sink(table, sink);
+  table.duration("timeout", sink.timeout, 1ms, 24h);
+  table.integers("dead_on", sink.dead_on, 1, 599);
+  table.texts("command", sink.command);
+  table.text("directory", sink.directory);
+  table.pairs("variables", sink.variables);
+  table.duration("kill_after", sink.kill_after, 0ms, 1h);
+  table.text("store", sink.store);
+  table.text("source", sink.source);
+  read_broker(table, sink.broker);
+  table.text("exchange", sink.exchange);
+  table.text("exchange_type", sink.exchange_type);
+  table.text("routing_key", sink.routing_key);
+  table.integer("max_bytes", sink.max_bytes, 1, 1024 * 1024 * 1024);
+  read_stream(table, sink.stream);
+  table.text("subject", sink.subject);
+  table.text("subject_prefix", sink.subject_prefix);
+  table.finish();
+  sink.broker.url = sink.url;
+  sink.broker.ca_file = sink.ca_file;
+  sink.broker.connect_timeout = sink.connect_timeout;
+  if (sink.is_broker()) refuse_password(table, source);
+  if (sink.kind == Kind::command && sink.command.empty()) {
+    table.refuse("command", "a sink of type command needs its program: [\"/usr/bin/…\"]");
+  } else if (sink.kind == Kind::http && sink.url.empty()) {
+    table.refuse("url", "a sink of type http needs an address: \"https://…\"");
+  } else if (sink.kind == Kind::rabbitmq && sink.url.empty()) {
+    table.refuse("url", "a sink of type rabbitmq needs an address: \"amqp://host:5672\"");
+  } else if (sink.kind == Kind::nats && sink.url.empty()) {
+    table.refuse("url", "a sink of type nats needs an address: \"nats://host:4222\"");
+  } else {
+    try_sink(table, sink);
+  }
+}
+
+void read_source(TableReader& table, SourceConfig& source, const toml::table* file) {
+  using Kind = SourceConfig::Kind;
+  table.choice("type", source.kind, {{"rabbitmq", Kind::rabbitmq}, {"nats", Kind::nats}});
+  table.text_or_secret("url", source.broker.url);
+  table.text("ca_file", source.broker.ca_file);
+  table.duration("connect_timeout", source.broker.connect_timeout, 1ms, 1h);
+  read_broker(table, source.broker);
+  table.text("store", source.store);
+  table.text("source", source.source);
+  table.integer("prefetch", source.prefetch, 1, 65'535);
+  table.integer("max_retries", source.max_retries, 0, 1'000'000);
+  table.duration("delay", source.delay, 0ms, 24h);
+  table.duration("max_delay", source.max_delay, 0ms, 24h);
+  table.text("queue", source.queue);
+  table.choice("queue_type", source.queue_type,
+               {{"quorum", std::string{"quorum"}}, {"classic", "classic"}});
+  table.texts("bindings", source.bindings);
+  table.text("dead_letter_exchange", source.dead_letter_exchange);
+  read_stream(table, source.stream);
+  table.text("consumer", source.consumer);
+  table.text("filter", source.filter);
+  table.duration("ack_wait", source.ack_wait, 100ms, 24h);
+  table.integer("max_deliver", source.max_deliver, 0, 1'000'000);
+  table.text("dead_letter_subject", source.dead_letter_subject);
+  table.finish();
+  refuse_password(table, file);
+  if (source.broker.url.empty()) {
+    table.refuse("url", "is missing: where the broker is, amqp://host:5672 or nats://host:4222");
+  } else {
+    try_source(table, source);
+  }
+}
+
+}  // namespace twinbox::app
