@@ -50,7 +50,8 @@ void SqlServerConnection::check(std::string_view act) const {
 
 void SqlServerConnection::fail(const DatabaseError& error, std::string_view act) {
   // After a cancelled or timed out statement nobody knows what the server still does for it.
-  if (error.kind() == Kind::connection_lost || error.kind() == Kind::cancelled) broken_ = true;
+  lost_ = lost_ || error.kind() == Kind::connection_lost;
+  broken_ = broken_ || lost_ || error.kind() == Kind::cancelled;
   failed_ = failed_ || broken_ || scope_ != Scope::caller || !is_open();
   if (!running_.interrupted()) throw error;
   broken_ = true;
@@ -75,9 +76,9 @@ void SqlServerConnection::begin(Access access, Scope scope) {
   // its own: a connection that the server has closed long ago is found closed before anything is in
   // doubt.
   if (access == Access::read && scope == Scope::statement) return;
+  open_ = true;  // whether it was opened is not certain when the call is ended in its middle
   try {
     run_text(target(), "begin", scope == Scope::caller ? begin_callers : begin_own_);
-    open_ = true;
   } catch (const DatabaseError& error) {
     fail(error, "begin");
   }
@@ -132,9 +133,11 @@ void SqlServerConnection::commit() {
   try {
     run_text(target(), "commit", "commit transaction");
   } catch (const DatabaseError& error) {
-    const bool lost = error.kind() == Kind::connection_lost || error.kind() == Kind::cancelled;
-    broken_ = true;  // and so is rolled back, should anything still be open
-    if (!lost || access_ == Access::read) throw;
+    lost_ = error.kind() == Kind::connection_lost;
+    broken_ = true;
+    open_ = true;  // should anything be: whoever called rolls back
+    const bool answered = !lost_ && error.kind() != Kind::cancelled;
+    if (answered || access_ == Access::read) throw;
     throw failure(Kind::commit_in_doubt, "commit", {.message = error.what()}, {}, true);
   }
 }
@@ -143,11 +146,13 @@ void SqlServerConnection::rollback() noexcept {
   running_.reset();
   active_ = false;
   failed_ = false;
-  if (!std::exchange(open_, false) || broken_) return;
+  // Not left to the end of the connection: a driver manager that pools would keep it open, with
+  // its locks.
+  if (!std::exchange(open_, false) || lost_) return;
   try {
     run_text(target(), "rollback", "if @@trancount > 0 rollback transaction");
   } catch (...) {
-    broken_ = true;  // closing it rolls back, unless a driver manager pools it
+    broken_ = true;
   }
 }
 

@@ -50,9 +50,10 @@ class SqlServerConnection final : public Connection {
   Access access_ = Access::read;
   Scope scope_ = Scope::statement;
   bool active_ = false;  // between begin() and its commit() or rollback()
-  bool open_ = false;    // a transaction is, on the server
+  bool open_ = false;    // a transaction may be, on the server
   bool failed_ = false;  // a statement in it has
-  bool broken_ = false;
+  bool broken_ = false;  // to be thrown away
+  bool lost_ = false;    // and nothing can be said to the server any more
 };
 
 }  // namespace twinbox::sqlserver
