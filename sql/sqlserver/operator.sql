@@ -271,7 +271,7 @@ where number = @number order by id;
 -- name: count_open
 select c.topic, c.handler, sum(c.ready) as ready, sum(c.scheduled) as scheduled, sum(c.leased) as leased,
        sum(c.waiting) as waiting,
-       datediff_big(microsecond, min(c.pending_since), {now}) / 1000000e0 as oldest_pending, c.holder
+       cast(datediff_big(microsecond, min(c.pending_since), {now}) as float) / 1000000 as oldest_pending, c.holder
 from (
   select m.topic, d.handler,
          case when d.waiting = 0 and d.visible_at <= {now} and {free} then 1 else 0 end as ready,
@@ -300,7 +300,7 @@ group by c.topic, c.handler, c.state;
 
 -- How long the oldest duty that is due has been waiting.
 -- name: oldest_pending
-select top (1) datediff_big(microsecond, visible_at, {now}) / 1000000e0 as oldest_pending
+select top (1) cast(datediff_big(microsecond, visible_at, {now}) as float) / 1000000 as oldest_pending
 from {work} where waiting = 0 and visible_at <= {now} order by visible_at;
 
 -- One row for each dead letter: to sort them by their errors would cost more than to read them. What looks alike is
