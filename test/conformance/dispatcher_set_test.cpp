@@ -161,7 +161,8 @@ TEST_P(DispatchSet, the_chores_of_a_store_that_fails_rest_while_those_of_others_
   rename_table(*north, "outbox_work", "hidden");
   lock.lock();
   changed.wait(lock, [&] { return in_trouble && chores["south"] >= 60; });
-  EXPECT_LE(chores["north"], 6);
+  // Without a rest they would be as many; how few they are depends on how long the others take.
+  EXPECT_LT(chores["north"], chores["south"] / 3);
 }
 
 TEST_P(DispatchSet, stores_that_come_are_worked_on_and_stores_that_go_finish_what_they_hold) {
@@ -206,8 +207,7 @@ TEST_P(DispatchSet, stores_that_come_are_worked_on_and_stores_that_go_finish_wha
 
 TEST_P(DispatchSet, PHD_14_a_processor_that_crashed_starts_again_after_the_restart_delay) {
   if (GetParam() == Backend::sqlite_memory) return;  // nobody else could mend it
-  StoreDefinition definition = define("north");
-  definition.outbox.deploy_schema = false;
+  StoreDefinition definition = define_without_tables("north");
   DatabaseSet set({definition}, {}, on_real_time());
   std::latch crashed{2};
   std::atomic<int> crashes = 0;

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include "support/inbox_test.hpp"
+#include "support/reused_schema.hpp"
 #include <twinbox/doctor.hpp>
 #include <twinbox/native_sessions.hpp>
 
@@ -32,6 +33,7 @@ class Doctor : public InboxTest {
 };
 
 TEST_P(Doctor, finds_nothing_in_tables_that_are_new) {
+  if (on_sqlserver() && is_stand_in()) GTEST_SKIP() << "the stand-in has other names for indexes";
   inbox();
   for (const Finding& finding : box()) {
     EXPECT_EQ(finding.level, Level::ok) << finding.check << ": " << finding.found;
@@ -56,6 +58,7 @@ TEST_P(Doctor, names_missing_tables_and_a_version_that_is_older_or_newer) {
 }
 
 TEST_P(Doctor, names_a_missing_index_and_the_statement_that_mends_it) {
+  if (on_sqlserver() && is_stand_in()) GTEST_SKIP() << "the stand-in has other names for indexes";
   inbox();
   write(on_sqlserver() ? "drop index inbox_work_visible on {schema}inbox_work"
                        : "drop index {schema}inbox_work_visible");
@@ -67,6 +70,7 @@ TEST_P(Doctor, names_a_missing_index_and_the_statement_that_mends_it) {
 }
 
 TEST_P(Doctor, names_a_missing_trigger) {
+  if (on_sqlserver() && is_stand_in()) GTEST_SKIP() << "the stand-in has other names for indexes";
   inbox();
   write(on_postgres() ? "drop trigger inbox_work_promote on {schema}inbox_work"
                       : "drop trigger {schema}inbox_work_promote");

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "support/inbox_test.hpp"
+#include "support/reused_schema.hpp"
 
 namespace twinbox::test {
 namespace {
@@ -182,6 +183,8 @@ TEST_P(Handlers, of_a_batch_get_a_duty_of_each_message) {
 }
 
 TEST_P(Handlers, keep_the_keys_they_have_whatever_they_contain) {
+  if (on_sqlserver() && is_stand_in())
+    GTEST_SKIP() << "the stand-in leaves escapes in JSON as they are";
   const Keys odd{"a\"b", "back\\slash", "'; drop table inbox_work; --", "schlüssel", "[]{},"};
   std::vector<HandlerName> handlers;
   for (const std::string& key : odd) handlers.push_back(handler(key, {key + " of old"}));

@@ -9,8 +9,9 @@ class OutboxView : public OutboxTest {
  protected:
   /// Status, IsProcessed and RetryCount.
   std::string state(const MessageId& id) {
+    const std::string processed = on_sqlserver() ? "IsProcessed = 1" : "IsProcessed";
     return shown("Status", id.str()) + " " +
-           shown("case when IsProcessed then 'processed' else 'open' end", id.str()) + " " +
+           shown("case when " + processed + " then 'processed' else 'open' end", id.str()) + " " +
            shown("RetryCount", id.str());
   }
 };
@@ -29,7 +30,8 @@ TEST_P(OutboxView, OBX_094_has_every_column_of_the_document) {
   EXPECT_EQ(shown_time("NextAttemptAt"), clock().now() + 10s);
   for (const char* empty : {"LockedUntil", "OwnerToken", "ProcessedAt", "ProcessedBy", "LastError"})
     EXPECT_EQ(shown(empty), "null") << empty;
-  EXPECT_EQ(count("select length(Payload) from {schema}outbox"),
+  EXPECT_EQ(count("select " + std::string{on_sqlserver() ? "datalength" : "length"} +
+                  "(Payload) from {schema}outbox"),
             static_cast<std::int64_t>(message.payload.size()));
 }
 

@@ -48,6 +48,8 @@ class SchemaName : public OutboxTest {
 };
 
 TEST_P(SchemaName, a_table_may_have_any_name) {
+  if (on_sqlserver() && is_stand_in())
+    GTEST_SKIP() << "the stand-in takes some names apart though they are quoted";
   for (const std::string& name : odd_names()) {
     SCOPED_TRACE(name);
     BoxOptions named = options();
@@ -57,6 +59,8 @@ TEST_P(SchemaName, a_table_may_have_any_name) {
 }
 
 TEST_P(SchemaName, a_schema_may_have_any_name) {
+  if (on_sqlserver() && is_stand_in())
+    GTEST_SKIP() << "the stand-in takes some names apart though they are quoted";
   for (const std::string& name : odd_names()) {
     SCOPED_TRACE(name);
     BoxOptions named = options();

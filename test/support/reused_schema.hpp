@@ -11,6 +11,9 @@ namespace twinbox::test {
 /// The server's address; empty when nobody has named one.
 std::string sqlserver_address();
 
+/// Whether that server only stands in for SQL Server: Babelfish, which some tests ask too much of.
+bool is_stand_in();
+
 /// A schema for the running test: without rows, or new when the test is about schemas themselves.
 std::string take_sqlserver_schema();
 /// Deletes its rows and keeps it for another test; drops it when the test has `changed` its tables.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/backend.hpp"
+#include "support/reused_schema.hpp"
 #include <twinbox/database_set.hpp>
 
 namespace twinbox::test {
@@ -37,6 +38,18 @@ class SetTest : public ::testing::TestWithParam<Backend> {
     return {.name = std::move(name), .address = place.address(), .outbox = box, .inbox = box};
   }
 
+  /// A store that has no tables yet, though others may have used its place before.
+  StoreDefinition define_without_tables(std::string name) {
+    StoreDefinition definition = define(std::move(name));
+    if (GetParam() == Backend::sqlserver) {
+      places_.back().change();
+      Database database{definition.address};
+      drop_sqlserver_schema(database, definition.outbox.schema);
+    }
+    definition.outbox.deploy_schema = false;
+    return definition;
+  }
+
   /// Renames a table of the store's outbox.
   void rename_table(Store& store, const std::string& from, const std::string& to) {
     for (Place& place : places_) place.change();
@@ -48,7 +61,7 @@ class SetTest : public ::testing::TestWithParam<Backend> {
           session.execute("alter table " + schema + from + " rename to " + to);
           break;
         case Dialect::sqlserver:
-          session.execute("exec sp_rename '" + schema + from + "', '" + to + "'");
+          session.execute("exec sp_rename '" + schema + from + "', '" + to + "', 'OBJECT'");
       }
     });
   }

@@ -192,12 +192,11 @@ TEST_P(Bus, EVB_03_a_unit_of_work_whose_commit_fails_writes_neither) {
     });
     return rows;
   };
-  place().change();
-  store.in_transaction([&](Session& session) {
-    session.execute(in_schema(std::string{"create table "} +
-                              (on_sqlserver() ? "" : "if not exists ") +
-                              "{schema}purchase (amount integer)"));
-  });
+  if (on_sqlite()) {  // what is in memory is another database's own
+    store.in_transaction([&](Session& session) {
+      session.execute("create table if not exists purchase (amount integer)");
+    });
+  }
   Strings sent;
   EventBus bus{box, {.transport = [&](const CloudEvent& event) { sent.push_back(event.id); }}};
   plan.fail_commit(DatabaseError::Kind::connection_lost);
