@@ -294,7 +294,7 @@ TEST_P(AcceptDurably, IBX_013_shows_the_message_to_whoever_opens_the_store_later
   EXPECT_EQ(messages[0].payload, payload());
 }
 
-TWINBOX_ON_BACKENDS(AcceptDurably, Backend::sqlite_file, Backend::postgres);
+TWINBOX_ON_BACKENDS(AcceptDurably, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 }  // namespace
 }  // namespace twinbox::test

@@ -224,7 +224,7 @@ TEST_P(SharedStore, OBX_083_several_programs_work_on_one_outbox) {
   EXPECT_EQ(rows("work"), 0);
 }
 
-TWINBOX_ON_BACKENDS(SharedStore, Backend::sqlite_file, Backend::postgres);
+TWINBOX_ON_BACKENDS(SharedStore, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 }  // namespace
 }  // namespace twinbox::test

@@ -351,7 +351,7 @@ TEST_P(DurableEnqueue, OBX_001_keeps_a_message_when_the_program_ends) {
   EXPECT_EQ(names_of(outbox().claim(worker_a, 30s, 10)), std::vector{id.str()});
 }
 
-TWINBOX_ON_BACKENDS(DurableEnqueue, Backend::sqlite_file, Backend::postgres);
+TWINBOX_ON_BACKENDS(DurableEnqueue, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 }  // namespace
 }  // namespace twinbox::test
