@@ -21,6 +21,7 @@ struct BrokerSide {
 
 BrokerSide rabbitmq_side();
 BrokerSide nats_side();
+BrokerSide kafka_side();
 
 inline double rate(int count, std::chrono::steady_clock::time_point begin) {
   return count / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -8,7 +8,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/twinbox" DESTINATION "${CMAKE_I
 install(EXPORT twinbox_targets NAMESPACE twinbox:: DESTINATION "${package_dir}"
         FILE twinbox_targets.cmake)
 # find_package(twinbox COMPONENTS event): who does not ask for a part needs none of its libraries.
-foreach(part event http rabbitmq nats)
+foreach(part event http rabbitmq nats kafka)
   if(TARGET twinbox_${part})
     install(TARGETS twinbox_${part} EXPORT twinbox_${part}_targets)
     install(EXPORT twinbox_${part}_targets NAMESPACE twinbox:: DESTINATION "${package_dir}"

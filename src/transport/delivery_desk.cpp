@@ -1,7 +1,6 @@
 #include "transport/delivery_desk.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "core/text.hpp"
 #include "twinbox/error.hpp"
@@ -37,6 +36,10 @@ DeliveryDesk::DeliveryDesk(AcceptCall accept, SourceRetry retry, std::string nam
       environment_(std::move(environment)) {}
 
 void DeliveryDesk::add(Delivery delivery) { waiting_.push_back({std::move(delivery)}); }
+
+void DeliveryDesk::drop(const std::set<std::uint64_t>& tags) {
+  std::erase_if(waiting_, [&](const Waiting& one) { return tags.contains(one.delivery.tag); });
+}
 
 Duration DeliveryDesk::delay(int failures) const {
   const auto whole = [](Duration time) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class DeliveryDesk {
   DeliveryDesk(AcceptCall accept, SourceRetry retry, std::string name, Environment environment);
 
   void add(Delivery delivery);
+  /// Forgets those of them that wait: they are somebody else's now.
+  void drop(const std::set<std::uint64_t>& tags);
   /// Accepts what can be now. A delivery whose partition key waits for a retry waits behind it.
   std::vector<Settled> step(Time now);
   /// When step has something to do; empty: nothing waits.

@@ -1,9 +1,10 @@
 // Outbox → broker → inbox, in two processes that are killed at random: in the end every message has
 // been handled, none twice, and those of one partition key in their order.
 //
-//   broker_trip [--broker rabbitmq|nats] [--messages N] [--kills N] [--seed N]
+//   broker_trip [--broker rabbitmq|nats|kafka] [--messages N] [--kills N] [--seed N]
 //
-// Needs the settings of tool/brokers.
+// Needs the settings of tool/brokers. Kafka is the mock cluster of librdkafka, in the process that
+// is not killed, or what TWINBOX_TEST_KAFKA names.
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -24,6 +25,12 @@
 #endif
 #if TWINBOX_NATS
 #include <twinbox/nats.hpp>
+#endif
+#if TWINBOX_KAFKA
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+
+#include <twinbox/kafka.hpp>
 #endif
 
 namespace twinbox::test {
@@ -86,6 +93,34 @@ const Broker nats{[](const std::string& place) {
                                        std::move(accept));
                   }};
 #endif
+#if TWINBOX_KAFKA
+/// Short sessions: the group waits for a killed member as long.
+KafkaConnection cluster() {
+  return {.brokers = setting("TWINBOX_TEST_KAFKA"),
+          .settings = {{"session.timeout.ms", "6000"}, {"heartbeat.interval.ms", "500"}}};
+}
+
+const Broker kafka{
+    [](const std::string& place) {
+      return kafka_sink(
+          std::make_shared<KafkaPublisher>(cluster(), KafkaSinkOptions{.topic = place}));
+    },
+    [](const std::string& place, AcceptCall accept) {
+      return kafka_source(cluster(), {.topics = {place}, .group = place}, std::move(accept));
+    }};
+
+/// Where no cluster is named, a mock in this process, as long as it lives. It keeps five megabytes
+/// of a partition.
+void make_cluster(const std::string& topic) {
+  if (std::getenv("TWINBOX_TEST_KAFKA") != nullptr) return;
+  rd_kafka_conf_t* conf = rd_kafka_conf_new();
+  rd_kafka_conf_set(conf, "log_level", "0", nullptr, 0);
+  rd_kafka_t* keeper = rd_kafka_new(RD_KAFKA_PRODUCER, conf, nullptr, 0);
+  rd_kafka_mock_cluster_t* mock = rd_kafka_mock_cluster_new(keeper, 1);
+  rd_kafka_mock_topic_create(mock, topic.c_str(), 32, 1);
+  setenv("TWINBOX_TEST_KAFKA", rd_kafka_mock_cluster_bootstraps(mock), 1);
+}
+#endif
 
 const Broker& broker_called(const std::string& name) {
 #if TWINBOX_RABBITMQ
@@ -93,6 +128,9 @@ const Broker& broker_called(const std::string& name) {
 #endif
 #if TWINBOX_NATS
   if (name == "nats") return nats;
+#endif
+#if TWINBOX_KAFKA
+  if (name == "kafka") return kafka;
 #endif
   throw std::runtime_error("there is no broker '" + name + "' in this program");
 }
@@ -224,6 +262,9 @@ int run(const Options& options) {
   const std::string to = "sqlite:" + (folder / "to.db").string();
   const std::string place = "twinbox_trip_" + std::to_string(getpid());
   const Broker& broker = broker_called(options.broker);
+#if TWINBOX_KAFKA
+  if (options.broker == "kafka") make_cluster(place);
+#endif
   std::cout << "seed " << options.seed << std::endl;
   bool good = true;
   {
@@ -241,11 +282,16 @@ int run(const Options& options) {
     const auto begin = std::chrono::steady_clock::now();
     const auto done = [&] { return number_of(target, "select count(*) from ledger"); };
     int kills = 0;
+    std::int64_t handled = 0;  // when the last one was killed
     // Ten minutes without an end are a failure; a step of the work is waited for between two kills.
     while (done() < options.messages && std::chrono::steady_clock::now() - begin < 10min) {
       std::this_thread::sleep_for(std::chrono::milliseconds{100 + chance() % 700});
       if (!sender.runs() || !receiver.runs()) throw std::runtime_error("a process has ended");
       if (kills >= options.kills) continue;
+      // A group of Kafka takes seconds to let a member in: killed before that, nobody gets
+      // anywhere.
+      if (options.broker == "kafka" && done() == handled) continue;
+      handled = done();
       ++kills;
       Child& one = chance() % 2 == 0 ? sender : receiver;
       one.kill();
@@ -292,7 +338,8 @@ int main(int count, char** words) {
   const Texts given{words + 1, words + count};
   try {
     if (given.size() == 4 && (given[0] == "send" || given[0] == "receive")) {
-      (given[0] == "send" ? send : receive)(broker_called(given[1]), given[2], given[3]);
+      (given[0] == "send" ? twinbox::test::send : receive)(broker_called(given[1]), given[2],
+                                                           given[3]);
       return 0;
     }
     return run(options_of(given));

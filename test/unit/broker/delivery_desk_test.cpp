@@ -105,6 +105,20 @@ TEST_F(DeliveryDeskWith, a_store_that_is_away_waits_for_it_without_counting) {
   EXPECT_EQ(accepted, (Ids{"1", "2"}));
 }
 
+TEST_F(DeliveryDeskWith, dropped_ones_forgets_them_and_lets_their_partition_key_go_on) {
+  bool bad = true;
+  fail = [&](const Arrival& one) {
+    if (bad && one.id.view() == "1") throw std::runtime_error("not yet");
+  };
+  for (std::uint64_t tag = 1; tag <= 3; ++tag) desk.add(delivery(tag, std::to_string(tag), "k"));
+  EXPECT_TRUE(desk.step(now).empty());
+  desk.drop({1, 2});
+  EXPECT_EQ(desk.size(), 1u);
+  EXPECT_EQ(desk.step(now).size(), 1u);
+  EXPECT_EQ(accepted, Ids{"3"});
+  EXPECT_FALSE(desk.next());
+}
+
 TEST_F(DeliveryDeskWith, what_is_no_message_gives_it_up_at_once) {
   desk.add({7, {}, "no id"});
   const auto settled = desk.step(now);

@@ -1,0 +1,69 @@
+// What producers and consumers share: settings, errors, and the life of a handle of librdkafka.
+#pragma once
+
+#include <librdkafka/rdkafka.h>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "twinbox/kafka.hpp"
+
+namespace twinbox::kafka {
+
+using Settings = std::map<std::string, std::string>;
+
+/// Destroys what librdkafka made, each by its own function.
+struct Destroy {
+  void operator()(rd_kafka_conf_t* one) const noexcept { rd_kafka_conf_destroy(one); }
+  void operator()(rd_kafka_t* one) const noexcept { rd_kafka_destroy(one); }
+  void operator()(rd_kafka_queue_t* one) const noexcept { rd_kafka_queue_destroy(one); }
+  void operator()(rd_kafka_event_t* one) const noexcept { rd_kafka_event_destroy(one); }
+  void operator()(rd_kafka_error_t* one) const noexcept { rd_kafka_error_destroy(one); }
+  void operator()(rd_kafka_message_t* one) const noexcept { rd_kafka_message_destroy(one); }
+  void operator()(rd_kafka_headers_t* one) const noexcept { rd_kafka_headers_destroy(one); }
+  void operator()(rd_kafka_topic_partition_list_t* one) const noexcept {
+    rd_kafka_topic_partition_list_destroy(one);
+  }
+  void operator()(const rd_kafka_metadata_t* one) const noexcept { rd_kafka_metadata_destroy(one); }
+};
+template <class Thing>
+using Owned = std::unique_ptr<Thing, Destroy>;
+
+/// Throws std::invalid_argument naming the option. Connects to nobody.
+void check(const KafkaConnection& connection);
+/// Throws std::invalid_argument unless it can be a topic; `option` says whose name it is.
+void check_topic(std::string_view option, std::string_view topic);
+
+/// `ours` give way to what the user has set, which `check` has allowed.
+Owned<rd_kafka_conf_t> configure(const KafkaConnection& connection, const Settings& ours);
+/// Takes `conf`, also when it throws std::invalid_argument, because settings exclude each other.
+Owned<rd_kafka_t> open(rd_kafka_type_t type, Owned<rd_kafka_conf_t> conf);
+
+int milliseconds(Duration time) noexcept;
+
+/// As errors and logs name the cluster.
+std::string shown(const KafkaConnection& connection);
+
+/// Whether a cluster can be heard, as its error events tell. Not thread-safe.
+class Hearing {
+ public:
+  /// For the error callback of a handle.
+  void error(rd_kafka_t* handle, int code, const char* reason);
+
+  [[nodiscard]] bool silent() const noexcept { return silent_; }
+  [[nodiscard]] const std::string& last_error() const noexcept { return last_error_; }
+  /// Nothing but a new handle helps.
+  [[nodiscard]] bool is_over() const noexcept { return over_; }
+  void heard() noexcept { silent_ = false; }
+
+ private:
+  bool silent_ = false;
+  bool over_ = false;
+  std::string last_error_;
+};
+
+/// Asks any broker, and waits for `limit` at most.
+bool answers(rd_kafka_t* handle, Duration limit);
+
+}  // namespace twinbox::kafka

@@ -1,0 +1,64 @@
+// A member of a consumer group. Used by one thread, but for wake().
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "transport/kafka/client.hpp"
+#include "transport/kafka/progress.hpp"
+
+namespace twinbox::kafka {
+
+/// What a member hears while it polls.
+struct GroupEvents {
+  /// `count` partitions have become its own.
+  std::function<void(std::size_t count)> assigned;
+  /// They are going to somebody else; what has been stored of them is committed after this.
+  std::function<void(std::span<const Partition>)> revoked;
+  std::function<void(const std::string& error)> commit_failed;
+};
+
+class Consumer {
+ public:
+  /// Joins the group at the first poll.
+  Consumer(const KafkaConnection& connection, const KafkaSourceOptions& options,
+           GroupEvents events);
+  /// Commits what is stored and leaves the group, if the cluster answers in time.
+  ~Consumer();
+  Consumer(const Consumer&) = delete;
+  Consumer& operator=(const Consumer&) = delete;
+
+  /// A record or an error (`err`); empty: nothing came. Must be called often, also by a member that
+  /// wants nothing: the group would take it for dead.
+  Owned<rd_kafka_message_t> poll(Duration limit);
+  /// Ends a poll, from any thread.
+  void wake() const noexcept { rd_kafka_queue_yield(queue_.get()); }
+  static void wake_up(rd_kafka_t*, void* self) noexcept { static_cast<Consumer*>(self)->wake(); }
+
+  /// Whether records of its partitions come.
+  void pause(bool on);
+  /// To be committed, once a second or so.
+  void store(const std::map<Partition, std::int64_t>& positions);
+  Hearing& hearing() noexcept { return hearing_; }
+  /// Asks any broker.
+  bool answers(Duration limit) { return kafka::answers(handle_.get(), limit); }
+
+ private:
+  static void rebalanced(rd_kafka_t* handle, rd_kafka_resp_err_t error,
+                         rd_kafka_topic_partition_list_t* partitions, void* self);
+  static void committed(rd_kafka_t* handle, rd_kafka_resp_err_t error,
+                        rd_kafka_topic_partition_list_t* offsets, void* self);
+  static void failed(rd_kafka_t* handle, int code, const char* reason, void* self);
+  void rebalance(rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t* partitions);
+  void commit();
+  void close();
+
+  GroupEvents events_;
+  Hearing hearing_;
+  Owned<rd_kafka_t> handle_;
+  Owned<rd_kafka_queue_t> queue_;
+};
+
+}  // namespace twinbox::kafka

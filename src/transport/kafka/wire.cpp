@@ -1,0 +1,164 @@
+#include "transport/kafka/wire.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/json.hpp"
+#include "core/sha256.hpp"
+#include "core/text.hpp"
+#include "crypto/encoding.hpp"
+
+namespace twinbox::kafka {
+namespace {
+
+constexpr std::string_view content_type_header = "content-type";
+
+/// Ours are written anew on a dead letter.
+bool is_of_this_trip(std::string_view name) {
+  return name == "twinbox-error" || name == "twinbox-origin";
+}
+
+std::optional<std::string> bytes_of(const void* data, std::size_t size) {
+  if (data == nullptr) return {};
+  return std::string{static_cast<const char*>(data), size};
+}
+
+/// `call(name, value)` for each header, in their order; the value may be missing.
+template <class Call>
+void for_each_header(const rd_kafka_message_t& message, Call call) {
+  rd_kafka_headers_t* headers = nullptr;
+  if (rd_kafka_message_headers(&message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return;
+  const char* name = nullptr;
+  const void* value = nullptr;
+  std::size_t size = 0;
+  for (std::size_t i = 0;
+       rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
+       ++i) {
+    call(std::string{name}, bytes_of(value, size));
+  }
+}
+
+std::string topic_of(const rd_kafka_message_t& message) { return rd_kafka_topic_name(message.rkt); }
+
+/// A key is bytes. What cannot be a partition key as it is stands there as its hash, so that its
+/// records still keep their order.
+std::string key_text(const std::string& key) {
+  try {
+    return PartitionKey{key}.str();
+  } catch (const std::invalid_argument&) {
+    const Sha256 hash = sha256(key);
+    return "sha256:" + hex({reinterpret_cast<const char*>(hash.data()), hash.size()});
+  }
+}
+
+/// What the cluster says of a record. Of several headers with one name the last counts.
+std::string properties_json(const rd_kafka_message_t& message) {
+  std::string out = R"({"topic":)";
+  append_json_string(out, topic_of(message));
+  out += R"(,"partition":)" + std::to_string(message.partition);
+  out += R"(,"offset":)" + std::to_string(message.offset);
+  rd_kafka_timestamp_type_t kind = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+  const std::int64_t time = rd_kafka_message_timestamp(&message, &kind);
+  if (kind != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE) out += R"(,"timestamp":)" + std::to_string(time);
+  if (const auto key = bytes_of(message.key, message.key_len)) {
+    out += R"(,"key":)";
+    append_json_string(out, *key);
+  }
+  std::map<std::string, std::optional<std::string>> headers;
+  for_each_header(message, [&](std::string name, std::optional<std::string> value) {
+    headers.insert_or_assign(std::move(name), std::move(value));
+  });
+  if (!headers.empty()) out += R"(,"headers":)";
+  char before = '{';
+  for (const auto& [name, value] : headers) {
+    out += before;
+    before = ',';
+    append_json_string(out, name);
+    out += ':';
+    if (value) {
+      append_json_string(out, *value);
+    } else {
+      out += "null";
+    }
+  }
+  return out + (headers.empty() ? "}" : "}}");
+}
+
+}  // namespace
+
+const EventLabels& event_labels() {
+  static constexpr std::array<std::string_view, 1> read = {"ce_"};
+  static constexpr EventLabels labels{.written = "ce_", .read = read, .percent = false};
+  return labels;
+}
+
+Record record_of(const Message& message, const KafkaSinkOptions& options) {
+  Parcel parcel = parcel_of(message, options.form, event_labels());
+  Record record{.topic = options.topic.empty() ? message.topic.str() : options.topic,
+                .key = {},
+                .body = std::move(parcel.body)};
+  check_topic("topic", record.topic);
+  if (message.partition_key) record.key = message.partition_key->str();
+  if (!parcel.content_type.empty()) {
+    record.headers.emplace_back(content_type_header, std::move(parcel.content_type));
+  }
+  std::size_t size = record.body->size() + (record.key ? record.key->size() : 0);
+  for (auto& [name, value] : parcel.labels) {
+    // The record's own time says it already, and a first attempt is nothing to tell.
+    if (name == "twinbox-created-at") continue;
+    if (name == "twinbox-attempt" && message.attempts == 0) continue;
+    size += name.size() + value.size();
+    record.headers.emplace_back(std::move(name), std::move(value));
+  }
+  if (size > options.max_bytes) {
+    throw std::invalid_argument("the record has " + std::to_string(size) +
+                                " bytes, max_bytes allows " + std::to_string(options.max_bytes));
+  }
+  const auto created = std::chrono::floor<std::chrono::milliseconds>(message.created_at);
+  record.timestamp = std::max<std::int64_t>(0, std::int64_t{created.time_since_epoch().count()});
+  return record;
+}
+
+std::string place_of(const rd_kafka_message_t& message) {
+  return topic_of(message) + "/" + std::to_string(message.partition) + "/" +
+         std::to_string(message.offset);
+}
+
+Arrival read_arrival(const rd_kafka_message_t& message, const KafkaSourceOptions& options) {
+  Delivered delivered{.transport = "kafka",
+                      .properties = properties_json(message),
+                      .body = bytes_of(message.payload, message.len).value_or("")};
+  for_each_header(message, [&](std::string name, std::optional<std::string> value) {
+    if (name == content_type_header) delivered.content_type = value.value_or("");
+    delivered.labels.emplace_back(std::move(name), value.value_or(""));
+  });
+  delivered.id = place_of(message);
+  delivered.source = options.source.str();
+  delivered.topic = topic_of(message);
+  const auto key = bytes_of(message.key, message.key_len);
+  if (key && !key->empty()) delivered.partition_key = key_text(*key);
+  return arrival_of(std::move(delivered), event_labels());
+}
+
+std::string dead_topic(const KafkaSourceOptions& options, const std::string& topic) {
+  return options.dead_letter_topic.empty() ? topic + ".dead" : options.dead_letter_topic;
+}
+
+Record dead_record(const rd_kafka_message_t& message, const KafkaSourceOptions& options,
+                   const std::string& error, bool bare) {
+  Record record{.topic = dead_topic(options, topic_of(message)),
+                .key = bytes_of(message.key, message.key_len),
+                .body = bytes_of(message.payload, message.len)};
+  for_each_header(message, [&](std::string name, std::optional<std::string> value) {
+    if (!is_of_this_trip(name)) record.headers.emplace_back(std::move(name), std::move(value));
+  });
+  if (!bare) {
+    record.headers.emplace_back("twinbox-error", cut_error(error));
+    record.headers.emplace_back("twinbox-origin", place_of(message));
+  }
+  record.timestamp = std::max<std::int64_t>(0, rd_kafka_message_timestamp(&message, nullptr));
+  return record;
+}
+
+}  // namespace twinbox::kafka
