@@ -154,54 +154,59 @@ class NatsPublisher::Line {
     Job job;
     job.messages.resize(messages.size());
     job.outcomes.resize(messages.size());
-    std::vector<std::size_t> good;
-    for (std::size_t i = 0; i < messages.size(); ++i) {
-      try {
-        job.messages[i] = nats::outgoing_of(messages[i], options_);
-        good.push_back(i);
-      } catch (const std::invalid_argument& error) {
-        job.outcomes[i] = Outcome::malformed(error.what());
+    if (const std::shared_ptr<Way> way = find_way()) {
+      send(*way, job, messages, stop);
+      if (way->flight->is_closed()) forget(way, way->connection.last_error());
+      // Whatever holds this connection up must not hold up the next call.
+      if (job.open > 0 && !stop.stop_requested()) forget(way, shown_ + late);
+    } else {
+      for (std::size_t i = 0; i < messages.size(); ++i) {
+        if (prepare(job, messages, i)) put_off(job, messages, i);
       }
-    }
-    const std::size_t sent = good.empty() ? 0 : send(job, good, stop);
-    // No attempt is counted for what was not even sent.
-    for (const std::size_t i : std::span{good}.subspan(sent)) {
-      job.outcomes[i] = Outcome::postpone(messages[i].lease_until);
     }
     std::vector<Outcome> outcomes;
     for (auto& outcome : job.outcomes) {
-      outcomes.push_back(outcome ? std::move(*outcome)
-                                 : Outcome::retry(shown_ + ": not acknowledged in time"));
+      outcomes.push_back(outcome ? std::move(*outcome) : Outcome::retry(shown_ + late));
     }
     return outcomes;
   }
 
  private:
-  /// How many of them were sent; the others wait for a server that is away.
-  std::size_t send(Job& job, const std::vector<std::size_t>& good, const std::stop_token& stop) {
-    const std::shared_ptr<Way> way = find_way();
-    if (!way) return 0;
+  static constexpr const char* late = ": not acknowledged in time";
+
+  /// Sends one while the next is made, and waits for the answers.
+  void send(Way& way, Job& job, std::span<const Message> messages, const std::stop_token& stop) {
     struct Leave {
       Flight& flight;
-      const Job& job;
+      Job& job;
       ~Leave() { flight.forget(job); }
-    } const leave{*way->flight, job};
+    } const leave{*way.flight, job};
     const auto deadline = Clock::now() + std::chrono::ceil<Clock::duration>(options_.timeout);
-    std::size_t sent = 0;
-    while (sent < good.size()) {
-      const auto number = way->flight->begin(job, good[sent], stop, deadline);
-      if (!number) break;
-      send_one(*way, job.messages[good[sent++]], *number);
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      if (!prepare(job, messages, i)) continue;
+      if (const auto number = way.flight->begin(job, i, stop, deadline)) {
+        send_one(way, job.messages[i], *number);
+      } else if (way.flight->is_closed()) {
+        put_off(job, messages, i);
+      }
     }
-    way->flight->finish(job, stop, deadline);
-    if (way->flight->is_closed()) {
-      forget(way, way->connection.last_error());
-    } else if (!stop.stop_requested() && Clock::now() >= deadline) {
-      // Whatever holds this connection up must not hold up the next call.
-      forget(way, shown_ + ": not acknowledged in time");
-      return good.size();
+    way.flight->finish(job, stop, deadline);
+  }
+
+  /// False: it cannot be sent, and never will be.
+  bool prepare(Job& job, std::span<const Message> messages, std::size_t index) const {
+    try {
+      job.messages[index] = nats::outgoing_of(messages[index], options_);
+      return true;
+    } catch (const std::invalid_argument& error) {
+      job.outcomes[index] = Outcome::malformed(error.what());
+      return false;
     }
-    return stop.stop_requested() ? good.size() : sent;
+  }
+
+  /// No attempt is counted for what was not even sent.
+  static void put_off(Job& job, std::span<const Message> messages, std::size_t index) {
+    job.outcomes[index] = Outcome::postpone(messages[index].lease_until);
   }
 
   void send_one(Way& way, const Outgoing& message, std::uint64_t number) {
