@@ -13,7 +13,7 @@ bool has(const std::string& text, std::string_view part) {
 class NatsServer : public NatsTest {};
 
 /// Messages go from an outbox over a server into an inbox while the server goes away twice.
-TEST_P(NatsServer, EVB_27_EVB_28_EVB_30_nothing_is_lost_when_the_server_is_stopped_and_killed) {
+TEST_P(NatsServer, EVB_27_EVB_28_nothing_is_lost_when_the_server_is_stopped_and_killed) {
   constexpr int count = 600;
   const auto publisher = std::make_shared<NatsPublisher>(
       connection(),

@@ -93,7 +93,7 @@ TEST_P(NatsSink, unusual_ids_and_topics_arrive_whole) {
   EXPECT_EQ(found.payload, (std::string{"\0\xff", 2}));
 }
 
-TEST_P(NatsSink, an_event_travels_binary_or_structured) {
+TEST_P(NatsSink, EVB_30_an_event_travels_binary_or_structured) {
   make_stream();
   CloudEvent event{.id = "e-1", .source = "/shop", .type = "order.placed.v1"};
   event.subject = "größe 1%";

@@ -289,7 +289,7 @@ TEST_P(NatsSource, PHD_02_PHD_22_a_channel_over_a_consumer_writes_one_duty_per_h
   EXPECT_TRUE(acknowledged());
 }
 
-TEST_P(NatsSource, takes_cloudevents_binary_and_structured_with_and_without_a_content_type) {
+TEST_P(NatsSource, EVB_30_takes_cloudevents_binary_and_structured_with_and_without_a_content_type) {
   make_all();
   CloudEvent event{.id = "e-1", .source = "/shop", .type = "order.placed.v1"};
   event.set_data(R"({"total": 7})");
