@@ -9,6 +9,9 @@
 #if TWINBOX_NATS
 #include <twinbox/nats.hpp>
 #endif
+#if TWINBOX_KAFKA
+#include <twinbox/kafka.hpp>
+#endif
 
 namespace twinbox::app {
 namespace {
@@ -123,6 +126,38 @@ NatsSourceOptions nats(const SourceConfig& source) {
 }
 
 #endif
+#if TWINBOX_KAFKA
+
+KafkaConnection kafka(const BrokerConfig& broker) {
+  KafkaConnection connection{.brokers = broker.url, .settings = broker.settings};
+  connection.connect_timeout = broker.connect_timeout;
+  const auto add = [&](const char* name, const std::string& file) {
+    if (!file.empty()) connection.settings.emplace(name, file);
+  };
+  add("ssl.ca.location", broker.ca_file);
+  add("ssl.certificate.location", broker.certificate_file);
+  add("ssl.key.location", broker.key_file);
+  return connection;
+}
+
+KafkaSinkOptions kafka(const SinkConfig& sink) {
+  KafkaSinkOptions options{.topic = sink.topic, .form = form_of(sink.form)};
+  options.timeout = sink.timeout;
+  options.max_bytes = sink.max_bytes;
+  return options;
+}
+
+KafkaSourceOptions kafka(const SourceConfig& source) {
+  KafkaSourceOptions options{.topics = source.topics, .group = source.group};
+  options.from_beginning = source.from_beginning;
+  options.prefetch = source.prefetch;
+  options.retry = retry_of(source);
+  options.dead_letter_topic = source.dead_letter_topic;
+  options.source = source_of(source);
+  return options;
+}
+
+#endif
 
 std::vector<Finding> examine([[maybe_unused]] const SinkConfig& sink) {
 #if TWINBOX_RABBITMQ
@@ -132,6 +167,9 @@ std::vector<Finding> examine([[maybe_unused]] const SinkConfig& sink) {
 #endif
 #if TWINBOX_NATS
   if (sink.kind == SinkConfig::Kind::nats) return examine_nats(nats(sink.broker), nats(sink));
+#endif
+#if TWINBOX_KAFKA
+  if (sink.kind == SinkConfig::Kind::kafka) return examine_kafka(kafka(sink.broker), kafka(sink));
 #endif
   return {};
 }
@@ -145,6 +183,11 @@ std::vector<Finding> examine([[maybe_unused]] const SourceConfig& source) {
 #if TWINBOX_NATS
   if (source.kind == SourceConfig::Kind::nats) {
     return examine_nats(nats(source.broker), nats(source));
+  }
+#endif
+#if TWINBOX_KAFKA
+  if (source.kind == SourceConfig::Kind::kafka) {
+    return examine_kafka(kafka(source.broker), kafka(source));
   }
 #endif
   return {};
@@ -168,6 +211,14 @@ HandlerCall make_broker_sink(const SinkConfig& sink,
     refuse("NATS");
 #endif
   }
+  if (sink.kind == SinkConfig::Kind::kafka) {
+#if TWINBOX_KAFKA
+    return kafka_sink(
+        std::make_shared<KafkaPublisher>(kafka(sink.broker), kafka(sink), environment));
+#else
+    refuse("Kafka");
+#endif
+  }
 #if TWINBOX_RABBITMQ
   return rabbitmq_sink(
       std::make_shared<RabbitPublisher>(rabbit(sink.broker), rabbit(sink), environment));
@@ -184,6 +235,13 @@ std::unique_ptr<BrokerSource> make_broker_source(const SourceConfig& source,
     return nats_source(nats(source.broker), nats(source), std::move(accept), environment);
 #else
     refuse("NATS");
+#endif
+  }
+  if (source.kind == SourceConfig::Kind::kafka) {
+#if TWINBOX_KAFKA
+    return kafka_source(kafka(source.broker), kafka(source), std::move(accept), environment);
+#else
+    refuse("Kafka");
 #endif
   }
 #if TWINBOX_RABBITMQ

@@ -85,8 +85,9 @@ struct BrokerConfig {
   std::string ca_file = {};
   std::string certificate_file = {};
   std::string key_file = {};
-  std::string credentials_file = {};  ///< nats
-  std::string monitor_url = {};       ///< nats
+  std::string credentials_file = {};                 ///< nats
+  std::string monitor_url = {};                      ///< nats
+  std::map<std::string, std::string> settings = {};  ///< kafka: of its client library
   Milliseconds connect_timeout = std::chrono::seconds{10};
   Milliseconds heartbeat = std::chrono::seconds{30};
   bool declare = false;  ///< exchanges, queues … are made; else they must be there
@@ -107,7 +108,7 @@ struct StreamConfig {
 };
 
 struct SinkConfig {
-  enum class Kind { http, command, log, inbox, rabbitmq, nats };
+  enum class Kind { http, command, log, inbox, rabbitmq, nats, kafka };
   enum class Form { automatic, raw, binary, structured };
   std::string name;
   Kind kind = Kind::log;
@@ -151,15 +152,18 @@ struct SinkConfig {
   std::string subject = {};  ///< empty: the topic
   std::string subject_prefix = {};
 
+  // kafka
+  std::string topic = {};  ///< empty: the message's topic
+
   /// Sends over a broker, several messages at once.
   [[nodiscard]] bool is_broker() const noexcept {
-    return kind == Kind::rabbitmq || kind == Kind::nats;
+    return kind == Kind::rabbitmq || kind == Kind::nats || kind == Kind::kafka;
   }
 };
 
 /// What a broker delivers, and the inbox it comes into.
 struct SourceConfig {
-  enum class Kind { rabbitmq, nats };
+  enum class Kind { rabbitmq, nats, kafka };
   std::string name;
   Kind kind = Kind::rabbitmq;
   BrokerConfig broker = {};
@@ -183,6 +187,12 @@ struct SourceConfig {
   Milliseconds ack_wait = std::chrono::seconds{30};
   int max_deliver = 100;
   std::string dead_letter_subject = {};  ///< empty: `dead.<stream>.<consumer>`
+
+  // kafka
+  std::vector<std::string> topics = {};
+  std::string group = {};
+  bool from_beginning = true;
+  std::string dead_letter_topic = {};  ///< empty: `<topic>.dead`
 
   bool operator==(const SourceConfig&) const = default;
 };

@@ -62,6 +62,13 @@ void try_command_sink(TableReader& table, const SinkConfig& sink) {
   }
 }
 
+/// An address that cannot be wrong, for a sink or a source of that kind.
+template <class Kind>
+std::string some_broker(Kind kind) {
+  if (kind == Kind::kafka) return "localhost:9092";
+  return kind == Kind::nats ? "nats://localhost" : "amqp://localhost";
+}
+
 /// Alone the connection, then everything but the connection: what is wrong is in one of them.
 void try_broker_sink(TableReader& table, const SinkConfig& sink) {
   const bool nats = sink.kind == SinkConfig::Kind::nats;
@@ -69,7 +76,7 @@ void try_broker_sink(TableReader& table, const SinkConfig& sink) {
   only_broker.broker.declare = false;
   table.attempt("url", [&] { make_broker_sink(only_broker, {}); });
   SinkConfig other = sink;
-  other.broker = {.url = nats ? "nats://localhost" : "amqp://localhost"};
+  other.broker = {.url = some_broker(sink.kind)};
   other.broker.declare = sink.broker.declare;
   table.attempt(nats && sink.broker.declare && sink.stream.name.empty() ? "stream" : "",
                 [&] { make_broker_sink(other, {}); });
@@ -104,18 +111,23 @@ void try_sink(TableReader& table, const SinkConfig& sink) {
 void try_source(TableReader& table, const SourceConfig& source) {
   const AcceptCall nobody = [](std::span<const Arrival>) { return std::vector<Accepted>{}; };
   const bool nats = source.kind == SourceConfig::Kind::nats;
+  const bool kafka = source.kind == SourceConfig::Kind::kafka;
   SourceConfig only_broker{.name = source.name, .kind = source.kind, .broker = source.broker};
   only_broker.queue = "queue";
   only_broker.stream = {.name = "stream", .subjects = {"subject"}};
   only_broker.consumer = "consumer";
+  only_broker.topics = {"topic"};
+  only_broker.group = "group";
   table.attempt("url", [&] { make_broker_source(only_broker, nobody, {}); });
   SourceConfig other = source;
-  other.broker = {.url = nats ? "nats://localhost" : "amqp://localhost"};
+  other.broker = {.url = some_broker(source.kind)};
   other.broker.declare = source.broker.declare;
   const char* key = "";
   if (nats && source.consumer.empty()) key = "consumer";
   if (nats && source.stream.name.empty()) key = "stream";
-  if (!nats && source.queue.empty()) key = "queue";
+  if (kafka && source.group.empty()) key = "group";
+  if (kafka && source.topics.empty()) key = "topics";
+  if (!nats && !kafka && source.queue.empty()) key = "queue";
   table.attempt(key, [&] { make_broker_source(other, nobody, {}); });
 }
 

@@ -21,12 +21,27 @@ void refuse_password(TableReader& table, const toml::table* source) {
                "holds a password; take the whole address from \"env:NAME\" or \"file:path\"");
 }
 
+/// So do those among the settings of Kafka's client library.
+void refuse_secrets(TableReader& table, const toml::table* source) {
+  const auto* settings = source == nullptr ? nullptr : source->get_as<toml::table>("settings");
+  if (settings == nullptr) return;
+  for (const char* name : {"sasl.password", "ssl.key.password", "ssl.key.pem",
+                           "ssl.keystore.password", "sasl.oauthbearer.client.secret"}) {
+    const auto* written = settings->get_as<std::string>(name);
+    if (written == nullptr) continue;
+    if (written->get().starts_with("env:") || written->get().starts_with("file:")) continue;
+    table.refuse("settings",
+                 std::string{name} + " is a secret; take it from \"env:NAME\" or \"file:path\"");
+  }
+}
+
 /// Besides `url`, `ca_file` and `connect_timeout`.
 void read_broker(TableReader& table, BrokerConfig& broker) {
   table.text("certificate_file", broker.certificate_file);
   table.text("key_file", broker.key_file);
   table.text("credentials_file", broker.credentials_file);
   table.text("monitor_url", broker.monitor_url);
+  table.pairs("settings", broker.settings);
   table.duration("heartbeat", broker.heartbeat, 1s, 1h);
   table.choice("topology", broker.declare, {{"check", false}, {"declare", true}});
 }
@@ -72,7 +87,8 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
                 {"log", Kind::log},
                 {"inbox", Kind::inbox},
                 {"rabbitmq", Kind::rabbitmq},
-                {"nats", Kind::nats}});
+                {"nats", Kind::nats},
+                {"kafka", Kind::kafka}});
   read_http_sink(table, sink);
   table.duration("timeout", sink.timeout, 1ms, 24h);
   table.integers("dead_on", sink.dead_on, 1, 599);
@@ -90,11 +106,13 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
   read_stream(table, sink.stream);
   table.text("subject", sink.subject);
   table.text("subject_prefix", sink.subject_prefix);
+  table.text("topic", sink.topic);
   table.finish();
   sink.broker.url = sink.url;
   sink.broker.ca_file = sink.ca_file;
   sink.broker.connect_timeout = sink.connect_timeout;
   if (sink.is_broker()) refuse_password(table, source);
+  refuse_secrets(table, source);
   if (sink.kind == Kind::command && sink.command.empty()) {
     table.refuse("command", "a sink of type command needs its program: [\"/usr/bin/…\"]");
   } else if (sink.kind == Kind::http && sink.url.empty()) {
@@ -103,6 +121,8 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
     table.refuse("url", "a sink of type rabbitmq needs an address: \"amqp://host:5672\"");
   } else if (sink.kind == Kind::nats && sink.url.empty()) {
     table.refuse("url", "a sink of type nats needs an address: \"nats://host:4222\"");
+  } else if (sink.kind == Kind::kafka && sink.url.empty()) {
+    table.refuse("url", "a sink of type kafka needs an address: \"host:9092\"");
   } else {
     try_sink(table, sink);
   }
@@ -110,7 +130,8 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
 
 void read_source(TableReader& table, SourceConfig& source, const toml::table* file) {
   using Kind = SourceConfig::Kind;
-  table.choice("type", source.kind, {{"rabbitmq", Kind::rabbitmq}, {"nats", Kind::nats}});
+  table.choice("type", source.kind,
+               {{"rabbitmq", Kind::rabbitmq}, {"nats", Kind::nats}, {"kafka", Kind::kafka}});
   table.text_or_secret("url", source.broker.url);
   table.text("ca_file", source.broker.ca_file);
   table.duration("connect_timeout", source.broker.connect_timeout, 1ms, 1h);
@@ -132,10 +153,16 @@ void read_source(TableReader& table, SourceConfig& source, const toml::table* fi
   table.duration("ack_wait", source.ack_wait, 100ms, 24h);
   table.integer("max_deliver", source.max_deliver, 0, 1'000'000);
   table.text("dead_letter_subject", source.dead_letter_subject);
+  table.texts("topics", source.topics);
+  table.text("group", source.group);
+  table.boolean("from_beginning", source.from_beginning);
+  table.text("dead_letter_topic", source.dead_letter_topic);
   table.finish();
   refuse_password(table, file);
+  refuse_secrets(table, file);
   if (source.broker.url.empty()) {
-    table.refuse("url", "is missing: where the broker is, amqp://host:5672 or nats://host:4222");
+    table.refuse(
+        "url", "is missing: where the broker is, amqp://host:5672, nats://host:4222 or host:9092");
   } else {
     try_source(table, source);
   }

@@ -64,7 +64,8 @@ HandlerCall SinkMaker::make(const SinkConfig& sink, const From& from) {
     case SinkConfig::Kind::command: return command_sink(command_options(sink));
     case SinkConfig::Kind::log: return log_sink(environment_);
     case SinkConfig::Kind::rabbitmq:
-    case SinkConfig::Kind::nats: return make_broker_sink(sink, environment_);
+    case SinkConfig::Kind::nats:
+    case SinkConfig::Kind::kafka: return make_broker_sink(sink, environment_);
     case SinkConfig::Kind::inbox: break;
   }
   return make_inbox(sink, from);

@@ -126,6 +126,54 @@ TEST(BrokerConfig, that_cannot_be_is_refused_with_its_line_and_key) {
   EXPECT_EQ(refusal(source + "queue = \"q\""), "");
 }
 
+TEST(BrokerConfig, of_kafka_is_read_and_can_be_made) {
+  const Config config = parse(R"(
+    [sink.events]
+    type = "kafka"
+    url = "one:9092,two:9092"
+    topic = "events"
+    settings = { "security.protocol" = "sasl_ssl", "sasl.mechanism" = "PLAIN", "sasl.username" = "me", "sasl.password" = "env:SECRET" }
+    [[route]]
+    sink = "events"
+    [source.orders]
+    type = "kafka"
+    url = "one:9092"
+    topics = ["orders", "returns"]
+    group = "billing"
+    from_beginning = false
+    dead_letter_topic = "grave"
+  )",
+                              {{"SECRET", "tops3cret"}});
+  const SinkConfig& sink = config.sinks.at(0);
+  EXPECT_TRUE(sink.is_broker());
+  EXPECT_EQ(sink.topic, "events");
+  EXPECT_EQ(sink.broker.settings.at("sasl.password"), "tops3cret");
+  const SourceConfig& source = config.sources.at(0);
+  EXPECT_EQ(source.kind, SourceConfig::Kind::kafka);
+  EXPECT_EQ(source.topics.size(), 2u);
+  EXPECT_FALSE(source.from_beginning);
+  EXPECT_EQ(source.dead_letter_topic, "grave");
+  EXPECT_TRUE(check_config(config).empty());
+}
+
+TEST(BrokerConfig, of_kafka_that_cannot_be_is_refused_with_its_line_and_key) {
+  const std::string sink = "[sink.a]\ntype = \"kafka\"\n";
+  const std::string url = "url = \"x:9092\"\n";
+  EXPECT_TRUE(has(refusal(sink), "sink.a.url"));
+  EXPECT_TRUE(has(refusal(sink + url + "topic = \"a b\""), "'a b'"));
+  EXPECT_TRUE(has(refusal(sink + url + "settings = { acks = \"1\" }"), "acks"));
+  const std::string secret =
+      refusal(sink + url +
+              R"(settings = { "security.protocol" = "sasl_ssl", "sasl.password" = "tops3cret" })");
+  EXPECT_TRUE(has(secret, "sasl.password is a secret")) << secret;
+  EXPECT_FALSE(has(secret, "tops3cret")) << secret;
+  EXPECT_EQ(refusal(sink + url), "");
+  const std::string source = "[source.a]\ntype = \"kafka\"\n" + url;
+  EXPECT_TRUE(has(refusal(source), "source.a.topics"));
+  EXPECT_TRUE(has(refusal(source + "topics = [\"t\"]"), "source.a.group"));
+  EXPECT_EQ(refusal(source + "topics = [\"t\"]\ngroup = \"g\""), "");
+}
+
 TEST(BrokerConfig, of_a_sink_is_refused_within_a_request) {
   EXPECT_TRUE(has(refusal(R"(
     [sink.a]
