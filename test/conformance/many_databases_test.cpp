@@ -53,7 +53,9 @@ class Copies {
 class Files final : public Copies {
  public:
   Files() : folder_(std::filesystem::temp_directory_path() / unique("twinbox_many")) {
-    most = 3 * to_files;  // descriptors of the file, its log and the log's index
+    // Descriptors of the file, its log and the log's index. Their list is no snapshot: each thread
+    // may close a connection that was seen and open one that comes behind it.
+    most = 3 * (to_files + thread_count);
     std::filesystem::create_directory(folder_);
     deploy("sqlite:" + file("template"));
   }
