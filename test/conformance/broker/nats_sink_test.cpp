@@ -322,10 +322,15 @@ TEST_P(NatsSink, a_stream_other_than_the_one_that_was_named_is_a_failed_attempt)
 
 TEST_P(NatsSink, a_stop_request_ends_the_wait_at_once) {
   make_stream();
+  Relay relay{port_of(Nats::url())};
+  const auto to = publisher({.timeout = 1h}, connection(relay));
+  enqueue("first");
+  drain(to);
+  relay.freeze();
   enqueue("a");
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(publisher()->publish(claim(), stop.get_token()).at(0).kind(), Kind::retry);
+  EXPECT_EQ(to->publish(claim(), stop.get_token()).at(0).kind(), Kind::retry);
 }
 
 TEST_P(NatsSink, what_is_not_acknowledged_in_time_is_a_failed_attempt_on_a_connection_left_behind) {
