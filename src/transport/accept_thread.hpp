@@ -42,22 +42,4 @@ class AcceptThread {
   std::jthread thread_;
 };
 
-/// What is known of a source, for whoever asks. Thread-safe.
-class SourceRecord {
- public:
-  template <class Change>
-  void change(Change call) {
-    const std::scoped_lock lock{mutex_};
-    call(status_);
-  }
-  [[nodiscard]] SourceStatus get() const {
-    const std::scoped_lock lock{mutex_};
-    return status_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  SourceStatus status_;
-};
-
 }  // namespace twinbox

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "transport/accept_thread.hpp"
+#include "transport/consuming.hpp"
 #include "transport/kafka/producer.hpp"
 
 namespace twinbox::kafka {

@@ -1,12 +1,9 @@
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
 #include "core/text.hpp"
-#include "transport/accept_thread.hpp"
+#include "transport/consuming.hpp"
 #include "transport/kafka/consumer.hpp"
 #include "transport/kafka/dead_letters.hpp"
-#include "transport/reconnect.hpp"
 
 namespace twinbox {
 namespace {
@@ -50,11 +47,13 @@ KafkaSourceOptions checked(KafkaSourceOptions options) {
 class Member {
  public:
   Member(const KafkaConnection& connection, const KafkaSourceOptions& options,
-         const AcceptCall& accept, const Environment& environment, SourceRecord& record)
+         const AcceptCall& accept, const Environment& environment, SourceRecord& record,
+         const std::function<void()>& joined)
       : connection_(connection),
         options_(options),
         environment_(environment),
         record_(record),
+        joined_(joined),
         desk_(accept, options.retry, options.group, environment),
         dead_(connection, options, environment, record,
               [this](const kafka::Producer& producer) {
@@ -195,6 +194,7 @@ class Member {
   }
 
   void assigned(std::size_t count) {
+    joined_();
     member_ = true;
     if (paused_) consumer_.pause(true);  // the new ones, too
     consumer_silent_ = false;
@@ -256,6 +256,7 @@ class Member {
   const KafkaSourceOptions& options_;
   const Environment& environment_;
   SourceRecord& record_;
+  const std::function<void()>& joined_;
   DeliveryDesk desk_;
   kafka::Progress progress_;
   std::map<std::uint64_t, Held> held_;  ///< by tag, in the order of their arrival
@@ -286,38 +287,16 @@ class KafkaSource : public BrokerSource {
   }
 
   void run(std::stop_token stop) override {
-    int failures = 0;
-    while (!stop.stop_requested()) {
-      try {
-        Member{connection_, options_, accept_, environment_, record_}.run(stop);
-      } catch (const std::exception& error) {
-        lost(error.what());
-      }
-      record_.change([](SourceStatus& status) { status.connected = false; });
-      rest(stop, ++failures);
-    }
+    keep_consuming(stop, options_.group, connection_.max_reconnect_delay, environment_, record_,
+                   [&](const auto& joined) {
+                     Member member{connection_, options_, accept_, environment_, record_, joined};
+                     member.run(stop);
+                   });
   }
 
   [[nodiscard]] SourceStatus status() const override { return record_.get(); }
 
  private:
-  void lost(const std::string& error) {
-    const std::string cut = cut_error(error);
-    record_.change([&](SourceStatus& status) { status.error = cut; });
-    environment_.write(
-        LogLevel::warning, "broker_lost",
-        {{"source", std::string_view{options_.group}}, {"error", std::string_view{cut}}});
-  }
-
-  void rest(const std::stop_token& stop, int failures) {
-    std::mutex mutex;
-    std::condition_variable_any nothing;
-    std::unique_lock lock{mutex};
-    nothing.wait_for(lock, stop,
-                     reconnect_delay(failures, connection_.max_reconnect_delay, environment_),
-                     [] { return false; });
-  }
-
   const KafkaConnection connection_;
   const KafkaSourceOptions options_;
   const AcceptCall accept_;

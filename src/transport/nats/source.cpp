@@ -1,7 +1,5 @@
-#include "core/text.hpp"
 #include "transport/nats/consumer.hpp"
 #include "transport/nats/topology.hpp"
-#include "transport/reconnect.hpp"
 
 namespace twinbox {
 namespace {
@@ -30,27 +28,19 @@ class NatsSource : public BrokerSource {
   }
 
   void run(std::stop_token stop) override {
-    int failures = 0;
-    while (!stop.stop_requested()) {
-      try {
-        consume(stop, failures);
-      } catch (const std::exception& error) {
-        if (!stop.stop_requested()) lost(error.what());
-      }
-      record_.change([](SourceStatus& status) { status.connected = false; });
-      rest(stop, ++failures);
-    }
+    keep_consuming(stop, options_.consumer, connection_.max_reconnect_delay, environment_, record_,
+                   [&](const auto& connected) { consume(stop, connected); });
   }
 
   [[nodiscard]] SourceStatus status() const override { return record_.get(); }
 
  private:
-  void consume(const std::stop_token& stop, int& failures) {
+  void consume(const std::stop_token& stop, const std::function<void()>& connected) {
     const auto post = std::make_shared<nats::Post>();
     Connection connection{connection_, post};
     const auto info = nats::prepare(connection, options_);
     nats::Consumer consumer{connection, post, *info, options_, accept_, environment_, record_};
-    failures = 0;
+    connected();
     record_.change([](SourceStatus& status) {
       status.connected = true;
       status.error.clear();
@@ -59,22 +49,6 @@ class NatsSource : public BrokerSource {
                        {{"broker", std::string_view{connection.shown()}},
                         {"source", std::string_view{options_.consumer}}});
     consumer.run(stop);
-  }
-
-  void lost(const std::string& error) {
-    const std::string cut = cut_error(error);
-    record_.change([&](SourceStatus& status) { status.error = cut; });
-    environment_.write(
-        LogLevel::warning, "broker_lost",
-        {{"source", std::string_view{options_.consumer}}, {"error", std::string_view{cut}}});
-  }
-
-  void rest(const std::stop_token& stop, int failures) {
-    const Duration delay = reconnect_delay(failures, connection_.max_reconnect_delay, environment_);
-    std::mutex mutex;
-    std::condition_variable_any nothing;
-    std::unique_lock lock{mutex};
-    nothing.wait_for(lock, stop, delay, [] { return false; });
   }
 
   const NatsConnection connection_;

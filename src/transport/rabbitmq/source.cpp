@@ -5,9 +5,9 @@
 
 #include "core/text.hpp"
 #include "transport/accept_thread.hpp"
+#include "transport/consuming.hpp"
 #include "transport/rabbitmq/topology.hpp"
 #include "transport/rabbitmq/wire.hpp"
-#include "transport/reconnect.hpp"
 
 namespace twinbox {
 namespace {
@@ -241,22 +241,14 @@ class RabbitSource : public BrokerSource {
 
   void run(std::stop_token stop) override {
     const std::stop_callback on_stop{stop, [this] { wake_.raise(); }};
-    int failures = 0;
-    while (!stop.stop_requested()) {
-      try {
-        consume(stop, failures);
-      } catch (const std::exception& error) {
-        if (!stop.stop_requested()) lost(error.what());
-      }
-      status_.change([](SourceStatus& status) { status.connected = false; });
-      rest(stop, ++failures);
-    }
+    keep_consuming(stop, options_.queue, connection_.max_reconnect_delay, environment_, status_,
+                   [&](const auto& connected) { consume(stop, connected); });
   }
 
   [[nodiscard]] SourceStatus status() const override { return status_.get(); }
 
  private:
-  void consume(const std::stop_token& stop, int& failures) {
+  void consume(const std::stop_token& stop, const std::function<void()>& connected) {
     Connection connection{connection_, stop};
     rabbitmq::prepare(connection, options_);
     amqp_confirm_select(connection.state(), Connection::channel);
@@ -269,7 +261,7 @@ class RabbitSource : public BrokerSource {
     amqp_basic_consume(connection.state(), Connection::channel, rabbitmq::bytes_of(options_.queue),
                        amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
     connection.check_last("consuming from queue '" + options_.queue + "'");
-    failures = 0;
+    connected();
     status_.change([](SourceStatus& status) {
       status.connected = true;
       status.error.clear();
@@ -279,22 +271,6 @@ class RabbitSource : public BrokerSource {
                         {"source", std::string_view{options_.queue}}});
     consumer.run(stop);
     connection.close();
-  }
-
-  void lost(const std::string& error) {
-    const std::string cut = cut_error(error);
-    status_.change([&](SourceStatus& status) { status.error = cut; });
-    environment_.write(
-        LogLevel::warning, "broker_lost",
-        {{"source", std::string_view{options_.queue}}, {"error", std::string_view{cut}}});
-  }
-
-  void rest(const std::stop_token& stop, int failures) {
-    const Duration delay = reconnect_delay(failures, connection_.max_reconnect_delay, environment_);
-    std::mutex mutex;
-    std::condition_variable_any nothing;
-    std::unique_lock lock{mutex};
-    nothing.wait_for(lock, stop, delay, [] { return false; });
   }
 
   const RabbitConnection connection_;

@@ -1,0 +1,38 @@
+#include "transport/consuming.hpp"
+
+#include <stdexcept>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "twinbox/testing.hpp"
+
+namespace twinbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Consuming, goes_on_after_each_failure_and_tells_of_it_until_it_is_stopped) {
+  TestEnvironment world;
+  const Environment environment = world.environment();
+  SourceRecord record;
+  std::stop_source stop;
+  std::vector<bool> connected_before;
+  keep_consuming(stop.get_token(), "orders", 1ms, environment, record, [&](const auto& connected) {
+    connected_before.push_back(record.get().connected);
+    connected();
+    record.change([](SourceStatus& status) { status.connected = true; });
+    if (connected_before.size() == 4) stop.request_stop();
+    throw std::runtime_error("cut " + std::to_string(connected_before.size()));
+  });
+  EXPECT_EQ(connected_before, std::vector<bool>(4, false));
+  const auto lost = world.log.events("broker_lost");
+  ASSERT_EQ(lost.size(), 3u) << "what a stop ends is not lost";
+  EXPECT_EQ(lost[2].field("error"), "cut 3");
+  EXPECT_EQ(lost[2].field("source"), "orders");
+  EXPECT_EQ(record.get().error, "cut 3");
+  EXPECT_FALSE(record.get().connected);
+}
+
+}  // namespace
+}  // namespace twinbox::test
