@@ -21,7 +21,7 @@ TEST(SqlServerAddress, a_url_becomes_a_connection_string) {
       "sqlserver://app:s%3Bcr%7Dt@db.example:1444/or%20ders?driver=FreeTDS&Encrypt=yes");
   EXPECT_EQ(address.connection_string,
             "Driver=FreeTDS;Server={db.example,1444};Database={or ders};UID=app;PWD={s;cr}}t};"
-            "Encrypt=yes;TDS_Version=7.4;ClientCharset=UTF-8;APP=twinbox;");
+            "Encryption=require;TDS_Version=7.4;ClientCharset=UTF-8;APP=twinbox;");
   EXPECT_EQ(address.shown, "sqlserver://app@db.example:1444/or ders");
   EXPECT_EQ(address.server, "db.example:1444");
   EXPECT_EQ(address.database, "or ders");
@@ -76,6 +76,41 @@ TEST(SqlServerAddress, what_cannot_be_understood_is_refused_without_showing_it) 
   }
 }
 
+TEST(SqlServerAddress, encryption_is_asked_for_in_the_words_of_the_driver) {
+  const auto words = [](std::string_view driver, std::string_view setting) {
+    const std::string head = "Driver={" + std::string{driver} + "};Server=db;";
+    const std::string text = parse_address(head + std::string{setting}).connection_string;
+    const auto at = text.find("Encrypt");
+    return text.substr(at, text.find(';', at) - at);
+  };
+  EXPECT_EQ(words("FreeTDS", "encrypt=Mandatory"), "Encryption=require");
+  EXPECT_EQ(words("libtdsodbc.so", "Encrypt=no"), "Encryption=request");
+  EXPECT_EQ(words("FreeTDS", "Encrypt=strict"), "Encryption=strict");
+  EXPECT_EQ(words("FreeTDS", "Encrypt=yes;TrustServerCertificate=yes"), "Encryption=require");
+  EXPECT_EQ(words("ODBC Driver 18 for SQL Server", "Encrypt=strict"), "Encrypt=strict");
+  EXPECT_EQ(words("ODBC Driver 18 for SQL Server", "Encrypt=yes;TrustServerCertificate=no"),
+            "Encrypt=yes");
+}
+
+TEST(SqlServerAddress, a_section_of_freetds_conf_takes_the_place_of_the_server) {
+  const auto address =
+      parse_address("sqlserver://app:x@db/shop?driver=FreeTDS&Servername=Section&Encrypt=yes");
+  EXPECT_EQ(address.connection_string,
+            "Driver=FreeTDS;Database=shop;UID=app;PWD=x;Servername=Section;Encryption=require;"
+            "TDS_Version=7.4;ClientCharset=UTF-8;APP=twinbox;");
+  EXPECT_EQ(address.shown, "sqlserver://app@Section:1433/shop");
+}
+
+TEST(SqlServerAddress, a_check_of_the_certificate_that_freetds_would_pass_over_is_refused) {
+  try {
+    parse_address("sqlserver://app@db/x?driver=FreeTDS&Encrypt=yes&TrustServerCertificate=no");
+    FAIL() << "it was taken";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string_view{error.what()}.find("Servername="), std::string_view::npos)
+        << error.what();
+  }
+}
+
 TEST(SqlServerAddress, is_told_from_the_addresses_of_others) {
   EXPECT_TRUE(is_address("sqlserver://host"));
   EXPECT_TRUE(is_address("server=x; DRIVER={FreeTDS}"));
@@ -111,6 +146,14 @@ TEST(SqlServerFailure, odbc_states_decide_where_the_number_is_unknown) {
   for (const auto& [state, kind] : known) {
     EXPECT_EQ(kind_of({.sqlstate = state, .native = 33557097}), kind) << state;
   }
+}
+
+TEST(SqlServerFailure, a_handshake_that_fails_has_a_way_out) {
+  const auto error =
+      failure("connect", {"08001", 0, "Unable to connect to data source"}, "db", true);
+  EXPECT_EQ(error.kind(), Kind::connection_lost);
+  EXPECT_NE(std::string_view{error.what()}.find("certificate"), std::string_view::npos)
+      << error.what();
 }
 
 TEST(SqlServerFailure, babelfish_tells_some_kinds_by_its_words) {

@@ -1,5 +1,6 @@
 #include "driver/sqlserver/address.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -212,7 +213,11 @@ Pairs pairs_of(Url url) {
     return same_word(pair.first, "driver") || pair.first == password_file_word;
   });
   if (driver.empty()) driver = installed_driver();
-  Pairs pairs{{"Driver", driver}, {"Server", url.host + "," + url.port}};
+  Pairs pairs{{"Driver", driver}};
+  // A section of freetds.conf says where the server is; FreeTDS takes only one of the two.
+  if (find(url.parameters, {"servername"}) == nullptr) {
+    pairs.emplace_back("Server", url.host + "," + url.port);
+  }
   if (!url.database.empty()) pairs.emplace_back("Database", url.database);
   if (!url.user.empty()) pairs.emplace_back("UID", url.user);
   if (password_file) {
@@ -227,14 +232,36 @@ Pairs pairs_of(Url url) {
   return pairs;
 }
 
+bool is_one_of(std::string_view value, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words, [&](auto word) { return same_word(value, word); });
+}
+
+/// FreeTDS passes over the words it does not know, Microsoft's for encryption among them: who asked
+/// for it would talk in clear text.
+void translate_encryption(Pairs& pairs) {
+  for (auto& [key, value] : pairs) {
+    if (same_word(key, "encrypt")) {
+      key = "Encryption";
+      if (is_one_of(value, {"yes", "true", "1", "mandatory"})) value = "require";
+      if (is_one_of(value, {"no", "false", "0", "optional"})) value = "request";
+    } else if (same_word(key, "trustservercertificate") &&
+               !is_one_of(value, {"yes", "true", "1"})) {
+      refuse(
+          "FreeTDS cannot be told here to check the certificate: name a section of freetds.conf "
+          "that has a ca file (Servername=section instead of this), or use Microsoft's driver");
+    }
+  }
+}
+
 /// Whatever FreeTDS's own configuration says: microseconds and long text need this protocol.
 void complete(Pairs& pairs) {
   const auto* driver = find(pairs, {"driver"});
   const bool freetds = driver != nullptr && (driver->find("TDS") != std::string::npos ||
                                              driver->find("tds") != std::string::npos);
-  if (freetds && find(pairs, {"tds_version"}) == nullptr) pairs.emplace_back("TDS_Version", "7.4");
-  if (freetds && find(pairs, {"clientcharset"}) == nullptr) {
-    pairs.emplace_back("ClientCharset", "UTF-8");
+  if (freetds) {
+    translate_encryption(pairs);
+    if (find(pairs, {"tds_version"}) == nullptr) pairs.emplace_back("TDS_Version", "7.4");
+    if (find(pairs, {"clientcharset"}) == nullptr) pairs.emplace_back("ClientCharset", "UTF-8");
   }
   if (find(pairs, {"app"}) == nullptr) pairs.emplace_back("APP", "twinbox");
 }

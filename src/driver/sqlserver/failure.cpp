@@ -84,6 +84,12 @@ std::string_view way_out(const Report& report, Kind kind, bool ours) {
     return "install an ODBC driver for SQL Server and name it in the address (driver=…, as in "
            "odbcinst -q -d)";
   }
+  // FreeTDS has no more to say when a server listens and the handshake fails.
+  if (report.sqlstate == "08001" && report.native == 0) {
+    return "a server that listens there was not agreed with: check Encrypt, and that its "
+           "certificate is vouched for by the ca file of freetds.conf and holds its name "
+           "(TDSDUMP=/dev/stderr shows the talk)";
+  }
   switch (kind) {
     case Kind::missing_schema:
       return ours ? "deploy the schema first, or correct the schema and table names in the options"
