@@ -1,9 +1,7 @@
 // The tables of a box: deployed, checked, printed, refused.
 #include <thread>
 
-#include <libpq-fe.h>
-#include <sqlite3.h>
-
+#include "support/by_hand.hpp"
 #include "support/outbox_test.hpp"
 #include "support/reused_schema.hpp"
 #include <twinbox/schema.hpp>
@@ -201,31 +199,12 @@ TEST_P(SchemaOf, grants_are_for_databases_that_have_roles) {
 
 TWINBOX_ON_EVERY_BACKEND(SchemaOf);
 
-class PrintedSchema : public SchemaOf {
- protected:
-  /// As psql or the sqlite3 shell would.
-  void run_by_hand(const std::string& script) {
-    if (on_postgres()) {
-      const std::unique_ptr<PGconn, decltype(&PQfinish)> connection{
-          PQconnectdb(place().address().c_str()), PQfinish};
-      const std::unique_ptr<PGresult, decltype(&PQclear)> result{
-          PQexec(connection.get(), ("set client_min_messages = warning;" + script).c_str()),
-          PQclear};
-      ASSERT_EQ(PQresultStatus(result.get()), PGRES_COMMAND_OK) << PQerrorMessage(connection.get());
-    } else {
-      sqlite3* handle = nullptr;
-      ASSERT_EQ(sqlite3_open(place().file().c_str(), &handle), SQLITE_OK);
-      const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> owner{handle, sqlite3_close};
-      ASSERT_EQ(sqlite3_exec(handle, script.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
-          << sqlite3_errmsg(handle);
-    }
-  }
-};
+class PrintedSchema : public SchemaOf {};
 
 TEST_P(PrintedSchema, run_by_hand_is_what_deploy_does) {
   REQUIREMENT("OBX-091");
   for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
-    run_by_hand(schema(kind).print());
+    run_by_hand(GetParam(), place(), schema(kind).print());
     EXPECT_TRUE(schema(kind).check().current()) << to_string(kind);
     EXPECT_TRUE(schema(kind).deploy().empty()) << to_string(kind);
   }
@@ -237,7 +216,7 @@ TEST_P(PrintedSchema, run_by_hand_is_what_deploy_does) {
   EXPECT_EQ(inbox.ack(worker_a, inbox.claim(worker_a, 30s, 10)), 1u);
 }
 
-TWINBOX_ON_BACKENDS(PrintedSchema, Backend::sqlite_file, Backend::postgres);
+TWINBOX_ON_BACKENDS(PrintedSchema, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 }  // namespace
 }  // namespace twinbox::test

@@ -1,7 +1,5 @@
 // From the tables of an earlier version to those of this program.
-#include <libpq-fe.h>
-#include <sqlite3.h>
-
+#include "support/by_hand.hpp"
 #include "support/outbox_test.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/named_lease.hpp>
@@ -20,22 +18,17 @@ class SchemaUpgrade : public OutboxTest {
   }
   Schema schema() { return {database(), BoxKind::outbox, options()}; }
 
-  /// As psql or the sqlite3 shell would.
-  void run_by_hand(const std::string& script) {
-    if (on_postgres()) {
-      const std::unique_ptr<PGconn, decltype(&PQfinish)> connection{
-          PQconnectdb(place().address().c_str()), PQfinish};
-      const std::unique_ptr<PGresult, decltype(&PQclear)> result{
-          PQexec(connection.get(), ("set client_min_messages = warning;" + script).c_str()),
-          PQclear};
-      ASSERT_EQ(PQresultStatus(result.get()), PGRES_COMMAND_OK) << PQerrorMessage(connection.get());
-    } else {
-      sqlite3* handle = nullptr;
-      ASSERT_EQ(sqlite3_open(place().file().c_str(), &handle), SQLITE_OK);
-      const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> owner{handle, sqlite3_close};
-      ASSERT_EQ(sqlite3_exec(handle, script.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
-          << sqlite3_errmsg(handle);
-    }
+  /// Literals, as each database writes them.
+  [[nodiscard]] std::string instant() const {
+    return on_sqlite() ? "1861920000000000" : "'2029-01-01'";
+  }
+  [[nodiscard]] std::string bytes() const {
+    if (on_sqlserver()) return "0x7e";
+    return on_postgres() ? "'\\x7e'" : "x'7e'";
+  }
+  [[nodiscard]] std::string owner() const {
+    return on_sqlite() ? "x'00000000000040008000000000000001'"
+                       : "'00000000-0000-4000-8000-000000000001'";
   }
 
   /// The tables as they were before the migration `first_later` was written. A migration is never
@@ -44,7 +37,9 @@ class SchemaUpgrade : public OutboxTest {
     const std::string script = schema().print();
     const std::size_t end = script.find("-- " + first_later);
     ASSERT_NE(end, std::string::npos) << first_later;
-    run_by_hand(script.substr(0, end) + "commit;\n");
+    run_by_hand(
+        GetParam(), place(),
+        script.substr(0, end) + (on_sqlserver() ? "commit transaction;\ngo\n" : "commit;\n"));
   }
 };
 
@@ -52,12 +47,11 @@ TEST_P(SchemaUpgrade, tables_of_version_2_keep_their_messages_and_gain_named_lea
   create_before("0003_named_lease");
   EXPECT_EQ(schema().check().version, 2);
   EXPECT_THROW(Outbox(database(), without_deployment()), SchemaError);
-  const std::string instant = on_postgres() ? "'2029-01-01'" : "1";
   write(
       "insert into {schema}outbox_message (source, id, topic, payload, created_at, last_seen_at) "
-      "values ('-', 'old', 'order.placed', '~payload~', " +
-      instant + ", " + instant + ")");
-  write("insert into {schema}outbox_work (number, visible_at) values (1, " + instant + ")");
+      "values ('-', 'old', 'order.placed', " +
+      bytes() + ", " + instant() + ", " + instant() + ")");
+  write("insert into {schema}outbox_work (number, visible_at) values (1, " + instant() + ")");
 
   const auto applied = schema().deploy();
   ASSERT_FALSE(applied.empty());
@@ -74,13 +68,11 @@ TEST_P(SchemaUpgrade, tables_of_version_2_keep_their_messages_and_gain_named_lea
 TEST_P(SchemaUpgrade, tables_of_version_3_keep_their_audit_and_gain_operations_and_workers) {
   create_before("0004_operation");
   EXPECT_EQ(schema().check().version, 3);
-  const std::string instant = on_postgres() ? "'2029-01-01'" : "1861920000000000";
-  const std::string bytes = on_postgres() ? "'\\x7e'" : "x'7e'";
   for (const char* reason : {"first", "second"}) {
     write(
         "insert into {schema}outbox_audit (done_at, number, affected, content_version, act, actor, "
         "reason, headers, payload) values (" +
-        instant + ", 7, 1, 3, 'edit', 'mia', '" + reason + "', '{}', " + bytes + ")");
+        instant() + ", 7, 1, 3, 'edit', 'mia', '" + reason + "', '{}', " + bytes() + ")");
   }
   write("delete from {schema}outbox_audit where reason = 'second'");
 
@@ -98,7 +90,7 @@ TEST_P(SchemaUpgrade, tables_of_version_3_keep_their_audit_and_gain_operations_a
   EXPECT_EQ(page.entries[0].started_at, page.entries[0].at);
   EXPECT_EQ(page.entries[0].at, Instant{std::chrono::sys_days{std::chrono::January / 1 / 2029}});
   EXPECT_EQ(count("select count(*) from {schema}outbox_audit where headers = '{}' and payload = " +
-                  bytes),
+                  bytes()),
             1);
   EXPECT_EQ(admin.requeue(Filter{}, {}, {.operation_id = "op"}), 0u);
   EXPECT_TRUE(admin.operation("op"));
@@ -111,13 +103,10 @@ TEST_P(SchemaUpgrade, tables_of_version_3_keep_their_audit_and_gain_operations_a
 TEST_P(SchemaUpgrade, workers_of_version_4_have_done_nothing_that_is_known) {
   create_before("0005_worker_count");
   EXPECT_EQ(schema().check().version, 4);
-  const std::string owner = on_postgres() ? "'00000000-0000-4000-8000-000000000001'"
-                                          : "x'00000000000040008000000000000001'";
-  const std::string instant = on_postgres() ? "'2029-01-01'" : "1861920000000000";
   write(
       "insert into {schema}outbox_worker (owner, name, version, started_at, seen_at) "
       "values (" +
-      owner + ", 'old:1', '0.1.0', " + instant + ", " + instant + ")");
+      owner() + ", 'old:1', '0.1.0', " + instant() + ", " + instant() + ")");
   ASSERT_FALSE(schema().deploy().empty());
   Outbox outbox(database(), without_deployment());
   const std::vector<Worker> all = Workers{outbox}.list();
@@ -127,7 +116,7 @@ TEST_P(SchemaUpgrade, workers_of_version_4_have_done_nothing_that_is_known) {
   EXPECT_EQ(all[0].failed, 0);
 }
 
-TWINBOX_ON_BACKENDS(SchemaUpgrade, Backend::sqlite_file, Backend::postgres);
+TWINBOX_ON_BACKENDS(SchemaUpgrade, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 }  // namespace
 }  // namespace twinbox::test
