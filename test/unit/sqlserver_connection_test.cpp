@@ -23,7 +23,7 @@ class SqlServerCancelled : public ::testing::Test {
 
   void TearDown() override {
     if (IsSkipped()) return;
-    SqlServerConnection last{address(), 10s};
+    SqlServerConnection last{address(), words_of(10s)};
     last.execute("if object_id('" + table_ + "') is not null drop table " + table_);
   }
 
@@ -58,17 +58,17 @@ class SqlServerCancelled : public ::testing::Test {
 
 // A driver manager that pools keeps the connection that we close: what it holds, it would hold on.
 TEST_F(SqlServerCancelled, is_rolled_back_before_the_connection_is_closed) {
-  SqlServerConnection other{address(), 10s};
+  SqlServerConnection other{address(), words_of(10s)};
   other.execute("create table " + table_ + " (id int primary key)");
   other.begin(Access::write, Scope::caller);
   other.execute(insert(2));
 
-  SqlServerConnection one{address(), 10min};
+  SqlServerConnection one{address(), words_of(10min)};
   one.begin(Access::write, Scope::caller);
   one.execute(insert(1));
   auto waits = std::async(std::launch::async,
                           [&] { return kind_of([&] { one.execute(mark() + insert(2)); }); });
-  SqlServerConnection observer{address(), 10s};
+  SqlServerConnection observer{address(), words_of(10s)};
   for (bool waiting = false; !waiting;) {
     observer.begin(Access::write, Scope::caller);
     waiting = marked(observer);

@@ -1,13 +1,16 @@
 // The ODBC half of the SQL Server driver, through unixODBC on another driver that Debian has: what
 // is bound comes back, errors have their kind, a broken connection is noticed and a running
 // statement can be ended.
+#include <functional>
 #include <future>
+#include <memory>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "driver/sqlserver/batch.hpp"
 #include "driver/sqlserver/connect.hpp"
+#include "driver/sqlserver/sqlserver_connection.hpp"
 #include "support/postgres.hpp"
 
 namespace twinbox::sqlserver {
@@ -156,6 +159,75 @@ TEST_F(SqlServerOdbc, a_running_statement_can_be_ended_from_another_thread) {
   ended.wait();
   EXPECT_NE(ended.get(), Kind::connection_lost);
   EXPECT_TRUE(running_.interrupted());
+}
+
+/// A connection that says PostgreSQL's words, and what is seen of it on the server.
+class SqlServerCutOff : public ::testing::Test {
+ protected:
+  void connect() {
+    Address address = on_postgres();
+    address.connection_string += ";Protocol=7.4-0";  // else the driver undoes a failure on its own
+    connection_ = std::make_unique<SqlServerConnection>(address, words_);
+    connection_->execute("select pg_backend_pid()::text", {},
+                         [this](const Row& row) { pid_ = row.text(0); });
+  }
+  std::string state() {
+    return other_.value("select state from pg_stat_activity where pid = " + pid_);
+  }
+  /// Ends `call` in its middle, which is asleep.
+  void cut_off(const std::function<void()>& call) {
+    auto ended = std::async(std::launch::async, call);
+    const std::string asleep =
+        "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and pid = " + pid_;
+    while (other_.value(asleep) != "1" &&
+           ended.wait_for(std::chrono::seconds{0}) != std::future_status::ready) {
+      std::this_thread::yield();
+    }
+    connection_->interrupt();
+    EXPECT_THROW(ended.get(), DatabaseError);
+  }
+
+  Words words_{.settings = "select 1",
+               .begin_own = "begin",
+               .begin_callers = "begin",
+               .commit = "commit",
+               .rollback = "rollback"};
+  std::unique_ptr<SqlServerConnection> connection_;
+  test::PgClient other_{test::test_setting("TWINBOX_TEST_POSTGRES")};
+  std::string pid_;
+};
+
+TEST_F(SqlServerCutOff, a_begin_leaves_no_transaction_after_the_rollback) {
+  words_.begin_own = "begin; select pg_sleep(600)";
+  connect();
+  cut_off([this] { connection_->begin(Access::write, Scope::statement); });
+  ASSERT_EQ(state(), "idle in transaction (aborted)") << "it had begun";
+  connection_->rollback();
+  EXPECT_EQ(state(), "idle");
+  EXPECT_FALSE(connection_->usable());
+}
+
+TEST_F(SqlServerCutOff, a_commit_leaves_no_transaction_after_the_rollback) {
+  words_.commit = "select pg_sleep(600)";
+  connect();
+  connection_->begin(Access::write, Scope::caller);
+  connection_->execute("select 1");
+  cut_off([this] { connection_->commit(); });
+  ASSERT_EQ(state(), "idle in transaction (aborted)") << "it was not committed";
+  connection_->rollback();
+  EXPECT_EQ(state(), "idle");
+  EXPECT_FALSE(connection_->usable());
+}
+
+TEST_F(SqlServerCutOff, a_commit_that_is_refused_leaves_no_transaction_after_the_rollback) {
+  words_.commit = "select 1 / 0";
+  connect();
+  connection_->begin(Access::write, Scope::statement);
+  EXPECT_THROW(connection_->commit(), DatabaseError);
+  ASSERT_EQ(state(), "idle in transaction (aborted)");
+  connection_->rollback();
+  EXPECT_EQ(state(), "idle");
+  EXPECT_FALSE(connection_->usable());
 }
 
 }  // namespace

@@ -25,14 +25,21 @@ constexpr std::string_view begin_callers =
 
 }  // namespace
 
-SqlServerConnection::SqlServerConnection(const Address& address,
-                                         std::chrono::milliseconds lock_limit)
+Words words_of(std::chrono::milliseconds lock_limit) {
+  return {.settings = std::string{settings},
+          .begin_own = "set xact_abort on; set lock_timeout " + std::to_string(lock_limit.count()) +
+                       "; begin transaction",
+          .begin_callers = std::string{begin_callers},
+          .commit = "commit transaction",
+          .rollback = "if @@trancount > 0 rollback transaction"};
+}
+
+SqlServerConnection::SqlServerConnection(const Address& address, Words words)
     : where_(address.shown),
-      begin_own_("set xact_abort on; set lock_timeout " + std::to_string(lock_limit.count()) +
-                 "; begin transaction"),
+      words_(std::move(words)),
       environment_(new_environment()),
       connection_(connect_to(environment_.get(), address)) {
-  run_text(target(), "connect", settings);
+  run_text(target(), "connect", words_.settings);
 }
 
 void SqlServerConnection::check(std::string_view act) const {
@@ -78,7 +85,7 @@ void SqlServerConnection::begin(Access access, Scope scope) {
   if (access == Access::read && scope == Scope::statement) return;
   open_ = true;  // whether it was opened is not certain when the call is ended in its middle
   try {
-    run_text(target(), "begin", scope == Scope::caller ? begin_callers : begin_own_);
+    run_text(target(), "begin", scope == Scope::caller ? words_.begin_callers : words_.begin_own);
   } catch (const DatabaseError& error) {
     fail(error, "begin");
   }
@@ -131,7 +138,7 @@ void SqlServerConnection::commit() {
                   where_, true);
   }
   try {
-    run_text(target(), "commit", "commit transaction");
+    run_text(target(), "commit", words_.commit);
   } catch (const DatabaseError& error) {
     lost_ = error.kind() == Kind::connection_lost;
     broken_ = true;
@@ -150,7 +157,7 @@ void SqlServerConnection::rollback() noexcept {
   // its locks.
   if (!std::exchange(open_, false) || lost_) return;
   try {
-    run_text(target(), "rollback", "if @@trancount > 0 rollback transaction");
+    run_text(target(), "rollback", words_.rollback);
   } catch (...) {
     broken_ = true;
   }

@@ -12,13 +12,26 @@ namespace twinbox::sqlserver {
 
 struct Address;
 
+/// What a connection says of its own. On a server with other words, another ODBC driver can be
+/// asked how it all ends.
+struct Words {
+  std::string settings;
+  std::string begin_own;
+  std::string begin_callers;
+  std::string commit;
+  std::string rollback;  ///< also where nothing is open
+};
+
+/// SQL Server's. A lock is waited for as long as `lock_limit`.
+Words words_of(std::chrono::milliseconds lock_limit);
+
 /// An error ends a transaction of ours (XACT_ABORT), so that nothing half is ever committed. In a
 /// caller's, it leaves what came before the call, and the transaction usable where the server
 /// allows it.
 class SqlServerConnection final : public Connection {
  public:
-  /// Connects. A lock is waited for as long as `lock_limit`. Throws DatabaseError.
-  SqlServerConnection(const Address& address, std::chrono::milliseconds lock_limit);
+  /// Connects. Throws DatabaseError.
+  SqlServerConnection(const Address& address, Words words);
 
   using Session::execute;
   [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::sqlserver; }
@@ -43,7 +56,7 @@ class SqlServerConnection final : public Connection {
   [[nodiscard]] Target target() noexcept { return {connection_.get(), where_, &running_}; }
 
   std::string where_;
-  std::string begin_own_;          // how a transaction of ours begins
+  Words words_;
   EnvironmentHandle environment_;  // one each: unixODBC may serialise the connections of one
   ConnectionHandle connection_;
   Running running_;

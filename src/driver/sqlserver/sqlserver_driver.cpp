@@ -34,7 +34,7 @@ class SqlServerDriver final : public Driver {
       throw failure(DatabaseError::Kind::cancelled, "connect", {.message = "stopped on request"},
                     address_.shown, true);
     }
-    auto connection = std::make_unique<SqlServerConnection>(address_, lock_limit_);
+    auto connection = std::make_unique<SqlServerConnection>(address_, words_of(lock_limit_));
     environment_.write(LogLevel::debug, "connect",
                        {{"store", name_}, {"address", std::string_view{address_.shown}}});
     return connection;
