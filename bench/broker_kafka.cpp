@@ -66,7 +66,7 @@ class PlainProducer {
     const auto begin = std::chrono::steady_clock::now();
     for (int sent = 0; sent < count; ++sent) {
       while (sent - delivered_ > 10'000) rd_kafka_poll(handle_, 10);
-      rd_kafka_vu_t parts[4] = {};
+      std::array<rd_kafka_vu_t, 4 + broker_labels.size()> parts = {};
       parts[0].vtype = RD_KAFKA_VTYPE_TOPIC;
       parts[0].u.cstr = "plain";
       parts[1].vtype = RD_KAFKA_VTYPE_VALUE;
@@ -75,7 +75,11 @@ class PlainProducer {
       parts[2].u.header = {"id", "0191e2a0-0000-7000-8000-000000000000", -1};
       parts[3].vtype = RD_KAFKA_VTYPE_MSGFLAGS;
       parts[3].u.i = RD_KAFKA_MSG_F_COPY;
-      if (rd_kafka_produceva(handle_, parts, std::size(parts)) != nullptr) {
+      for (std::size_t i = 0; i < broker_labels.size(); ++i) {
+        parts[4 + i].vtype = RD_KAFKA_VTYPE_HEADER;
+        parts[4 + i].u.header = {broker_labels[i].first, broker_labels[i].second, -1};
+      }
+      if (rd_kafka_produceva(handle_, parts.data(), parts.size()) != nullptr) {
         throw std::runtime_error("the plain producer cannot produce");
       }
     }

@@ -58,8 +58,12 @@ class PlainPublisher {
       jsPubOptions_Init(&options);
       const std::string id = "0191e2a0-0000-7000-8000-" + std::to_string(++number_);
       options.MsgId = id.c_str();
-      check(js_PublishAsync(context_, subject.c_str(), body.data(), static_cast<int>(body.size()),
-                            &options));
+      natsMsg* message = nullptr;
+      check(natsMsg_Create(&message, subject.c_str(), nullptr, body.data(),
+                           static_cast<int>(body.size())));
+      for (const auto& [name, value] : broker_labels)
+        check(natsMsgHeader_Set(message, name, value));
+      check(js_PublishMsgAsync(context_, &message, &options));
     }
     check(js_PublishAsyncComplete(context_, nullptr));
     if (failed_) throw std::runtime_error("the stream does not acknowledge");

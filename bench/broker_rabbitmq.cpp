@@ -50,7 +50,15 @@ class PlainPublisher {
     amqp_basic_properties_t properties{};
     properties.delivery_mode = 2;
     properties.message_id = amqp_cstring_bytes("0191e2a0-0000-7000-8000-000000000000");
-    properties._flags = AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG;
+    std::array<amqp_table_entry_t, broker_labels.size()> labels{};
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      labels[i].key = amqp_cstring_bytes(broker_labels[i].first);
+      labels[i].value.kind = AMQP_FIELD_KIND_UTF8;
+      labels[i].value.value.bytes = amqp_cstring_bytes(broker_labels[i].second);
+    }
+    properties.headers = {static_cast<int>(labels.size()), labels.data()};
+    properties._flags =
+        AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_HEADERS_FLAG;
     const auto begin = std::chrono::steady_clock::now();
     for (int sent = 0; sent < count; ++sent) {
       if (amqp_basic_publish(state_, 1, amqp_empty_bytes, bytes_of(queue_), 1, 0, &properties,
