@@ -254,7 +254,7 @@ std::int64_t Dispatcher::Loop::capacity() const {
 }
 
 std::int64_t Dispatcher::Loop::room() const {
-  auto taken = static_cast<std::int64_t>(waiting_.size() + running_.size());
+  auto taken = static_cast<std::int64_t>(waiting_.size() + in_calls_);
   const Clock::time_point now = reservations_.empty() ? Clock::time_point{} : Clock::now();
   for (const auto& [desk, reservation] : reservations_) {
     if (now - reservation.at < reservation_time) taken += reservation.count;

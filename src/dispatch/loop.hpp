@@ -130,7 +130,8 @@ class Dispatcher::Loop {
   std::set<std::pair<Clock::time_point, Desk*>> schedule_;
   std::deque<Desk*> starving_;
   std::deque<SharedTask> waiting_;
-  std::vector<SharedTask> running_;
+  std::vector<SharedTask> running_;  ///< the first message of each call
+  std::size_t in_calls_ = 0;         ///< messages of all calls
   std::set<std::string, std::less<>> paused_topics_;
   std::map<const Desk*, Reservation> reservations_;  ///< of claims that are under way
   Duration handler_time_ = {};                       ///< of late, on average; zero: not known

@@ -137,7 +137,8 @@ std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
     retimed_ = true;
     calm_.notify_all();
   }
-  running_.insert(running_.end(), tasks.begin(), tasks.end());
+  running_.push_back(tasks.front());
+  in_calls_ += tasks.size();
   return tasks;
 }
 
@@ -185,10 +186,9 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
   // One that was held up for long says little about the others.
   const Duration counted = std::min(known, 4 * usual_time_ + Duration{64});
   usual_time_ = usual_time_ == Duration{} ? known : usual_time_ + (counted - usual_time_) / 8;
-  for (const SharedTask& task : tasks) {
-    std::erase(running_, task);
-    let_go(task);
-  }
+  std::erase(running_, tasks.front());
+  in_calls_ -= tasks.size();
+  for (const SharedTask& task : tasks) let_go(task);
   desk->finished.insert(desk->finished.end(), std::make_move_iterator(settlements.begin()),
                         std::make_move_iterator(settlements.end()));
   if (active_) {

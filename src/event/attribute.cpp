@@ -232,13 +232,17 @@ BinaryAttributes binary_attributes(const CloudEvent& event) {
 
 std::string percent_encode(std::string_view text, std::string_view others) {
   constexpr std::string_view digits = "0123456789ABCDEF";
+  const auto stays = [&](char c) {
+    return c > 0x20 && c < 0x7F && std::ranges::find(others, c) == others.end();
+  };
+  if (std::ranges::all_of(text, stays)) return std::string{text};
   std::string out;
   out.reserve(text.size());
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte > 0x20 && byte < 0x7F && others.find(c) == std::string_view::npos) {
+    if (stays(c)) {
       out += c;
     } else {
+      const auto byte = static_cast<unsigned char>(c);
       out += '%';
       out += digits[byte >> 4];
       out += digits[byte & 0xF];

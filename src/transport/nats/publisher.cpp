@@ -37,7 +37,7 @@ Options checked(Options options) {
 
 /// The messages of one call.
 struct Job {
-  std::vector<Outgoing> messages;
+  std::vector<std::string> subjects;
   std::vector<std::optional<Outcome>> outcomes;
   std::size_t open = 0;  ///< on their way
 };
@@ -57,7 +57,7 @@ class Flight : public nats::Listener {
     const auto found = sent_.find(number);
     if (found == sent_.end()) return;  // whoever sent it has given up
     const auto [job, index] = found->second;
-    end(found, outcome_of(answer, job->messages[index].subject));
+    end(found, outcome_of(answer, job->subjects[index]));
   }
 
   void closed() override {
@@ -152,7 +152,7 @@ class NatsPublisher::Line {
 
   std::vector<Outcome> publish(std::span<const Message> messages, const std::stop_token& stop) {
     Job job;
-    job.messages.resize(messages.size());
+    job.subjects.resize(messages.size());
     job.outcomes.resize(messages.size());
     if (const std::shared_ptr<Way> way = find_way()) {
       send(*way, job, messages, stop);
@@ -161,10 +161,11 @@ class NatsPublisher::Line {
       if (job.open > 0 && !stop.stop_requested()) forget(way, shown_ + late);
     } else {
       for (std::size_t i = 0; i < messages.size(); ++i) {
-        if (prepare(job, messages, i)) put_off(job, messages, i);
+        if (outgoing(job, messages, i)) put_off(job, messages, i);
       }
     }
     std::vector<Outcome> outcomes;
+    outcomes.reserve(job.outcomes.size());
     for (auto& outcome : job.outcomes) {
       outcomes.push_back(outcome ? std::move(*outcome) : Outcome::retry(shown_ + late));
     }
@@ -183,9 +184,10 @@ class NatsPublisher::Line {
     } const leave{*way.flight, job};
     const auto deadline = Clock::now() + std::chrono::ceil<Clock::duration>(options_.timeout);
     for (std::size_t i = 0; i < messages.size(); ++i) {
-      if (!prepare(job, messages, i)) continue;
+      const std::optional<Outgoing> message = outgoing(job, messages, i);
+      if (!message) continue;
       if (const auto number = way.flight->begin(job, i, stop, deadline)) {
-        send_one(way, job.messages[i], *number);
+        send_one(way, *message, *number);
       } else if (way.flight->is_closed()) {
         put_off(job, messages, i);
       }
@@ -193,14 +195,16 @@ class NatsPublisher::Line {
     way.flight->finish(job, stop, deadline);
   }
 
-  /// False: it cannot be sent, and never will be.
-  bool prepare(Job& job, std::span<const Message> messages, std::size_t index) const {
+  /// Empty: it cannot be sent, and never will be.
+  std::optional<Outgoing> outgoing(Job& job, std::span<const Message> messages,
+                                   std::size_t index) const {
     try {
-      job.messages[index] = nats::outgoing_of(messages[index], options_);
-      return true;
+      Outgoing made = nats::outgoing_of(messages[index], options_);
+      job.subjects[index] = made.subject;
+      return made;
     } catch (const std::invalid_argument& error) {
       job.outcomes[index] = Outcome::malformed(error.what());
-      return false;
+      return {};
     }
   }
 

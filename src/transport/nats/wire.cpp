@@ -73,12 +73,11 @@ void drop_repeated(Outgoing& out, const Message& message) {
   });
 }
 
-/// The value of a member of the JSON object `text`, as it is written; empty: it has none.
-std::string_view member(std::string_view text, std::string_view name) {
-  const auto parts = split_json_object(text);
-  if (!parts) return {};
-  const auto found = std::ranges::find(*parts, name, &JsonPart::name);
-  return found == parts->end() ? std::string_view{} : found->value;
+/// The value of a member, as it is written; empty: there is none.
+std::string_view member(const std::optional<std::vector<JsonPart>>& object, std::string_view name) {
+  if (!object) return {};
+  const auto found = std::ranges::find(*object, name, &JsonPart::name);
+  return found == object->end() ? std::string_view{} : found->value;
 }
 
 /// An event of the binding's first version: all of it in the body, and no header that says so.
@@ -180,12 +179,13 @@ Letter letter_of(const Outgoing& message, const std::string& stream, const std::
 
 Answer read_answer(natsMsg& message) {
   if (natsMsg_IsNoResponders(&message)) return {Answer::Kind::no_stream};
-  const std::string_view body = body_of(message);
-  const std::string_view error = member(body, "error");
-  if (error.empty()) {
-    if (!member(body, "seq").empty()) return {Answer::Kind::stored};
+  const auto answer = split_json_object(body_of(message));
+  const std::string_view refusal = member(answer, "error");
+  if (refusal.empty()) {
+    if (!member(answer, "seq").empty()) return {Answer::Kind::stored};
     return {Answer::Kind::refused, "an answer that is no acknowledgement of a stream"};
   }
+  const auto error = split_json_object(refusal);
   std::string text = json_string(member(error, "description")).value_or("");
   const std::string_view code = member(error, "err_code");
   text += " (" + std::string{code} + ")";
