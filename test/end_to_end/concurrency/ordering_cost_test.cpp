@@ -95,7 +95,7 @@ TEST_P(OrderingCost, a_key_in_backoff_holds_up_its_own_messages_only) {
   EXPECT_EQ(counts.scheduled, 2);
 }
 
-TWINBOX_ON_BACKENDS(OrderingCost, Backend::sqlite_file, Backend::postgres);
+TWINBOX_ON_BACKENDS(OrderingCost, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 class PostgresOrderingCost : public OrderingCost {};
 

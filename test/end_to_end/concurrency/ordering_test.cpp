@@ -188,7 +188,8 @@ TEST_P(Ordering, messages_of_a_key_are_handled_in_the_order_of_their_commits) {
   EXPECT_EQ(orders_.overlaps(), 0) << "calls for the same key at the same time";
 }
 
-TWINBOX_ON_EVERY_SHARED_BACKEND(Ordering);
+// SQL Server's stand-in would not let the writers of different keys go on beside each other.
+TWINBOX_ON_BACKENDS(Ordering, Backend::sqlite_file, Backend::postgres);
 
 }  // namespace
 }  // namespace twinbox::test

@@ -44,6 +44,8 @@ struct Pipe {
 
 class Processes : public ::testing::TestWithParam<Backend> {
  protected:
+  Processes() { skip_without_server(GetParam()); }
+
   /// Producers and workers run, workers are killed and replaced; returns what all of them noted.
   Acts run(const Place& place, Role producer, Role worker) {
     logs_ = std::filesystem::temp_directory_path() / ("acts_" + std::to_string(getpid()));
@@ -82,7 +84,7 @@ class Processes : public ::testing::TestWithParam<Backend> {
     std::map<std::int64_t, std::size_t> counts;
     Database database(place.address());
     const std::string table =
-        (backend == Backend::postgres ? "\"" + place.schema() + "\"." : "") + box;
+        (backend == Backend::sqlite_file ? "" : "\"" + place.schema() + "\".") + box;
     database.in_transaction([&](Session& session) {
       session.execute("select 0, count(*) from " + table +
                           "_work union all select state, count(*) from " + table +

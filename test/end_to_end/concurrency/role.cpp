@@ -96,7 +96,7 @@ class WorkerRole {
   }
 
   std::int64_t open_duties() {
-    const bool server = database_.dialect() == Dialect::postgres;
+    const bool server = database_.dialect() != Dialect::sqlite;
     const std::string prefix = server ? "\"" + options_.schema + "\"." : "";
     std::int64_t count = 0;
     database_.in_transaction([&](Session& session) {

@@ -12,7 +12,6 @@ namespace twinbox::test {
 inline std::vector<Backend> shared_backends() {
   std::vector<Backend> all = backends();
   std::erase(all, Backend::sqlite_memory);
-  std::erase(all, Backend::sqlserver);  // nobody starts one that could be shared with processes
   return all;
 }
 

@@ -38,6 +38,8 @@ class Holders {
 
 class Threads : public ::testing::TestWithParam<Backend> {
  protected:
+  Threads() { skip_without_server(GetParam()); }
+
   static BoxOptions options(const Place& place) {
     BoxOptions box;
     box.schema = place.schema();
