@@ -40,8 +40,9 @@ declare @gone table (
 output deleted.number, deleted.id, deleted.epoch, deleted.attempts, deleted.expiries, deleted.requeues,
   deleted.visible_at, deleted.lease_until, deleted.handler, deleted.last_error into @gone
 
--- The condition stands in the UPDATE again: whoever has waited for a row finds it leased by then. A row whose last
--- worker died with it (expiries) is handed out alone, so that it cannot charge its neighbours.
+-- The UPDATE goes by id, since a search by the condition would wait for rows that others have locked; the condition
+-- stands in it again: whoever has waited for a row finds it leased by then. A row whose last worker died with it
+-- (expiries) is handed out alone, so that it cannot charge its neighbours.
 -- name: claim
 declare @picked table (id bigint primary key, visible_at datetime2(6), expired int);
 declare @taken table (id bigint primary key);
@@ -52,11 +53,11 @@ where waiting = 0 and visible_at <= {now} and visible_at >= coalesce(@floor, '00
 order by visible_at, id;
 declare @first bigint = (select top (1) id from @picked order by visible_at, id);
 declare @alone bit = (select case when expired > 0 then 1 else 0 end from @picked where id = @first);
+delete from @picked where (@alone = 1 and id <> @first) or (@alone = 0 and expired > 0);
 update {work} {lease}
 output inserted.id into @taken (id)
-where waiting = 0 and visible_at <= {now} and {free}
-  and ((@alone = 1 and id = @first)
-       or (@alone = 0 and lease_until is null and expiries = 0 and id in (select p.id from @picked p)));
+where id in (select p.id from @picked p) and waiting = 0 and visible_at <= {now} and {free}
+  and (@alone = 1 or (lease_until is null and expiries = 0));
 select {claimed}
 from {work} w join {message} m on m.number = w.number
 where w.id in (select t.id from @taken t)
