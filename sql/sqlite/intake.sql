@@ -46,6 +46,8 @@ exists (select 1 from {outcome} d where d.number = m.number)
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
 -- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
+-- The duties that are missing are read before they are added, one by one: an insert … select that reads its own
+-- table costs a table of its own, even when it adds nothing. So each of them gives the same answer once more.
 -- name: accept
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash,
                        hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
@@ -61,7 +63,7 @@ select @position,
          when {dead} then 3
          else 2
        end as answer,
-       coalesce(m.seen_count > 1 and m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0),
+       coalesce(m.seen_count > 1 and m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0) as conflict,
        m.number as number
 from {message} m where m.id = @id and m.source = @source;
 -- each
@@ -79,12 +81,14 @@ set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now}
     expires_at = @expires_at
 where number = @number and (lease_until is null or lease_until <= {now});
 -- each
-insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
-select m.number, h.value ->> 'key', max(coalesce(@due_at, {now}), {now}), @expires_at, m.partition_key,
+select @position, 0, @conflict, m.number as number, h.value ->> 'key' as wanted, m.partition_key as key,
        exists (
          select 1 from {work} w
-         where w.partition_key = m.partition_key and w.handler = h.value ->> 'key')
+         where w.partition_key = m.partition_key and w.handler = h.value ->> 'key') as waiting
 from {message} m cross join {missing} and m.number = @number and @answer = 0;
+-- each
+insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
+values (@number, @wanted, max(coalesce(@due_at, {now}), {now}), @expires_at, @key, @waiting);
 
 -- define: touch
 insert into {message} (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)

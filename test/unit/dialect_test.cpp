@@ -17,13 +17,13 @@ using Parameters = std::map<std::string, Names>;
 /// The parameters that a call must give: those of each step, without what an `each` step takes from
 /// a row.
 Parameters parameters(Dialect dialect) {
+  static const Names from_a_row{"answer", "conflict", "id", "key", "number", "waiting", "wanted"};
   Parameters found;
   for (const auto& [name, statement] : StatementSet(dialect, {"infra", "outbox"})) {
     Names& names = found[std::string{name}];
     for (const Step& step : statement.steps) {
       for (const std::string& parameter : step.params) {
-        const bool from_a_row = parameter == "id" || parameter == "number" || parameter == "answer";
-        if (!step.each || !from_a_row) names.insert(parameter);
+        if (!step.each || !from_a_row.contains(parameter)) names.insert(parameter);
       }
     }
   }
