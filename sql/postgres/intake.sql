@@ -43,81 +43,70 @@ where (select count(*) + case when count(*) > 0 then {wake} else 0 end from fres
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
 -- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
 -- name: accept
-with keys as materialized (
-  select distinct {key_lock} as lock
-  from (
-    select partition_key from unnest(@partition_key::text[]) n(partition_key)
-    union all
-    select m.partition_key
-    from unnest(@id::text[], @source::text[]) k(id, source)
-    cross join lateral (
-      select partition_key from {message} where id = k.id and source = k.source offset 0) m
-  ) all_keys
-  where partition_key is not null
-  order by 1
-), locked as materialized (
-  select pg_advisory_xact_lock(lock) from keys
-)
 insert into {message} as m (source, id, topic, payload, content_type, headers, correlation_id, partition_key,
                             hash, hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
 select source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash, hash_algorithm,
        due_at, expires_at, {now}, {now}, 1
 from {arrived}
-where (select count(*) from locked) >= 0
+where (
+  select count(pg_advisory_xact_lock(lock)) from (
+    select {key_lock} as lock
+    from (
+      select partition_key from unnest(@partition_key::text[]) n(partition_key)
+      union all
+      select m.partition_key
+      from unnest(@id::text[], @source::text[]) k(id, source)
+      cross join lateral (
+        select partition_key from {message} where id = k.id and source = k.source offset 0) m
+    ) all_keys
+    where partition_key is not null
+    order by 1) keys) >= 0
 order by id collate "C", source collate "C"
 on conflict (id, source) do update
 set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = m.seen_count + 1;
 
-with arrived as materialized (
-  select a.*, m.number, m.seen_count = 1 as fresh, m.hash as known_hash, m.hash_algorithm as known_algorithm,
-         m.content_version = 0 as bare, m.partition_key as known_partition_key
+with wanted as materialized (
+  select h ->> 'key' as handler,
+         array['', h ->> 'key'] || array(select jsonb_array_elements_text(h -> 'legacy')) as present
+  from jsonb_array_elements(@handlers::jsonb) h
+), arrived as materialized (
+  select a.*, m.*, d.*,
+         case when '' = any(d.handlers) then '{}'
+              else array(select w.handler from wanted w
+                         where not w.present && coalesce(d.handlers, '{}')) end as missing
   from {arrived}
   cross join lateral (
-    select number, seen_count, content_version, hash, hash_algorithm, partition_key from {message}
-    where id = a.id and source = a.source offset 0) m
-), duty as materialized (
-  select a.number, d.handler, d.state from arrived a
+    select ctid as place, number, seen_count = 1 as fresh, hash as known_hash, hash_algorithm as known_algorithm,
+           content_version = 0 as bare, partition_key as known_partition_key
+    from {message} where id = a.id and source = a.source offset 0) m
   cross join lateral (
-    select handler, 0::smallint as state from {work} where number = a.number
-    union all
-    select handler, state from {outcome} where number = a.number) d
-), known as materialized (
-  select number, bool_or(state in (0, 4)) as open, bool_or(state = 2) as dead from duty group by number
-), wanted as materialized (
-  select h ->> 'key' as handler, array(select jsonb_array_elements_text(h -> 'legacy')) as legacy
-  from jsonb_array_elements(@handlers::jsonb) h
-), missing as materialized (
-  select a.number, a.position, w.handler, a.due_at, a.expires_at,
-         case when a.bare then a.partition_key else a.known_partition_key end as partition_key
-  from arrived a
-  cross join wanted w
-  where not exists (
-    select 1 from duty d
-    where d.number = a.number and (d.handler in ('', w.handler) or d.handler = any(w.legacy)))
+    select array_agg(handler) as handlers, bool_or(state in (0, 4)) as open, bool_or(state = 2) as dead
+    from (
+      select handler, 0::smallint as state from {work} where number = m.number
+      union all
+      select handler, state from {outcome} where number = m.number) duty) d
 ), refreshed as (
+  -- The row is locked by the step before: it stays where it was found.
   update {message} m
   set topic = a.topic, payload = a.payload, content_type = a.content_type, headers = a.headers,
       correlation_id = a.correlation_id, hash = a.hash, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
       expires_at = a.expires_at, content_version = m.content_version + 1,
       partition_key = case when a.bare then a.partition_key else m.partition_key end
-  from arrived a left join known k on k.number = a.number
-  where m.number = any(array(select number from arrived)) and m.number = a.number
-    and not a.fresh
-    and (k.number is null or k.open or k.dead
-         or (a.bare and exists (select 1 from missing n where n.number = a.number)))
+  from arrived a
+  where m.ctid = a.place and not a.fresh
+    and (a.handlers is null or a.open or a.dead or (a.bare and a.missing <> '{}'))
 ), moved as (
   update {work} w
   set visible_at = case when w.attempts = 0 then greatest(a.due_at, {now})
                         else greatest(w.visible_at, a.due_at) end,
       expires_at = a.expires_at
   from arrived a
-  where w.number = a.number and w.ctid = any(array(
-    -- Somebody who holds the row right now is about to claim or to settle it: it is as good as leased.
-    select d.place from arrived n
-    cross join lateral (
-      select ctid as place from {work}
-      where number = n.number and (lease_until is null or lease_until <= {now})
-      for update skip locked) d))
+  -- Somebody who holds the row right now is about to claim or to settle it: it is as good as leased.
+  cross join lateral (
+    select ctid as place from {work}
+    where number = a.number and (lease_until is null or lease_until <= {now})
+    for update skip locked) d
+  where w.ctid = d.place
 ), added as (
   insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
   select n.number, n.handler, greatest(n.due_at, {now}), n.expires_at, n.partition_key,
@@ -125,21 +114,18 @@ with arrived as materialized (
            row_number() over (partition by n.partition_key, n.handler order by n.position) > 1
            or exists (select 1 from {work} w
                       where w.partition_key = n.partition_key and w.handler = n.handler))
-  from missing n order by n.position
+  from (
+    select a.number, a.position, h.handler, a.due_at, a.expires_at,
+           case when a.bare then a.partition_key else a.known_partition_key end as partition_key
+    from arrived a cross join unnest(a.missing) h(handler)) n
+  order by n.position
 )
 select a.position,
-       case
-         when exists (select 1 from missing n where n.number = a.number) then 0
-         when k.open then 1
-         when k.dead then 3
-         else 2
-       end as answer,
+       case when a.missing <> '{}' then 0 when a.open then 1 when a.dead then 3 else 2 end as answer,
        coalesce(not a.fresh and a.known_hash <> a.hash
                 and a.known_algorithm is not distinct from a.hash_algorithm, false) as conflict
-from arrived a left join known k on k.number = a.number
-where (select case when exists (select 1 from missing) or exists (select 1 from known where open) then {wake}
-                   else 0 end) = 0
-order by a.position;
+from arrived a
+where (select case when exists (select 1 from arrived where open or missing <> '{}') then {wake} else 0 end) = 0;
 -- call
 select * from {function:accept_batch}(
   @source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],
