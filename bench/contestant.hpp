@@ -54,6 +54,7 @@ struct TableNames {
   std::string message;
   std::string work;
   std::string outcome;
+  std::string channel = {};  ///< of PostgreSQL: who adds a message tells of it here, unless empty
 };
 
 /// Thread-safe: its calls take turns on one connection, as a file has one writer.
@@ -87,6 +88,7 @@ class Place {
 
   /// Thread-safe.
   std::shared_ptr<Contestant> twinbox();
+  /// Tells of what it adds, as Twinbox does, where the database can: others may wait for it.
   std::shared_ptr<RawConnection> raw();
   /// One for each worker; the same one for all where a file has one writer.
   std::vector<std::shared_ptr<Contestant>> raw_crew(int workers);

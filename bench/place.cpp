@@ -125,7 +125,12 @@ std::shared_ptr<Contestant> Place::twinbox() {
   return std::make_shared<Twinbox>(database(), kind_, site_.options());
 }
 
-std::shared_ptr<RawConnection> Place::raw() { return open_raw(site_, kind_); }
+std::shared_ptr<RawConnection> Place::raw() {
+  if (site_.dialect == Dialect::sqlite) return open_raw(site_, kind_);
+  TableNames tables = site_.tables(kind_);
+  tables.channel = site_.schema + "." + std::string{to_string(kind_)};
+  return open_raw_postgres(site_.address, tables);
+}
 
 std::vector<std::shared_ptr<Contestant>> Place::raw_crew(int workers) {
   std::vector<std::shared_ptr<Contestant>> crew;

@@ -17,10 +17,22 @@ struct Finish {
   void operator()(PGconn* connection) const noexcept { PQfinish(connection); }
 };
 
-/// A replacement of `{message}`, `{work}` and `{outcome}`.
+/// An expression that is always 0 and tells those who wait on the channel. A notification lets
+/// commits come one after the other: of those at the same time one tells.
+std::string tell_sql(const std::string& channel) {
+  if (channel.empty()) return "0";
+  return "case when pg_try_advisory_xact_lock(20077) then length(pg_notify('" + channel +
+         "', '')::text) else 0 end";
+}
+
+/// A replacement of `{message}`, `{work}`, `{outcome}` and `{tell}`.
 std::string fill_in(std::string sql, const TableNames& tables) {
-  const std::array<std::pair<std::string_view, const std::string*>, 3> words{
-      {{"{message}", &tables.message}, {"{work}", &tables.work}, {"{outcome}", &tables.outcome}}};
+  const std::string tell = tell_sql(tables.channel);
+  const std::array<std::pair<std::string_view, const std::string*>, 4> words{
+      {{"{message}", &tables.message},
+       {"{work}", &tables.work},
+       {"{outcome}", &tables.outcome},
+       {"{tell}", &tell}}};
   for (const auto& [word, table] : words) {
     for (auto at = sql.find(word); at != sql.npos; at = sql.find(word))
       sql.replace(at, word.size(), *table);
@@ -46,6 +58,7 @@ with fresh as (
 ), duty as (
   insert into {work} (number, visible_at, expires_at)
   select number, greatest(due_at, statement_timestamp()), expires_at from fresh
+  where number > (select {tell})
 )
 select id, source from fresh)";
 
@@ -60,7 +73,8 @@ with fresh as (
   returning number, due_at, expires_at
 )
 insert into {work} (number, visible_at, expires_at)
-select number, greatest(due_at, statement_timestamp()), expires_at from fresh)";
+select number, greatest(due_at, statement_timestamp()), expires_at from fresh
+where number > (select {tell}))";
 
 constexpr const char* touch_sql = R"(
 update {message} m
@@ -99,7 +113,8 @@ with arrived as materialized (
 )
 select id, source, case when open then 1 when state = 2 then 3 else 2 end,
        coalesce(known_hash <> hash, false)
-from arrived)";
+from arrived
+where (select case when exists (select 1 from arrived where open) then {tell} else 0 end) = 0)";
 
 // $1 owner, $2 lease in microseconds, $3 limit.
 constexpr const char* claim_sql = R"(
