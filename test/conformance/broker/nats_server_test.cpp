@@ -132,6 +132,19 @@ TEST_F(NatsTls, is_not_left_out_when_the_server_speaks_without_it) {
   EXPECT_EQ(look(other).level, Finding::Level::error);
 }
 
+TEST_F(NatsTls, shows_a_certificate_to_a_server_that_asks_for_one) {
+  NatsConnection shown = connection("TWINBOX_TEST_CA");
+  shown.url = Nats::setting("TWINBOX_TEST_NATS_MUTUAL");
+  EXPECT_EQ(look(shown).level, Finding::Level::error) << "it shows none";
+  shown.certificate_file = Nats::setting("TWINBOX_TEST_WRONG_CA");
+  shown.key_file = Nats::setting("TWINBOX_TEST_WRONG_CA_KEY");
+  EXPECT_EQ(look(shown).level, Finding::Level::error) << "that of somebody else";
+  shown.certificate_file = Nats::setting("TWINBOX_TEST_CLIENT");
+  shown.key_file = Nats::setting("TWINBOX_TEST_CLIENT_KEY");
+  const Finding found = look(shown);
+  EXPECT_EQ(found.level, Finding::Level::ok) << found.found;
+}
+
 TEST_F(NatsTls, carries_messages_both_ways_with_a_token) {
   const NatsConnection to = connection("TWINBOX_TEST_CA");
   const std::string name = own_stream("tls");

@@ -84,6 +84,17 @@ TEST_F(RabbitTls, is_refused_with_a_certificate_for_another_name) {
   EXPECT_EQ(look(other).at(0).level, Finding::Level::error);
 }
 
+TEST_F(RabbitTls, shows_a_certificate_that_the_broker_checks) {
+  RabbitConnection shown = connection("TWINBOX_TEST_CA");
+  shown.certificate_file = Rabbit::setting("TWINBOX_TEST_WRONG_CA");
+  shown.key_file = Rabbit::setting("TWINBOX_TEST_WRONG_CA_KEY");
+  EXPECT_EQ(look(shown).at(0).level, Finding::Level::error) << "that of somebody else";
+  shown.certificate_file = Rabbit::setting("TWINBOX_TEST_CLIENT");
+  shown.key_file = Rabbit::setting("TWINBOX_TEST_CLIENT_KEY");
+  const auto findings = look(shown);
+  EXPECT_EQ(findings.at(0).level, Finding::Level::ok) << findings.at(0).found;
+}
+
 TEST_F(RabbitTls, carries_messages_both_ways) {
   Rabbit rabbit;
   const std::string queue = rabbit.queue(own_name("tls"));
