@@ -45,17 +45,17 @@ std::string Nats::setting(const char* name) {
 
 std::string Nats::url() { return setting("TWINBOX_TEST_NATS"); }
 
-void Nats::stop(const std::string& signal) {
+void Nats::stop(const std::string& signal, const std::string& member) {
   run(setting("TWINBOX_TEST_BROKERS") + " down " + setting("TWINBOX_TEST_BROKERS_DIR") + " nats " +
-      signal);
+      signal + " " + member);
 }
 
 void Nats::start() {
   run(setting("TWINBOX_TEST_BROKERS") + " up " + setting("TWINBOX_TEST_BROKERS_DIR") + " nats");
 }
 
-Nats::Nats() {
-  check(natsConnection_ConnectTo(&connection_, url().c_str()), "connect");
+Nats::Nats(const std::string& to) {
+  check(natsConnection_ConnectTo(&connection_, to.c_str()), "connect");
   check(natsConnection_JetStream(&context_, connection_, nullptr), "JetStream");
 }
 
@@ -162,6 +162,15 @@ std::string Nats::next() {
                          static_cast<std::size_t>(natsMsg_GetDataLength(message))};
   natsMsg_Destroy(message);
   return body;
+}
+
+std::string Nats::leader(const std::string& stream) {
+  jsStreamInfo* info = nullptr;
+  if (js_GetStreamInfo(&info, context_, stream.c_str(), nullptr, nullptr) != NATS_OK) return {};
+  const char* name = info->Cluster == nullptr ? nullptr : info->Cluster->Leader;
+  const std::string leader = name == nullptr ? "" : name;
+  jsStreamInfo_Destroy(info);
+  return leader.substr(leader.rfind('_') + 1);  // tool/brokers names it twinbox_<member>
 }
 
 void Nats::remove_stream(const std::string& stream) {

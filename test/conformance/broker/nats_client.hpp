@@ -20,8 +20,8 @@ struct NatsMessage {
 /// A client of the test's own. Throws std::runtime_error.
 class Nats {
  public:
-  /// To the test's server.
-  Nats();
+  /// To the test's server, or another one.
+  explicit Nats(const std::string& to = url());
   ~Nats();
   Nats(const Nats&) = delete;
   Nats& operator=(const Nats&) = delete;
@@ -29,7 +29,9 @@ class Nats {
   static std::string url();
   /// A setting of tool/brokers; throws when there is none.
   static std::string setting(const char* name);
-  static void stop(const std::string& signal = "TERM");
+  /// `member`: of the cluster; empty: the test's server.
+  static void stop(const std::string& signal = "TERM", const std::string& member = {});
+  /// Whatever is down.
   static void start();
 
   /// A stream on disk, deleted with this object; `change` has the last word.
@@ -51,6 +53,8 @@ class Nats {
   /// From now on `next` waits for what is published there, acknowledgements too.
   void watch(const std::string& subject);
   std::string next();
+  /// The member of the cluster that leads a stream; empty: none does now.
+  std::string leader(const std::string& stream);
   void remove_stream(const std::string& stream);
   void remove_consumer(const std::string& stream, const std::string& consumer);
 

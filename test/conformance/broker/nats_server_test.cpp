@@ -52,6 +52,53 @@ TEST_P(NatsServer, EVB_27_EVB_28_nothing_is_lost_when_the_server_is_stopped_and_
   EXPECT_TRUE(dead_letters().empty());
 }
 
+/// Three servers keep the stream; the one that leads it crashes, and comes back.
+TEST_P(NatsServer, EVB_27_EVB_28_nothing_is_lost_when_the_leader_of_a_cluster_is_killed) {
+  constexpr int count = 600;
+  const NatsConnection cluster{.url = Nats::setting("TWINBOX_TEST_NATS_CLUSTER"),
+                               .max_reconnect_delay = 100ms};
+  Nats member{cluster.url};
+  member.forget(stream);
+  member.forget(stream + "_dead");
+  NatsSourceOptions options = source_options();
+  options.stream.replicas = 3;
+  const auto publisher =
+      std::make_shared<NatsPublisher>(cluster,
+                                      NatsSinkOptions{.stream = options.stream,
+                                                      .subject_prefix = stream + ".",
+                                                      .topology = Topology::declare,
+                                                      .timeout = 2s},
+                                      environment());
+  // Time flies here, so that all attempts would be over before another server leads.
+  const Routes routes{{{.name = "nats",
+                        .pattern = TopicPattern{"#"},
+                        .sink = nats_sink(publisher),
+                        .options = {.retry = RetryPolicy{.max_attempts = 1'000'000}}}}};
+  RunningNats source{cluster, options, accept_into(inbox()), environment()};
+  int sent = 0;
+  const auto relay_until = [&](int last) {
+    for (; sent < last; ++sent) {
+      outbox().enqueue({.topic = Topic{"order.placed"},
+                        .payload = payload(),
+                        .id = MessageId{"m" + std::to_string(sent)}});
+    }
+    return eventually([&] {
+      clock().advance(1min);
+      Dispatcher{outbox(), routes.handlers(), {.workers = 1}}.drain();
+      return count_messages() == std::to_string(last);
+    });
+  };
+  ASSERT_TRUE(relay_until(count / 3)) << count_messages();
+  std::string leader;
+  ASSERT_TRUE(eventually([&] { return !(leader = member.leader(stream)).empty(); }));
+  Nats::stop("KILL", leader);
+  EXPECT_TRUE(relay_until(count / 3 * 2)) << count_messages();
+  Nats::start();
+  ASSERT_TRUE(relay_until(count)) << count_messages();
+  EXPECT_EQ(read("select count(*) from {schema}outbox_work"), "0");
+  source.stop();
+}
+
 TEST_P(NatsServer, what_is_held_longer_than_ack_wait_does_not_come_twice) {
   make_stream();
   NatsSourceOptions options = source_options();
