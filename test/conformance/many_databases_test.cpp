@@ -143,6 +143,10 @@ class ManyDatabases : public ::testing::Test {
 #endif
   }
 
+  void SetUp() override {
+    if (places.empty()) GTEST_SKIP() << "neither SQLite files nor PostgreSQL are tested";
+  }
+
   void add(std::unique_ptr<Copies> copies, const std::string& word, int count) {
     for (int i = 0; i < count; ++i) found.push_back(copies->make(word + std::to_string(i)));
     copies->word = word;
