@@ -21,15 +21,21 @@ constexpr BoxKind other(BoxKind kind) {
 struct Tables {
   BoxName box;
   Placeholders values;
-  std::shared_ptr<const BoxScripts> scripts;  // shared by all boxes of that name
+  std::shared_ptr<const StatementSet> sql;    // shared by all boxes of that name, as are the
+  std::shared_ptr<const BoxScripts> scripts;  // scripts
   const BoxScripts& known;
 
   Tables(Dialect dialect, BoxKind kind, const BoxOptions& options)
       : box{options.schema, options.table},
         values(placeholders(dialect, box)),
+        sql(shared_statements(dialect, box)),
         scripts(box_scripts(dialect, kind, box)),
         known(*scripts) {}
 
+  std::size_t run(Session& session, std::string_view name, std::initializer_list<Arg> args = {},
+                  RowSink rows = {}) const {
+    return session.execute((*sql)[name], {args.begin(), args.size()}, rows);
+  }
   [[nodiscard]] std::string procedure(const std::string& name) const {
     return render_text("{function:" + name + "}", values);
   }
@@ -37,29 +43,43 @@ struct Tables {
 
 Applied read_applied(Session& session, const Tables& tables) {
   Applied applied;
-  session.execute(
-      render_text("select name, coalesce(version, 0), hash from {version} where box = @box",
-                  tables.values),
-      {{"box", tables.box.table}}, [&](const Row& row) {
-        applied.emplace(row.text(0),
-                        std::pair{static_cast<int>(row.integer(1)), std::string{row.text(2)}});
-      });
+  tables.run(session, "applied", {{"box", tables.box.table}}, [&](const Row& row) {
+    applied.emplace(row.text(0),
+                    std::pair{static_cast<int>(row.integer(1)), std::string{row.text(2)}});
+  });
   return applied;
 }
 
-/// The functions that a script makes on PostgreSQL, each as its quoted name and its body.
-std::vector<std::string> functions_of(std::string_view script) {
-  constexpr std::string_view create = "create or replace function ";
+/// Quoted names and bodies; one name may have several.
+using Functions = std::set<std::pair<std::string, std::string>>;
+
+/// Those that the database has in the schema of the box. On SQL Server without their bodies.
+Functions read_functions(Session& session, const Tables& tables) {
+  Functions found;
+  tables.run(session, "functions", {{"schema", tables.box.schema}}, [&](const Row& row) {
+    found.emplace(quote_identifier(tables.box.schema) + "." + quote_identifier(row.text(0)),
+                  row.text(1));
+  });
+  return found;
+}
+
+/// Those that a script makes.
+Functions functions_of(std::string_view script, Dialect dialect) {
+  const bool bodies = dialect == Dialect::postgres;
+  const std::string_view create = bodies ? "create or replace function " : "\ncreate procedure ";
   constexpr std::string_view quote = "$twinbox$";
-  std::vector<std::string> found;
+  Functions found;
   for (std::size_t at = script.find(create); at != std::string_view::npos;
        at = script.find(create, at)) {
-    const std::size_t name = at + create.size();
-    const std::size_t body = script.find(quote, name) + quote.size();
-    const std::size_t end = script.find(quote, body);
-    found.push_back(std::string{script.substr(name, script.find('(', name) - name)} +
-                    std::string{script.substr(body, end - body)});
-    at = end;
+    at += create.size();
+    const std::string_view name = script.substr(at, script.find_first_of("(\n", at) - at);
+    std::string_view body;
+    if (bodies) {
+      const std::size_t begin = script.find(quote, at) + quote.size();
+      at = script.find(quote, begin);
+      body = script.substr(begin, at - begin);
+    }
+    found.emplace(name, body);
   }
   return found;
 }
@@ -67,18 +87,11 @@ std::vector<std::string> functions_of(std::string_view script) {
 /// The table of versions tells what was deployed, not what somebody has done to it since: scripts
 /// whose functions are gone, or have another body, count as not applied.
 void forget_edited(Session& session, const Tables& tables, Applied& applied) {
-  if (session.dialect() != Dialect::postgres) return;
-  std::set<std::string, std::less<>> there;
-  session.execute(
-      "select '\"' || replace(n.nspname, '\"', '\"\"') || '\".\"' || replace(p.proname, '\"', "
-      "'\"\"') || '\"' || p.prosrc from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
-      "where n.nspname = @schema",
-      {{"schema", tables.box.schema}}, [&](const Row& row) { there.emplace(row.text(0)); });
+  const Functions there = read_functions(session, tables);
   for (const Script& script : tables.known.scripts) {
     if (script.version) continue;
-    const auto wanted = functions_of(script.text);
-    if (!std::ranges::all_of(wanted, [&](const auto& one) { return there.contains(one); }))
-      applied.erase(script.name);
+    const Functions wanted = functions_of(script.text, session.dialect());
+    if (!std::ranges::includes(there, wanted)) applied.erase(script.name);
   }
 }
 
@@ -107,17 +120,11 @@ SchemaState compare(const Applied& applied, const BoxScripts& known) {
 }
 
 void write_version(Session& session, const Script& script, const Tables& tables) {
-  session.execute(
-      render_text("delete from {version} where box = @box and name = @name", tables.values),
-      {{"box", tables.box.table}, {"name", script.name}});
-  session.execute(
-      render_text(
-          "insert into {version} (box, name, version, hash) values (@box, @name, @version, @hash)",
-          tables.values),
-      {{"box", tables.box.table},
-       {"name", script.name},
-       {"version", script.version},
-       {"hash", script.hash}});
+  tables.run(session, "write_applied",
+             {{"box", tables.box.table},
+              {"name", script.name},
+              {"version", script.version},
+              {"hash", script.hash}});
 }
 
 std::string place(const Database& database, BoxKind kind, const BoxOptions& options) {
@@ -158,27 +165,12 @@ std::string stale_functions(const SchemaState& state, const BoxScripts& known) {
   return names;
 }
 
-/// One deployer at a time: "if not exists" alone fails when two look at the same moment.
 void prepare_schema(Session& session, const Tables& tables) {
-  const bool postgres = session.dialect() == Dialect::postgres;
-  session.execute(postgres
-                      ? "select pg_advisory_xact_lock(hashtextextended('twinbox schema', 0))"
-                      : "exec sp_getapplock 'twinbox schema', 'Exclusive', 'Transaction', 600000");
+  tables.run(session, "deploy_alone");
   bool there = false;
-  session.execute(postgres ? "select 1 from pg_namespace where nspname = @schema"
-                           : "select 1 from sys.schemas where name = @schema",
-                  {{"schema", tables.box.schema}}, [&](const Row&) { there = true; });
+  tables.run(session, "schema_there", {{"schema", tables.box.schema}},
+             [&](const Row&) { there = true; });
   if (!there) session.execute(render_text("create schema {schema}", tables.values));
-}
-
-/// The procedures that SQL Server has for this box.
-std::set<std::string> procedures(Session& session, const Tables& tables) {
-  std::set<std::string> found;
-  session.execute(
-      "select p.name from sys.procedures p join sys.schemas s on s.schema_id = p.schema_id "
-      "where s.name = @schema",
-      {{"schema", tables.box.schema}}, [&](const Row& row) { found.emplace(row.text(0)); });
-  return found;
 }
 
 void apply(Session& session, const Script& script, const Tables& tables) {
@@ -190,11 +182,12 @@ void apply(Session& session, const Script& script, const Tables& tables) {
   // There is no "create or replace" before 2016 SP1: what is there is altered, and keeps its
   // grants.
   constexpr std::string_view create = "create procedure ";
-  const std::set<std::string> there = procedures(session, tables);
+  const Functions there = read_functions(session, tables);
   for (std::string batch : split_statements(script.text, session.dialect())) {
     for (const std::string& name : tables.known.functions) {
-      if (!batch.starts_with(std::string{create} + tables.procedure(name) + "\n")) continue;
-      if (there.contains(tables.box.table + "_" + name)) batch.replace(0, 6, "alter");
+      const std::string procedure = tables.procedure(name);
+      if (!batch.starts_with(std::string{create} + procedure + "\n")) continue;
+      if (there.contains({procedure, {}})) batch.replace(0, 6, "alter");
     }
     session.execute(batch);
   }
@@ -239,7 +232,7 @@ Schema::Schema(Database& database, BoxKind kind, BoxOptions options)
 std::vector<std::string> Schema::deploy() {
   const Tables tables(database_.dialect(), kind_, options_);
   return database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
-    if (session.dialect() != Dialect::sqlite) prepare_schema(session, tables);
+    prepare_schema(session, tables);
     for (const std::string& statement : split_statements(tables.known.bootstrap, session.dialect()))
       session.execute(statement);
     Applied applied = read_applied(session, tables);

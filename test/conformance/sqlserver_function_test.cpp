@@ -189,6 +189,16 @@ TEST_P(SqlserverProcedure,
   EXPECT_EQ(inbox().accept(an_arrival("EVT")).state, Acceptance::accepted);
 }
 
+TEST_P(SqlserverProcedure, one_that_was_dropped_is_noticed_and_put_back) {
+  Schema schema(database(), BoxKind::outbox, options());
+  EXPECT_TRUE(schema.check().current());
+  write("drop procedure {schema}outbox_check_text");
+  EXPECT_EQ(schema.check().pending, std::vector<std::string>{"function/check"});
+  EXPECT_EQ(schema.deploy(), std::vector<std::string>{"function/check"});
+  EXPECT_TRUE(schema.check().current());
+  expect_refused("outbox_enqueue N'', 0x00", "topic");
+}
+
 TWINBOX_ON_BACKENDS(SqlserverProcedure, Backend::sqlserver);
 
 }  // namespace

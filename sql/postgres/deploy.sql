@@ -1,0 +1,21 @@
+-- What a deployer asks and writes down.
+
+-- One at a time: "if not exists" alone fails when two look at the same moment.
+-- name: deploy_alone
+select pg_advisory_xact_lock(hashtextextended('twinbox schema', 0));
+
+-- name: schema_there
+select 1 as there from pg_namespace where nspname = @schema::text;
+
+-- name: applied
+select name, coalesce(version, 0) as version, hash from {version} where box = @box::text;
+
+-- name: write_applied
+delete from {version} where box = @box::text and name = @name::text;
+insert into {version} (box, name, version, hash)
+values (@box::text, @name::text, @version::integer, @hash::text);
+
+-- name: functions
+select p.proname::text as name, p.prosrc as body
+from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname = @schema::text;

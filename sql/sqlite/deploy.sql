@@ -1,0 +1,18 @@
+-- What a deployer asks and writes down. Whoever writes to a file is alone, its schemas are parts of names, and it has no
+-- functions.
+
+-- name: deploy_alone
+select 1 where false;
+
+-- name: schema_there
+select 1 as there where @schema is not null;
+
+-- name: applied
+select name, coalesce(version, 0) as version, hash from {version} where box = @box;
+
+-- name: write_applied
+delete from {version} where box = @box and name = @name;
+insert into {version} (box, name, version, hash) values (@box, @name, @version, @hash);
+
+-- name: functions
+select '' as name, '' as body where @schema is null;

@@ -1,0 +1,21 @@
+-- What a deployer asks and writes down.
+
+-- One at a time: two that look at the same moment would both create what is missing.
+-- name: deploy_alone
+exec sp_getapplock 'twinbox schema', 'Exclusive', 'Transaction', 600000;
+
+-- name: schema_there
+select 1 as there from sys.schemas where name = @schema;
+
+-- name: applied
+select name, coalesce(version, 0) as version, hash from {version} where box = @box;
+
+-- name: write_applied
+delete from {version} where box = @box and name = @name;
+insert into {version} (box, name, version, hash) values (@box, @name, @version, @hash);
+
+-- Without their bodies, which a server does not keep as they were sent.
+-- name: functions
+select p.name as name, '' as body
+from sys.procedures p join sys.schemas s on s.schema_id = p.schema_id
+where s.name = @schema;
