@@ -2,7 +2,6 @@
 
 #include <array>
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <cstdio>
 
 #include "cli/text.hpp"
@@ -182,7 +181,7 @@ json::object to_json(const MessageDetail& detail) {
 }
 
 void print_json(const Screen& screen, const json::value& value) {
-  screen.print(Indenter{}.lay_out(json::serialize(value)) + "\n");
+  screen.print(Indenter{}.lay_out(app::json_text(value)) + "\n");
 }
 
 std::string indented_json(std::string_view text) {

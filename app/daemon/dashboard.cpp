@@ -1,7 +1,6 @@
 #include "daemon/dashboard.hpp"
 
 #include <algorithm>
-#include <boost/json/serialize.hpp>
 
 #include "daemon/access.hpp"
 #include "daemon/json.hpp"
@@ -141,9 +140,9 @@ void Dashboard::publish() {
   if (feed_.listeners() > 0) census_.watch();
   const Reports reports = take_reports();
   json::object overview = overview_json(reports, pulse_, dispatching_.view(), health());
-  const std::string data = json::serialize(overview);
+  const std::string data = json_text(overview);
   overview.erase("at");
-  std::string content = json::serialize(overview);
+  std::string content = json_text(overview);
   if (content == published_) return;
   published_ = std::move(content);
   feed_.publish("overview", data);

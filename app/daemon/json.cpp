@@ -1,8 +1,11 @@
 #include "daemon/json.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
+#include <charconv>
+#include <cmath>
 #include <openssl/evp.h>
 
 #include <twinbox/event.hpp>
@@ -64,6 +67,36 @@ json::object duty_json(const DutyView& duty) {
           {"finished_at", or_null(duty.finished_at)},
           {"reason", view(duty.reason)},
           {"last_error", view(duty.last_error)}};
+}
+
+void append(std::string& out, double number) {
+  std::array<char, 32> digits{};
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+  out.append(digits.data(), written.ptr);
+}
+
+void append(std::string& out, const json::value& value) {
+  if (const json::object* object = value.if_object()) {
+    char before = '{';
+    for (const auto& [name, member] : *object) {
+      out += std::exchange(before, ',');
+      out += json::serialize(name);
+      out += ':';
+      append(out, member);
+    }
+    out += object->empty() ? "{}" : "}";
+  } else if (const json::array* array = value.if_array()) {
+    char before = '[';
+    for (const json::value& element : *array) {
+      out += std::exchange(before, ',');
+      append(out, element);
+    }
+    out += array->empty() ? "[]" : "]";
+  } else if (value.is_double() && std::isfinite(value.get_double())) {
+    append(out, value.get_double());
+  } else {
+    out += json::serialize(value);
+  }
 }
 
 }  // namespace
@@ -189,8 +222,14 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return out;
 }
 
+std::string json_text(const json::value& value) {
+  std::string out;
+  append(out, value);
+  return out;
+}
+
 HttpResponse answer(const json::value& value, int status) {
-  HttpResponse response = json_answer(status, json::serialize(value));
+  HttpResponse response = json_answer(status, json_text(value));
   response.headers.add("Cache-Control", "no-store");
   response.headers.add("X-Content-Type-Options", "nosniff");
   return response;

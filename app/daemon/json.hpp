@@ -29,6 +29,8 @@ std::optional<std::string> decode_base64(std::string_view text);
 bool is_utf8(std::string_view text);
 
 HttpResponse answer(const boost::json::value& value, int status = 200);
+/// Numbers as people write them, 6 and 0.25, where the library writes 6E0 and 2.5E-1.
+std::string json_text(const boost::json::value& value);
 
 /// `2026-01-31T12:00:00Z`, with fractions and offsets. Empty: it is none.
 std::optional<Instant> parse_instant(std::string_view text);

@@ -1,9 +1,9 @@
 #include "daemon/redaction.hpp"
 
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
+#include "daemon/json.hpp"
 #include "daemon/router.hpp"
 
 namespace twinbox::app {
@@ -34,7 +34,7 @@ std::vector<std::string> Redaction::apply(std::string& payload) const {
     *found = view(mask);
     blanked.push_back(pointer);
   }
-  if (!blanked.empty()) payload = json::serialize(value);
+  if (!blanked.empty()) payload = json_text(value);
   return blanked;
 }
 
