@@ -53,70 +53,29 @@ KafkaPublisher::Loop::Loop(KafkaConnection connection, KafkaSinkOptions options,
 
 KafkaPublisher::Loop::~Loop() {
   thread_.request_stop();
-  {
-    const std::scoped_lock lock{mutex_};
-    if (current_ != nullptr) current_->wake();
-  }
+  wake();
   thread_.join();
+}
+
+void KafkaPublisher::Loop::wake() {
+  const std::scoped_lock lock{mutex_};
+  if (current_ != nullptr) current_->wake();
 }
 
 std::vector<Outcome> KafkaPublisher::Loop::publish(std::span<const Message> messages,
                                                    std::stop_token stop) {
-  const auto job = std::make_shared<Job>();
-  job->outcomes.resize(messages.size());
-  job->records.resize(messages.size());
-  std::vector<std::size_t> good;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    job->put_off_to.push_back(messages[i].lease_until);
-    try {
-      job->records[i] = kafka::record_of(messages[i], options_);
-      good.push_back(i);
-    } catch (const std::invalid_argument& error) {
-      job->outcomes[i] = Outcome::malformed(error.what());
-    }
-  }
-  job->open = good.size();
-  std::unique_lock lock{mutex_};
-  for (const std::size_t i : good) waiting_.push_back({job, i});
-  came_.notify_one();
-  if (current_ != nullptr) current_->wake();
+  const auto job = tray_.put(
+      messages, [&](const Message& message) { return kafka::record_of(message, options_); });
+  wake();
   // The client library reports what has taken too long; it looks once a second.
-  const bool all =
-      job->settled.wait_for(lock, stop, options_.timeout + 5s, [&] { return job->open == 0; });
-  if (!all) {
-    job->left = true;
-    std::erase_if(waiting_, [&](const Item& item) { return item.job == job; });
-  }
-  std::vector<Outcome> outcomes;
-  for (auto& outcome : job->outcomes) {
-    outcomes.push_back(outcome ? std::move(*outcome)
-                               : Outcome::retry(shown_ + ": not delivered in time"));
-  }
-  return outcomes;
-}
-
-void KafkaPublisher::Loop::settle(const Item& item, Outcome outcome) {
-  const std::scoped_lock lock{mutex_};
-  std::optional<Outcome>& place = item.job->outcomes[item.index];
-  if (place || item.job->left) return;
-  place = std::move(outcome);
-  if (--item.job->open == 0) item.job->settled.notify_all();
-}
-
-/// No attempt is counted for what nobody could take.
-void KafkaPublisher::Loop::put_off(const Item& item) {
-  settle(item, Outcome::postpone(item.job->put_off_to[item.index]));
+  tray_.wait(*job, options_.timeout + 5s, stop);
+  return tray_.outcomes(*job, shown_ + ": not delivered in time");
 }
 
 /// Connected while there is work, and from then on; a cluster that is away puts work off.
 void KafkaPublisher::Loop::run(const std::stop_token& stop) {
   int failures = 0;
-  while (!stop.stop_requested()) {
-    {
-      std::unique_lock lock{mutex_};
-      came_.wait(lock, stop, [&] { return !waiting_.empty() || !alone_.empty(); });
-      if (stop.stop_requested()) return;
-    }
+  while (tray_.wait(stop)) {
     bool served = false;
     try {
       Producer producer{connection_, options_.timeout, options_.max_bytes,
@@ -130,8 +89,11 @@ void KafkaPublisher::Loop::run(const std::stop_token& stop) {
     } catch (const std::exception& error) {
       lost(error.what());
     }
-    if (stop.stop_requested()) return;
-    if (!served) rest(stop, ++failures);
+    if (served) continue;
+    tray_.put_off_until(
+        std::chrono::steady_clock::now() +
+            reconnect_delay(++failures, connection_.max_reconnect_delay, environment_),
+        stop);
   }
 }
 
@@ -160,26 +122,9 @@ void KafkaPublisher::Loop::serve(Producer& producer, const std::stop_token& stop
 }
 
 /// Empty: nothing is to be sent now.
-std::optional<KafkaPublisher::Loop::Item> KafkaPublisher::Loop::next_item() {
+std::optional<KafkaPublisher::Loop::Tray::Item> KafkaPublisher::Loop::next_item() {
   if (on_way_ >= window) return {};
-  if (!alone_.empty()) {
-    if (on_way_ > 0) return {};
-    Item item = std::move(alone_.front());
-    alone_.pop_front();
-    item.alone = true;
-    return item;
-  }
-  const std::scoped_lock lock{mutex_};
-  if (waiting_.empty()) return {};
-  Item item = std::move(waiting_.front());
-  waiting_.pop_front();
-  return item;
-}
-
-void KafkaPublisher::Loop::put_back(Item item) {
-  if (item.alone) return alone_.push_front(std::move(item));
-  const std::scoped_lock lock{mutex_};
-  waiting_.push_front(std::move(item));
+  return tray_.next(on_way_);
 }
 
 /// False: nothing more can be sent before something else has happened.
@@ -189,13 +134,13 @@ bool KafkaPublisher::Loop::send_some(Producer& producer) {
   for (int i = 0; i < at_once; ++i) {
     auto item = next_item();
     if (!item) return false;
-    auto opaque = std::make_unique<Item>(*item);
-    const kafka::Record& record = item->job->records[item->index];
+    auto opaque = std::make_unique<Tray::Item>(*item);
+    const kafka::Record& record = item->message();
     Producer::Taken taken = Producer::Taken::no;
     try {
       taken = producer.produce(record, opaque.get(), error);
     } catch (const BrokerError&) {
-      put_back(std::move(*item));
+      tray_.put_back(std::move(*item));
       throw;
     }
     switch (taken) {
@@ -203,9 +148,9 @@ bool KafkaPublisher::Loop::send_some(Producer& producer) {
         static_cast<void>(opaque.release());  // until its report
         ++on_way_;
         break;
-      case Producer::Taken::full: put_back(std::move(*item)); return false;
+      case Producer::Taken::full: tray_.put_back(std::move(*item)); return false;
       case Producer::Taken::no:
-        settle(*item, Outcome::retry(shown_ + ": topic '" + record.topic + "': " + error));
+        tray_.settle(*item, Outcome::retry(shown_ + ": topic '" + record.topic + "': " + error));
         break;
     }
   }
@@ -213,50 +158,27 @@ bool KafkaPublisher::Loop::send_some(Producer& producer) {
 }
 
 void KafkaPublisher::Loop::report(const rd_kafka_message_t& message) {
-  const std::unique_ptr<Item> item{static_cast<Item*>(message._private)};
+  const std::unique_ptr<Tray::Item> item{static_cast<Tray::Item*>(message._private)};
   --on_way_;
   const bool maybe = rd_kafka_message_status(&message) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED;
   const auto why = [&] {
-    return shown_ + ": topic '" + item->job->records[item->index].topic +
-           "': " + rd_kafka_err2str(message.err);
+    return shown_ + ": topic '" + item->message().topic + "': " + rd_kafka_err2str(message.err);
   };
   switch (kafka::fate_of(message.err, maybe)) {
-    case Fate::written: return settle(*item, Outcome::done());
-    case Fate::away: return put_off(*item);
-    case Fate::failed: return settle(*item, Outcome::retry(why()));
+    case Fate::written: return tray_.settle(*item, Outcome::done());
+    case Fate::away: return tray_.put_off(*item);
+    case Fate::failed: return tray_.settle(*item, Outcome::retry(why()));
     case Fate::refused: break;
   }
   // A request with several records is refused as a whole, and nobody says for which of them.
-  if (item->alone) return settle(*item, Outcome::dead(why()));
-  alone_.push_back({item->job, item->index});
+  if (item->alone) return tray_.settle(*item, Outcome::dead(why()));
+  tray_.put_alone(*item);
 }
 
 void KafkaPublisher::Loop::lost(const std::string& error) const {
   const std::string cut = cut_error(error);
   environment_.write(LogLevel::warning, "broker_lost",
                      {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
-}
-
-void KafkaPublisher::Loop::put_off_waiting() {
-  std::deque<Item> waiting;
-  waiting.swap(alone_);
-  {
-    const std::scoped_lock lock{mutex_};
-    waiting.insert(waiting.end(), waiting_.begin(), waiting_.end());
-    waiting_.clear();
-  }
-  for (const Item& item : waiting) put_off(item);
-}
-
-/// Between two tries to connect: whoever comes meanwhile is put off at once.
-void KafkaPublisher::Loop::rest(const std::stop_token& stop, int failures) {
-  const auto end = std::chrono::steady_clock::now() +
-                   reconnect_delay(failures, connection_.max_reconnect_delay, environment_);
-  while (!stop.stop_requested() && std::chrono::steady_clock::now() < end) {
-    put_off_waiting();
-    std::unique_lock lock{mutex_};
-    came_.wait_until(lock, stop, end, [&] { return !waiting_.empty(); });
-  }
 }
 
 KafkaPublisher::KafkaPublisher(KafkaConnection connection, KafkaSinkOptions options,

@@ -57,71 +57,30 @@ RabbitPublisher::Loop::Loop(RabbitConnection connection, RabbitSinkOptions optio
 RabbitPublisher::Loop::~Loop() {
   thread_.request_stop();
   wake_.raise();
-  {
-    const std::scoped_lock lock{mutex_};
-    if (current_ != nullptr) current_->interrupt();
-  }
+  interrupt();
   thread_.join();
+}
+
+void RabbitPublisher::Loop::interrupt() {
+  const std::scoped_lock lock{mutex_};
+  if (current_ != nullptr) current_->interrupt();
 }
 
 std::vector<Outcome> RabbitPublisher::Loop::publish(std::span<const Message> messages,
                                                     std::stop_token stop) {
-  const auto job = std::make_shared<Job>();
-  job->outcomes.resize(messages.size());
-  job->messages.resize(messages.size());
-  std::vector<std::size_t> good;
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    job->put_off_to.push_back(messages[i].lease_until);
-    try {
-      job->messages[i] = rabbitmq::outgoing_of(messages[i], options_);
-      good.push_back(i);
-    } catch (const std::invalid_argument& error) {
-      job->outcomes[i] = Outcome::malformed(error.what());
-    }
-  }
-  job->open = good.size();
-  std::unique_lock lock{mutex_};
-  for (const std::size_t i : good) waiting_.push_back({job, i});
-  came_.notify_one();
+  const auto job = tray_.put(
+      messages, [&](const Message& message) { return rabbitmq::outgoing_of(message, options_); });
   wake_.raise();
-  const bool all =
-      job->settled.wait_for(lock, stop, options_.timeout, [&] { return job->open == 0; });
-  if (!all) {
-    job->left = true;
-    std::erase_if(waiting_, [&](const Item& item) { return item.job == job; });
-    // Whatever holds the thread up must not hold up the next call.
-    if (!stop.stop_requested() && current_ != nullptr) current_->interrupt();
-  }
-  std::vector<Outcome> outcomes;
-  for (auto& outcome : job->outcomes) {
-    outcomes.push_back(outcome ? std::move(*outcome)
-                               : Outcome::retry(shown_ + ": not confirmed in time"));
-  }
-  return outcomes;
-}
-
-void RabbitPublisher::Loop::settle(const Item& item, Outcome outcome) {
-  const std::scoped_lock lock{mutex_};
-  std::optional<Outcome>& place = item.job->outcomes[item.index];
-  if (place || item.job->left) return;
-  place = std::move(outcome);
-  if (--item.job->open == 0) item.job->settled.notify_all();
-}
-
-bool RabbitPublisher::Loop::has_work() {
-  const std::scoped_lock lock{mutex_};
-  return !waiting_.empty() || !alone_.empty();
+  const bool all = tray_.wait(*job, options_.timeout, stop);
+  // Whatever holds the thread up must not hold up the next call.
+  if (!all && !stop.stop_requested()) interrupt();
+  return tray_.outcomes(*job, shown_ + ": not confirmed in time");
 }
 
 /// Connected while there is work, and from then on; a broker that is away puts work off.
 void RabbitPublisher::Loop::run(const std::stop_token& stop) {
   int failures = 0;
-  while (!stop.stop_requested()) {
-    {
-      std::unique_lock lock{mutex_};
-      came_.wait(lock, stop, [&] { return !waiting_.empty() || !alone_.empty(); });
-      if (stop.stop_requested()) return;
-    }
+  while (tray_.wait(stop)) {
     bool served = false;
     try {
       Connection connection{connection_, stop};
@@ -138,8 +97,11 @@ void RabbitPublisher::Loop::run(const std::stop_token& stop) {
     } catch (const std::exception& error) {
       connection_lost(error.what(), false);
     }
-    if (stop.stop_requested()) return;
-    if (!served) rest(stop, ++failures);
+    if (served) continue;
+    tray_.put_off_until(
+        std::chrono::steady_clock::now() +
+            reconnect_delay(++failures, connection_.max_reconnect_delay, environment_),
+        stop);
   }
 }
 
@@ -158,46 +120,42 @@ void RabbitPublisher::Loop::serve(Connection& connection, const std::stop_token&
   sequence_ = 0;
   while (!stop.stop_requested()) {
     wake_.clear();
-    send_some(connection);
-    read_all(connection);
-    if (sent_.size() < window && alone_.empty() && has_work()) continue;
-    if (sent_.empty() && has_work()) continue;
-    connection.wait(wake_, 10s);
+    const bool sent = send_some(connection);
+    const bool heard = read_all(connection);
+    if (!sent && !heard) connection.wait(wake_, 10s);
   }
 }
 
 /// Empty: nothing is to be sent now.
-std::optional<RabbitPublisher::Loop::Item> RabbitPublisher::Loop::next_item() {
+std::optional<RabbitPublisher::Loop::Tray::Item> RabbitPublisher::Loop::next_item() {
   if (sent_.size() >= window) return {};
-  std::deque<Item>* from = &alone_;
-  const std::scoped_lock lock{mutex_};
-  if (alone_.empty()) {
-    from = &waiting_;
-  } else if (!sent_.empty()) {
-    return {};
-  }
-  if (from->empty()) return {};
-  Item item = std::move(from->front());
-  from->pop_front();
-  return item;
+  return tray_.next(sent_.size());
 }
 
-void RabbitPublisher::Loop::send_some(Connection& connection) {
+/// False: nothing is to be sent now.
+bool RabbitPublisher::Loop::send_some(Connection& connection) {
   constexpr int at_once = 64;  // then confirms are read
   auto item = next_item();
-  if (!item) return;
+  if (!item) return false;
   connection.gather(true);
   for (int i = 0; item; item = ++i < at_once ? next_item() : std::nullopt) {
-    const rabbitmq::Outgoing& message = item->job->messages[item->index];
+    const rabbitmq::Outgoing& message = item->message();
     const std::uint64_t sequence = ++sequence_;
-    sent_.emplace(sequence, std::move(*item));
+    sent_.emplace(sequence, Sent{std::move(*item)});
     rabbitmq::publish(connection, options_.exchange, message, sequence);
   }
   connection.gather(false);
+  return true;
 }
 
-void RabbitPublisher::Loop::read_all(Connection& connection) {
-  while (const auto frame = connection.next_frame()) read(connection, *frame);
+/// False: there was nothing.
+bool RabbitPublisher::Loop::read_all(Connection& connection) {
+  bool heard = false;
+  while (const auto frame = connection.next_frame()) {
+    read(connection, *frame);
+    heard = true;
+  }
+  return heard;
 }
 
 void RabbitPublisher::Loop::read(Connection& connection, const amqp_frame_t& frame) {
@@ -224,15 +182,15 @@ void RabbitPublisher::Loop::read(Connection& connection, const amqp_frame_t& fra
 void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool taken) {
   const auto end = sent_.upper_bound(sequence);
   for (auto one = multiple ? sent_.begin() : sent_.find(sequence); one != end;) {
-    const Item& item = one->second;
+    const auto& [item, returned] = one->second;
     if (!taken) {
-      settle(item, Outcome::retry(shown_ + ": the broker refused it; a queue may be full"));
-    } else if (item.returned) {
-      settle(item, Outcome::retry(shown_ + ": no queue takes routing key '" +
-                                  item.job->messages[item.index].routing_key + "' from exchange '" +
-                                  options_.exchange + "'; bind one"));
+      tray_.settle(item, Outcome::retry(shown_ + ": the broker refused it; a queue may be full"));
+    } else if (returned) {
+      tray_.settle(item, Outcome::retry(shown_ + ": no queue takes routing key '" +
+                                        item.message().routing_key + "' from exchange '" +
+                                        options_.exchange + "'; bind one"));
     } else {
-      settle(item, Outcome::done());
+      tray_.settle(item, Outcome::done());
     }
     one = sent_.erase(one);
     if (!multiple) return;
@@ -245,40 +203,16 @@ void RabbitPublisher::Loop::connection_lost(const std::string& error, bool about
   const std::string cut = cut_error(error);
   environment_.write(LogLevel::warning, "broker_lost",
                      {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
-  std::map<std::uint64_t, Item> sent;
-  sent.swap(sent_);
-  if (about_message && sent.size() == 1) {
-    settle(sent.begin()->second, Outcome::dead(cut));
-  } else if (about_message) {
-    for (auto& [sequence, item] : sent) alone_.push_back({item.job, item.index});
-  } else {
-    for (const auto& [sequence, item] : sent) settle(item, Outcome::retry(cut));
+  for (const auto& [sequence, one] : sent_) {
+    if (!about_message) {
+      tray_.settle(one.item, Outcome::retry(cut));
+    } else if (sent_.size() > 1) {
+      tray_.put_alone(one.item);
+    } else {
+      tray_.settle(one.item, Outcome::dead(cut));
+    }
   }
-}
-
-/// No attempt is counted for what was not even sent.
-void RabbitPublisher::Loop::put_off_waiting() {
-  std::deque<Item> waiting;
-  waiting.swap(alone_);
-  {
-    const std::scoped_lock lock{mutex_};
-    waiting.insert(waiting.end(), waiting_.begin(), waiting_.end());
-    waiting_.clear();
-  }
-  for (const Item& item : waiting) {
-    settle(item, Outcome::postpone(item.job->put_off_to[item.index]));
-  }
-}
-
-/// Between two tries to connect: whoever comes meanwhile is put off at once.
-void RabbitPublisher::Loop::rest(const std::stop_token& stop, int failures) {
-  const auto end = std::chrono::steady_clock::now() +
-                   reconnect_delay(failures, connection_.max_reconnect_delay, environment_);
-  while (!stop.stop_requested() && std::chrono::steady_clock::now() < end) {
-    put_off_waiting();
-    std::unique_lock lock{mutex_};
-    came_.wait_until(lock, stop, end, [&] { return !waiting_.empty(); });
-  }
+  sent_.clear();
 }
 
 RabbitPublisher::RabbitPublisher(RabbitConnection connection, RabbitSinkOptions options,
