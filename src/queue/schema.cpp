@@ -64,22 +64,19 @@ Functions read_functions(Session& session, const Tables& tables) {
 }
 
 /// Those that a script makes.
-Functions functions_of(std::string_view script, Dialect dialect) {
+Functions functions_of(std::string_view script, const Tables& tables, Dialect dialect) {
   const bool bodies = dialect == Dialect::postgres;
-  const std::string_view create = bodies ? "create or replace function " : "\ncreate procedure ";
   constexpr std::string_view quote = "$twinbox$";
   Functions found;
-  for (std::size_t at = script.find(create); at != std::string_view::npos;
-       at = script.find(create, at)) {
-    at += create.size();
-    const std::string_view name = script.substr(at, script.find_first_of("(\n", at) - at);
-    std::string_view body;
-    if (bodies) {
-      const std::size_t begin = script.find(quote, at) + quote.size();
-      at = script.find(quote, begin);
-      body = script.substr(begin, at - begin);
+  for (const std::string& name : tables.known.functions) {
+    const std::string quoted = tables.procedure(name);
+    const std::string head =
+        bodies ? "create or replace function " + quoted + "(" : "create procedure " + quoted + "\n";
+    for (std::size_t at = script.find(head); at != std::string_view::npos;
+         at = script.find(head, at + head.size())) {
+      const std::size_t begin = script.find(quote, at + head.size()) + quote.size();
+      found.emplace(quoted, bodies ? script.substr(begin, script.find(quote, begin) - begin) : "");
     }
-    found.emplace(name, body);
   }
   return found;
 }
@@ -90,7 +87,7 @@ void forget_edited(Session& session, const Tables& tables, Applied& applied) {
   const Functions there = read_functions(session, tables);
   for (const Script& script : tables.known.scripts) {
     if (script.version) continue;
-    const Functions wanted = functions_of(script.text, session.dialect());
+    const Functions wanted = functions_of(script.text, tables, session.dialect());
     if (!std::ranges::includes(there, wanted)) applied.erase(script.name);
   }
 }
