@@ -59,7 +59,7 @@ test("a lost connection is told with its time, and ends by itself", async ({ ser
   const daemon = await serve();
   await reader.open(daemon);
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("healthy");
-  reader.expected = /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/;
+  reader.expected = /net::ERR_/;
   await daemon.stop();
   // The charts may have asked just then, and say for themselves that there was no answer.
   await expect(page.getByRole("alert").filter({ hasText: /Stale since \d\d:\d\d:\d\d\./ })).toBeVisible();
