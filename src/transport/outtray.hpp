@@ -71,7 +71,8 @@ class Outtray {
     std::unique_lock lock{mutex_};
     if (job.settled_.wait_for(lock, stop, limit, [&] { return job.open_ == 0; })) return true;
     job.left_ = true;
-    std::erase_if(waiting_, [&](const Item& item) { return item.job.get() == &job; });
+    for (std::deque<Item>* some : {&alone_, &waiting_})
+      std::erase_if(*some, [&](const Item& item) { return item.job.get() == &job; });
     return false;
   }
   /// After wait(). What is not settled is a retry, because of `late`.
@@ -113,10 +114,11 @@ class Outtray {
     const std::scoped_lock lock{mutex_};
     (item.alone ? alone_ : waiting_).push_front(std::move(item));
   }
-  /// One of several that the broker refused together: it is sent again, with nothing beside it.
+  /// One of several that the broker refused together: it is sent again, with nothing beside it,
+  /// unless nobody waits for it any more.
   void put_alone(const Item& item) {
     const std::scoped_lock lock{mutex_};
-    alone_.push_back({item.job, item.index, true});
+    if (!item.job->left_) alone_.push_back({item.job, item.index, true});
   }
   void settle(const Item& item, Outcome outcome) {
     const std::scoped_lock lock{mutex_};
