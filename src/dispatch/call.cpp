@@ -213,6 +213,8 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
 
 std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const HandlerEntry& entry,
                                            const Message& message, CallWatch& watch) const {
+  // Before it is: a renewal that no longer finds the lease must not take it for lost.
+  watch.marked = true;
   const Arg now = box_.now();
   const bool marked = box_.write([&](Session& session) {
     return box_.run(session, box_.sql().mark,
@@ -225,7 +227,6 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
     report_lost();
     return std::nullopt;
   }
-  watch.marked = true;
   const Outcome outcome =
       guarded(message, watch, [&] { return handler(message, watch.stop.get_token()); });
   const Verdict verdict = judge(outcome, entry, message, watch);

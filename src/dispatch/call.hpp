@@ -19,7 +19,7 @@ struct CallWatch {
   std::chrono::steady_clock::time_point claimed_at = {};  ///< right before the claim
   std::atomic<bool> timed_out =
       false;  ///< it ran past its timeout: it counts as failed whatever it answers
-  std::atomic<bool> marked = false;  ///< at most once, and called: there is no lease any more
+  std::atomic<bool> marked = false;  ///< at most once, and its mark ends the lease, or has ended it
   std::atomic<bool> shutting_down =
       false;  ///< it was told to stop because the dispatcher stops: no failure
 };

@@ -1,4 +1,5 @@
 // At most once, where it is more than a mark: what is told, what is put back, and when it is over.
+#include <atomic>
 #include <future>
 #include <thread>
 
@@ -79,6 +80,40 @@ TEST_P(MarkedCall, a_call_that_takes_longer_than_its_lease_is_not_told_to_stop) 
   EXPECT_FALSE(told_to_stop.get_future().get());
 }
 
+/// Where a statement commits itself, so that there is a moment between the mark and the call.
+using MarkedCallOnServer = MarkedCall;
+
+TEST_P(MarkedCallOnServer, a_renewal_between_its_mark_and_its_call_does_not_tell_it_to_stop) {
+  std::promise<bool> told_to_stop;
+  std::shared_future<bool> answer = told_to_stop.get_future().share();
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"},
+              [&](const Message&, std::stop_token stop) {
+                told_to_stop.set_value(stop.stop_requested());
+              },
+              {.at_most_once = true});
+  // Something to renew by the same visits: when the second has begun, the first is over.
+  handlers.on(Topic{"order.paid"}, [&](const Message&) { answer.wait_for(60s); });
+  std::atomic<int> renewals = 0;
+  Environment watched = environment();
+  watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+    if (statement == "renew") ++renewals;
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (statement == "mark" && renewals < 2 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+  };
+  Database database(place().address(), {}, watched);
+  Outbox box(database, options());
+  box.enqueue(a_message());
+  NewMessage beside = a_message("order.paid");
+  beside.id = MessageId{"beside"};
+  box.enqueue(beside);
+  Dispatcher dispatch{box, std::move(handlers), {.workers = 2, .lease = 300ms}};
+  const std::jthread thread{[&](std::stop_token stop) { dispatch.run(stop); }};
+  EXPECT_FALSE(answer.get());
+}
+
 TEST_P(MarkedCall, OBX_064_IBX_083_the_last_attempt_is_not_put_back_but_dead) {
   int calls = 0;
   outbox().enqueue(a_message());
@@ -125,6 +160,7 @@ TEST_P(MarkedCall, a_postponed_call_comes_at_its_time_and_counts_no_attempt) {
 }
 
 TWINBOX_ON_EVERY_BACKEND(MarkedCall);
+TWINBOX_ON_BACKENDS(MarkedCallOnServer, Backend::postgres, Backend::sqlserver);
 
 }  // namespace
 }  // namespace twinbox::test
