@@ -196,7 +196,8 @@ class Member {
   void assigned(std::size_t count) {
     joined_();
     member_ = true;
-    if (paused_) consumer_.pause(true);  // the new ones, too
+    // The new ones, too; one that comes back is still as it was when it went.
+    consumer_.pause(paused_);
     consumer_silent_ = false;
     consumer_.hearing().heard();
     connected(count > 0);

@@ -383,6 +383,39 @@ TEST_P(KafkaGroup, PHD_29_a_rebalance_in_steps_loses_nothing) { share("cooperati
 
 TWINBOX_ON_EVERY_BACKEND(KafkaGroup);
 
+class KafkaPause : public KafkaTest {};
+
+TEST_P(KafkaPause, PHD_29_partitions_that_were_paused_when_they_went_come_again) {
+  const KafkaSourceOptions options{.topics = {kafka.topic(own_name("wide"), 2)},
+                                   .group = group,
+                                   .prefetch = 3,
+                                   .retry = {.delay = 1ms, .max_delay = 10ms}};
+  constexpr int count = 40;
+  for (int i = 0; i < count; ++i) {
+    kafka.publish(options.topics[0], {.body = payload(),
+                                      .headers = {{"twinbox-id", "m" + std::to_string(i)}},
+                                      .partition = i % 2});
+  }
+  std::atomic<bool> away = true;
+  std::atomic<int> tries = 0;
+  const auto accept = [&, &box = inbox()](std::span<const Arrival> arrivals) {
+    ++tries;
+    if (away) throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
+    return box.accept(arrivals);
+  };
+  RunningKafka first{connection(), options, accept};
+  ASSERT_TRUE(eventually([&] { return tries > 10; }));  // it holds what it may by now
+  {
+    RunningKafka second{connection(), options, accept};
+    ASSERT_TRUE(eventually([&] { return second.status().connected; }));
+  }
+  away = false;
+  ASSERT_TRUE(eventually([&] { return count_messages() == std::to_string(count); }))
+      << count_messages();
+}
+
+TWINBOX_ON_BACKENDS(KafkaPause, Backend::sqlite_file);
+
 TEST(KafkaSourceOptions, are_refused_with_the_name_of_the_option) {
   const auto refusal = [](KafkaConnection connection, KafkaSourceOptions options) {
     try {
