@@ -118,9 +118,11 @@ void RabbitPublisher::Loop::serve(Connection& connection, const std::stop_token&
     }
   } const leave{*this};
   sequence_ = 0;
+  blocked_ = false;
   while (!stop.stop_requested()) {
     wake_.clear();
-    const bool sent = send_some(connection);
+    if (blocked_) tray_.put_off_until({}, stop);
+    const bool sent = !blocked_ && send_some(connection);
     const bool heard = read_all(connection);
     if (!sent && !heard) connection.wait(wake_, 10s);
   }
@@ -175,8 +177,18 @@ void RabbitPublisher::Loop::read(Connection& connection, const amqp_frame_t& fra
       }
     }
   } else if (method.id == AMQP_CONNECTION_BLOCKED_METHOD) {
-    environment_.write(LogLevel::warning, "broker_blocked", {{"broker", std::string_view{shown_}}});
+    block();
+  } else if (method.id == AMQP_CONNECTION_UNBLOCKED_METHOD) {
+    blocked_ = false;
   }
+}
+
+/// Out of memory or disk, the broker reads no more: whatever it has not confirmed by now it may
+/// confirm in an hour. It is as good as away.
+void RabbitPublisher::Loop::block() {
+  blocked_ = true;
+  environment_.write(LogLevel::warning, "broker_blocked", {{"broker", std::string_view{shown_}}});
+  for (const auto& [sequence, one] : sent_) tray_.put_off(one.item);
 }
 
 void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool taken) {

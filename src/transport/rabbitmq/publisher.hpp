@@ -34,6 +34,7 @@ class RabbitPublisher::Loop {
   bool send_some(rabbitmq::Connection& connection);
   bool read_all(rabbitmq::Connection& connection);
   void read(rabbitmq::Connection& connection, const amqp_frame_t& frame);
+  void block();
   void confirm(std::uint64_t sequence, bool multiple, bool taken);
   void connection_lost(const std::string& error, bool about_message);
   void interrupt();
@@ -52,6 +53,7 @@ class RabbitPublisher::Loop {
   // Of the thread alone.
   std::map<std::uint64_t, Sent> sent_;
   std::uint64_t sequence_ = 0;
+  bool blocked_ = false;  ///< the broker takes nothing for now
   std::jthread thread_;
 };
 

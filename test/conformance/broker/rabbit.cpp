@@ -78,6 +78,11 @@ void Rabbit::start() {
   run(setting("TWINBOX_TEST_BROKERS") + " up " + setting("TWINBOX_TEST_BROKERS_DIR") + " rabbitmq");
 }
 
+void Rabbit::alarm(bool on) {
+  run(setting("TWINBOX_TEST_BROKERS") + (on ? " alarm " : " calm ") +
+      setting("TWINBOX_TEST_BROKERS_DIR") + " rabbitmq");
+}
+
 Rabbit::Rabbit() { connect(); }
 
 void Rabbit::connect() {

@@ -38,6 +38,8 @@ class Rabbit {
   static std::string setting(const char* name);
   static void stop(const std::string& signal = "TERM");
   static void start();
+  /// Whether it takes no messages for now, as when its memory or its disk is full.
+  static void alarm(bool on);
 
   /// A durable classic queue, that is deleted with this object; `arguments`: texts and numbers.
   std::string queue(const std::string& name,

@@ -1,4 +1,4 @@
-// RabbitMQ stopped, killed and started again; TLS; what the doctor sees.
+// RabbitMQ stopped, killed, started again, and out of memory; TLS; what the doctor sees.
 #include <set>
 
 #include "rabbit_test.hpp"
@@ -54,6 +54,51 @@ TEST_P(RabbitServer, EVB_27_EVB_28_nothing_is_lost_when_the_broker_is_stopped_an
   cleaner.forget_queue(name + ".dead");
   EXPECT_EQ(cleaner.count(name), 0u);
   EXPECT_EQ(cleaner.count(name + ".dead"), 0u);
+}
+
+TEST_P(RabbitServer, EVB_27_messages_wait_in_the_outbox_while_the_broker_takes_none) {
+  const std::string name = rabbit.queue(own_name("through"));
+  const auto publisher = [&] {
+    return std::make_shared<RabbitPublisher>(connection(), RabbitSinkOptions{.routing_key = name},
+                                             environment());
+  };
+  std::set<std::string> sent;
+  const auto enqueue = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::string id = "m" + std::to_string(sent.size());
+      sent.insert(id);
+      outbox().enqueue({.topic = Topic{"order.placed"}, .payload = payload(), .id = MessageId{id}});
+    }
+  };
+  const auto relay = [&](const std::shared_ptr<RabbitPublisher>& to) {
+    const Routes routes{
+        {{.name = "rabbit", .pattern = TopicPattern{"#"}, .sink = rabbitmq_sink(to)}}};
+    Dispatcher{outbox(), routes.handlers(), {.workers = 1}}.drain();
+    clock().advance(1min);
+    return read("select count(*) from {schema}outbox_work");
+  };
+  const auto known = publisher();
+  enqueue(1);
+  ASSERT_EQ(relay(known), "0");
+  {
+    struct Alarm {
+      Alarm() { Rabbit::alarm(true); }
+      ~Alarm() { Rabbit::alarm(false); }
+    } const alarm;
+    ASSERT_TRUE(eventually([&] {  // whoever sends something is told
+      enqueue(10);
+      relay(known);
+      return !log().events("broker_blocked").empty();
+    }));
+    enqueue(50);
+    for (int i = 0; i < 3; ++i) EXPECT_GE(std::stoi(relay(known)), 50);
+    relay(publisher());
+    EXPECT_EQ(read("select count(*) from {schema}outbox_failure"), "0");
+  }
+  ASSERT_TRUE(eventually([&] { return relay(known) == "0"; }));
+  std::set<std::string> found;
+  for (const RabbitMessage& message : rabbit.drain(name)) found.insert(message.message_id);
+  EXPECT_EQ(found, sent);
 }
 
 TWINBOX_ON_BACKENDS(RabbitServer, Backend::sqlite_file);
