@@ -165,7 +165,10 @@ class Consumer {
       confirm(nack->delivery_tag, nack->multiple != 0, false);
     } else if (method.id == AMQP_BASIC_RETURN_METHOD) {
       const auto sequence = rabbitmq::read_returned(connection_);
-      for (Grave& grave : graves_) grave.returned = grave.returned || grave.sequence == sequence;
+      // One without a sequence may be any of them: better one twice than one lost.
+      for (Grave& grave : graves_) {
+        grave.returned = grave.returned || !sequence || grave.sequence == sequence;
+      }
     } else if (method.id == AMQP_BASIC_CANCEL_METHOD) {
       throw BrokerError(connection_.shown() + ": the queue '" + options_.queue +
                         "' has been deleted or moved");

@@ -50,6 +50,13 @@ void set_headers(amqp_basic_properties_t& properties, std::vector<amqp_table_ent
   properties._flags |= AMQP_BASIC_HEADERS_FLAG;
 }
 
+/// Into one frame, which is all that properties get.
+bool fits(const Connection& connection, amqp_basic_properties_t& properties) {
+  constexpr std::size_t around = 20;  // what a frame and a header need besides
+  std::string room(static_cast<std::size_t>(amqp_get_frame_max(connection.state())) - around, '\0');
+  return amqp_encode_properties(AMQP_BASIC_CLASS, &properties, bytes_of(room)) >= 0;
+}
+
 void send(Connection& connection, std::string_view exchange, std::string_view routing_key,
           const amqp_basic_properties_t& properties, amqp_bytes_t body) {
   connection.check(amqp_basic_publish(connection.state(), Connection::channel, bytes_of(exchange),
@@ -294,14 +301,19 @@ void publish_dead(Connection& connection, const RabbitSourceOptions& options,
       if (!is_of_this_trip(name)) entries.push_back(has.headers.entries[i]);
     }
   }
-  entries.push_back(text_entry("twinbox-error", why));
-  entries.push_back(text_entry("twinbox-queue", options.queue));
+  const std::size_t own = entries.size();
   entries.push_back(number_entry(sequence_header, sequence));
+  entries.push_back(text_entry("twinbox-queue", options.queue));
+  entries.push_back(text_entry("twinbox-error", why));
   set_headers(has, entries);
   has.delivery_mode = persistent;
   has._flags |= AMQP_BASIC_DELIVERY_MODE_FLAG;
   // A broker takes no message in the name of another user, and a dead letter does not expire.
   has._flags &= ~static_cast<amqp_flags_t>(AMQP_BASIC_USER_ID_FLAG | AMQP_BASIC_EXPIRATION_FLAG);
+  while (entries.size() > own && !fits(connection, has)) {
+    entries.pop_back();
+    set_headers(has, entries);
+  }
   const std::string& exchange = options.dead_letter_exchange;
   const std::string key =
       exchange.empty() ? dead_queue(options.queue) : std::string{view_of(envelope.routing_key)};

@@ -33,13 +33,14 @@ Outgoing outgoing_of(const Message& message, const RabbitSinkOptions& options);
 /// Sends it as persistent and mandatory. Throws BrokerError.
 void publish(Connection& connection, const std::string& exchange, const Outgoing& message,
              std::uint64_t sequence);
-/// The sequence of a message that came back. Reads its frames.
+/// The sequence of a message that came back, if it has one. Reads its frames.
 std::optional<std::uint64_t> read_returned(Connection& connection);
 
 /// Throws std::invalid_argument for what is no message.
 Arrival read_arrival(const amqp_envelope_t& envelope, const RabbitSourceOptions& options);
 
-/// Sends a delivery on to the dead letters, as it came, with the reason besides.
+/// Sends a delivery on to the dead letters, as it came, with the reason besides and its sequence,
+/// as far as there is room for them.
 void publish_dead(Connection& connection, const RabbitSourceOptions& options,
                   const amqp_envelope_t& envelope, const std::string& error,
                   std::uint64_t sequence);

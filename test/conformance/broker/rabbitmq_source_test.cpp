@@ -183,6 +183,19 @@ TEST_P(RabbitSource, PHD_30_what_has_no_id_is_a_dead_letter_at_once_and_the_othe
   EXPECT_EQ(rabbit.count(queue), 0u);
 }
 
+TEST_P(RabbitSource, PHD_30_a_dead_letter_whose_headers_fill_a_frame_goes_as_it_came) {
+  source_options();
+  const std::map<std::string, std::string> headers = {{"large", std::string(130'900, 'x')}};
+  rabbit.publish("", queue, {.body = payload("anonymous"), .headers = headers});
+  send("a");
+  auto source = run();
+  ASSERT_TRUE(source->wait_for(1));
+  ASSERT_TRUE(eventually([&] { return source->status().dead == 1; })) << source->status().error;
+  source->stop();
+  EXPECT_EQ(rabbit.get(queue + ".dead").value().headers.at("large"), headers.at("large"));
+  EXPECT_EQ(rabbit.count(queue), 0u);
+}
+
 TEST_P(RabbitSource, PHD_31_the_stored_message_keeps_transport_body_properties_and_first_receipt) {
   source_options();
   const std::string body = payload(std::string{"binary \0\xff", 9});
