@@ -228,11 +228,13 @@ void Consumer::bury() {
     grave.number = ++burials_;
     grave.not_before = now + answer_limit;
     const Open& open = open_.at(grave.sequence);
-    const Letter letter = dead_letter(*open.letter, open.origin, options_, grave.error,
-                                      connection_.inbox() + "dead." + std::to_string(grave.number));
+    const std::string reply = connection_.inbox() + "dead." + std::to_string(grave.number);
+    const Letter letter =
+        grave.bare ? bare_dead_letter(*open.letter, options_, reply)
+                   : dead_letter(*open.letter, open.origin, options_, grave.error, reply);
     const natsStatus status = connection_.publish(*letter);
-    if (status == NATS_MAX_PAYLOAD && grave.error.size() > 80) {
-      grave.error.resize(80);  // its reason made it too large
+    if (status == NATS_MAX_PAYLOAD && !grave.bare) {
+      grave.bare = true;
       grave.not_before = now;
       continue;
     }

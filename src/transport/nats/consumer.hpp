@@ -58,6 +58,7 @@ class Consumer {
     std::string error;
     Clock::time_point not_before;
     std::uint64_t number = 0;  ///< of its publish; 0: not under way
+    bool bare = false;         ///< with the reason it was too large
   };
 
   void receive(Letter letter);

@@ -236,4 +236,13 @@ Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptio
   return letter;
 }
 
+Letter bare_dead_letter(natsMsg& message, const NatsSourceOptions& options,
+                        const std::string& reply) {
+  Letter letter = new_letter(dead_subject(options), reply, body_of(message));
+  for (const auto& [name, value] : labels_of(message)) {
+    if (!is_of_server(name) || equal(name, id_header)) set_header(*letter, name, value);
+  }
+  return letter;
+}
+
 }  // namespace twinbox::nats

@@ -53,5 +53,8 @@ Arrival read_arrival(natsMsg& message, const Origin& origin, const NatsSourceOpt
 /// A delivery on its way to the dead letters, as it came, with the reason besides.
 Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptions& options,
                    const std::string& error, const std::string& reply);
+/// The same without the reason, where that would be too large.
+Letter bare_dead_letter(natsMsg& message, const NatsSourceOptions& options,
+                        const std::string& reply);
 
 }  // namespace twinbox::nats

@@ -203,6 +203,17 @@ TEST_P(NatsSource, PHD_30_what_has_no_id_is_a_dead_letter_at_once_and_the_others
   EXPECT_TRUE(acknowledged());
 }
 
+TEST_P(NatsSource, PHD_30_a_dead_letter_that_is_as_large_as_can_be_goes_as_it_came) {
+  make_all();
+  const std::string body(1024 * 1024, 'x');  // the server takes no byte more, whatever it is for
+  nats.publish(stream + ".order", {.body = body});
+  RunningNats source = run();
+  ASSERT_TRUE(eventually([&] { return source.status().dead == 1; })) << source.status().error;
+  source.stop();
+  EXPECT_EQ(dead_letters().at(0).body, body);
+  EXPECT_TRUE(acknowledged());
+}
+
 TEST_P(NatsSource, PHD_30_what_comes_too_often_without_being_accepted_is_a_dead_letter) {
   make_all();
   send("a");
