@@ -10,13 +10,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A request for deliveries ends after that, and is made again: a server may have forgotten it.
+/// A server may have forgotten a request.
 constexpr auto request_limit = 10s;
 constexpr auto answer_limit = 10s;
 
 std::chrono::steady_clock::duration ack_wait_of(const jsConsumerInfo& info) {
   const std::int64_t nanoseconds = info.Config->AckWait;
   return nanoseconds > 0 ? std::chrono::nanoseconds{nanoseconds} : std::chrono::nanoseconds{30s};
+}
+
+/// Whoever asks for more than a consumer allows gets nothing. Zero: it allows anything.
+template <class T>
+T allowed(T wanted, std::int64_t limit) {
+  return limit > 0 ? std::min(wanted, T{limit}) : wanted;
 }
 
 }  // namespace
@@ -60,6 +66,9 @@ Consumer::Consumer(Connection& connection, std::shared_ptr<Post> post, const jsC
       environment_(environment),
       record_(record),
       ack_wait_(ack_wait_of(info)),
+      request_size_(allowed<std::int64_t>(options.prefetch, info.Config->MaxRequestBatch)),
+      request_time_(
+          allowed<std::chrono::nanoseconds>(request_limit, info.Config->MaxRequestExpires)),
       overdue_(info.Delivered.Stream, static_cast<std::uint64_t>(info.NumAckPending)),
       keep_at_(begin_ + ack_wait_ / 3),
       accepting_(DeliveryDesk{accept, options.retry, name(), environment},
@@ -93,10 +102,10 @@ void Consumer::ask() {
     room += static_cast<std::int64_t>(overdue_.count()) * ((now - begin_) / ack_wait_);
   }
   if (room < std::max(1, options_.prefetch / 4)) return;
-  asked_ = room;
-  asked_until_ = now + request_limit + 2s;
-  const std::string request = R"({"batch":)" + std::to_string(room) + R"(,"expires":)" +
-                              std::to_string(std::chrono::nanoseconds{request_limit}.count()) + "}";
+  asked_ = std::min(room, request_size_);
+  asked_until_ = now + request_time_ + 2s;
+  const std::string request = R"({"batch":)" + std::to_string(asked_) + R"(,"expires":)" +
+                              std::to_string(std::chrono::nanoseconds{request_time_}.count()) + "}";
   connection_.check(
       connection_.publish(
           "$JS.API.CONSUMER.MSG.NEXT." + options_.stream.name + "." + options_.consumer,

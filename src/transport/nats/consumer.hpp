@@ -83,6 +83,8 @@ class Consumer {
   const Environment& environment_;
   SourceRecord& record_;
   const Clock::duration ack_wait_;
+  const std::int64_t request_size_;     ///< deliveries that may be asked for at once
+  const Clock::duration request_time_;  ///< after that a request ends, and is made again
   const Clock::time_point begin_ = Clock::now();
 
   std::map<std::uint64_t, Open> open_;      ///< by their number in the stream

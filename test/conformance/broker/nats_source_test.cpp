@@ -466,6 +466,19 @@ TEST_P(NatsSource, takes_no_more_at_once_than_prefetch_allows) {
   EXPECT_LE(most, 3u);
 }
 
+TEST_P(NatsSource, asks_for_no_more_at_once_than_its_consumer_allows) {
+  make_stream();
+  nats.consumer(stream, "box", [](jsConsumerConfig& config) {
+    config.MaxRequestBatch = 2;
+    config.MaxRequestExpires = std::chrono::nanoseconds{1s}.count();
+  });
+  for (int i = 0; i < 5; ++i) send("m" + std::to_string(i));
+  RunningNats source = run();
+  ASSERT_TRUE(source.wait_for(5)) << source.status().error;
+  source.stop();
+  EXPECT_EQ(count_messages(), "5");
+}
+
 TEST_P(NatsSource, two_that_share_a_consumer_share_its_messages) {
   make_all();
   {
