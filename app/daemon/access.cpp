@@ -108,12 +108,6 @@ bool from_own_page(const HttpRequest& head) {
   return head.headers.find("Origin").has_value() || (site && *site == "same-origin");
 }
 
-/// A proxy on this machine brings requests from elsewhere.
-bool from_this_machine(const HttpRequest& head) {
-  return head.loopback && !head.headers.find("Forwarded") &&
-         !head.headers.find("X-Forwarded-For") && !head.headers.find("X-Real-IP");
-}
-
 }  // namespace
 
 std::string_view to_string(Role role) noexcept {
@@ -230,7 +224,7 @@ const Token* Access::find(std::string_view given) const {
 std::optional<HttpResponse> Access::refuse(const HttpRequest& head, Need need) const {
   if (auto foreign = refuse_foreign(head)) return foreign;
   if (need == Need::nothing || need == Need::signature) return {};
-  const bool local = loopback_without_token_ && from_this_machine(head);
+  const bool local = loopback_without_token_ && head.loopback;
   if (local && (need == Need::send || need == Need::read) && !bearer(head)) return {};
   const Token* token = find(head);
   if (token == nullptr) {

@@ -23,6 +23,10 @@ HttpRequest head_of(const RequestParser& parser, bool loopback) {
   for (const auto& field : head) {
     request.headers.add(std::string(field.name_string()), std::string(field.value()));
   }
+  // A proxy on this machine brings requests from elsewhere.
+  for (const char* name : {"Forwarded", "X-Forwarded-For", "X-Real-IP"}) {
+    if (head.count(name) > 0) request.loopback = false;
+  }
   return request;
 }
 

@@ -18,7 +18,8 @@ using RequestParser = boost::beast::http::request_parser<boost::beast::http::str
 /// For a parser that has read nothing yet, and the buffer that it reads from.
 void set_limits(RequestParser& parser, boost::beast::flat_buffer& buffer, const LimitConfig& limit);
 
-/// As much of the head as has been read.
+/// As much of the head as has been read. `loopback`: the peer is this machine; what a proxy brings
+/// is from elsewhere all the same.
 HttpRequest head_of(const RequestParser& parser, bool loopback);
 
 /// The answer to a head that lets one reader see another body than the next: a coding that is not

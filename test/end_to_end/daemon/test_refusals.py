@@ -8,7 +8,8 @@ from daemon import Daemon
 class Refusals(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon('[server]\nhosts = ["box.example"]\n').start()
+        cls.daemon = Daemon('[server]\nhosts = ["box.example"]\n'
+                            '[webhook.anybody]\nscheme = "none"\n').start()
         cls.daemon.wait_for_token()
 
     @classmethod
@@ -73,8 +74,12 @@ class Refusals(unittest.TestCase):
         self.refused(401, "GET", "/v1/stores", headers={"Authorization": "Bearer wrong"})
 
     def test_a_request_that_a_proxy_brings_is_not_from_here(self):
-        for name in ["X-Forwarded-For", "Forwarded"]:
+        for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP"]:
             self.refused(401, "POST", "/v1/outbox/a", b"x", {name: "for=192.0.2.1"})
+            self.refused(401, "POST", "/webhooks/anybody", b"x",
+                         {name: "for=192.0.2.1", "Idempotency-Key": "w"})
+        answer = self.daemon.ask("POST", "/webhooks/anybody", b"x", {"Idempotency-Key": "w"})
+        self.assertEqual(answer.status, 202, answer.body)
 
     def test_what_an_act_cannot_mean(self):
         def refused(body, words):

@@ -35,6 +35,21 @@ TEST(RequestParser, a_coding_that_is_unknown_beside_a_length_is_refused) {
   EXPECT_EQ(framing("Transfer-Encoding: chun\xff\r\nContent-Length: 3\r\n"), 501);
 }
 
+bool from_this_machine(const std::string& line) {
+  const std::string text = "POST /a HTTP/1.1\r\nHost: localhost\r\n" + line + "\r\n";
+  RequestParser parser;
+  boost::beast::error_code error;
+  parser.put(boost::asio::buffer(text), error);
+  return head_of(parser, true).loopback;
+}
+
+TEST(RequestParser, what_a_proxy_on_this_machine_brings_is_from_elsewhere) {
+  EXPECT_TRUE(from_this_machine(""));
+  EXPECT_FALSE(from_this_machine("Forwarded: for=192.0.2.1\r\n"));
+  EXPECT_FALSE(from_this_machine("x-forwarded-for: 192.0.2.1\r\n"));
+  EXPECT_FALSE(from_this_machine("X-Real-IP: 192.0.2.1\r\n"));
+}
+
 TEST(RequestParser, what_cannot_be_read_is_answered_unless_nobody_is_there) {
   namespace http = boost::beast::http;
   const auto status = [](http::error error) {
