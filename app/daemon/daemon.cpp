@@ -252,6 +252,10 @@ class Daemon {
     } catch (const DatabaseError& error) {
       log_.write(LogLevel::warning, "store_failed",
                  {{"endpoint", path}, {"kind", to_string(error.kind())}, {"error", error.what()}});
+      if (error.kind() == DatabaseError::Kind::invalid_request) {
+        return problem(422, title_of(422),
+                       "the store refuses what this request holds; asking again changes nothing");
+      }
       return busy("the store cannot be used now; repeat the request with the same id");
     } catch (const std::logic_error& error) {  // an argument that the library refused
       return problem(400, title_of(400), error.what());

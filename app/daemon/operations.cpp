@@ -108,7 +108,8 @@ HttpResponse show(const Stores& stores, const DashboardConfig& dashboard, const 
 HttpResponse show_operation(const Stores& stores, const Call& call) {
   refuse_unknown(call.target, {"store", "box"});
   const std::string& id = call.target.segments[2];
-  const auto entry = Admin{find_box(stores, call.target)}.operation(id);
+  WorkQueue& box = find_box(stores, call.target);
+  const auto entry = is_utf8(id) ? Admin{box}.operation(id) : std::nullopt;
   if (!entry) throw Refused(404, "nothing has been asked for under this id in this box");
   return answer(json::object{{"operation_id", id},
                              {"act", entry->act},

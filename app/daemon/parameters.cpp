@@ -131,6 +131,7 @@ Filter parse_filter(const json::object& fields) {
   filter.id = bounded_member<MessageId>(fields, "id");
   filter.correlation_id = bounded_member<CorrelationId>(fields, "correlation_id");
   if (std::string text = text_member(fields, "error_contains"); !text.empty()) {
+    if (!is_utf8(text)) throw Refused(400, "error_contains: expected UTF-8");
     filter.error_contains = std::move(text);
   }
   filter.created_since = instant_member(fields, "created_since");

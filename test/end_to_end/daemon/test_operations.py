@@ -71,6 +71,8 @@ class Operations(unittest.TestCase):
         self.assertEqual(self.daemon.ask("GET", "/v1/messages?store=x").status, 404)
         self.assertEqual(self.daemon.ask("GET", "/v1/messages?limit=0").status, 400)
         self.assertEqual(self.daemon.ask("GET", "/v1/messages?colour=red").status, 400)
+        self.assertEqual(self.daemon.ask("GET", "/v1/messages?error_contains=%ff").status, 400)
+        self.assertEqual(self.daemon.ask("GET", "/v1/operations/%ff").status, 404)
 
     def test_metrics_are_text_for_prometheus(self):
         self.enqueue(3)
