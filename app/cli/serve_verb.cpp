@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "cli/verbs.hpp"
 #include "daemon/config.hpp"
 #include "daemon/daemon.hpp"
@@ -12,11 +14,14 @@ Verb serve_verb() {
           .text =
               "Without a configuration it runs on ./twinbox.db and listens on 127.0.0.1:7117. "
               "SIGHUP reads the configuration again.",
-          .options = {{"-c,--config", "FILE", "the configuration (TOML)", config.get()}},
+          .options = {{"-c,--config", "FILE",
+                       "the configuration file, TOML (default: TWINBOX_CONFIG)", config.get()}},
           .examples = {{"twinbox serve", "on ./twinbox.db"},
                        {"twinbox serve --config twinbox.toml", "as the file says"}},
           .run = [config](const Screen&) {
             app::ServeOptions options;
+            const char* variable = std::getenv("TWINBOX_CONFIG");
+            if (config->empty() && variable != nullptr) *config = variable;
             if (!config->empty()) options.config = *config;
             try {
               return app::serve(options);

@@ -116,6 +116,8 @@ std::string_view to_string(Role role) noexcept {
 
 std::vector<Token> read_tokens(const std::filesystem::path& file) {
   std::vector<Token> tokens;
+  std::error_code error;  // also where its folder cannot be read
+  if (!std::filesystem::exists(file, error) && !error) return tokens;
   std::ifstream stream{file};
   std::string line;
   for (int number = 1; std::getline(stream, line); ++number) {
@@ -132,6 +134,12 @@ std::vector<Token> read_tokens(const std::filesystem::path& file) {
                                "SHA-256 of the token in 64 digits");
     }
     tokens.push_back({name, known->second, lower(hash)});
+  }
+  // Half of the tokens must not pass for all of them.
+  if (!stream.eof()) {
+    throw std::runtime_error("the token file " + file.string() +
+                             " cannot be read; give this user the right to, or name another one "
+                             "as access.token_file");
   }
   return tokens;
 }
@@ -152,7 +160,8 @@ std::string make_token(const std::filesystem::path& file, const std::string& nam
   if (descriptor >= 0) close(descriptor);
   if (!written) {
     throw std::runtime_error("the token file " + file.string() +
-                             " cannot be written; access.token_file names another one");
+                             " cannot be written; give this user the right to, or name another "
+                             "one as access.token_file");
   }
   return token;
 }
@@ -228,9 +237,14 @@ std::optional<HttpResponse> Access::refuse(const HttpRequest& head, Need need) c
   if (local && (need == Need::send || need == Need::read) && !bearer(head)) return {};
   const Token* token = find(head);
   if (token == nullptr) {
-    HttpResponse refusal = problem(
-        401, "Unauthorized",
-        "a token is needed: Authorization: Bearer …, with the role " + std::string{name_of(need)});
+    const bool unknown = !bearer(head).value_or("").empty();
+    HttpResponse refusal =
+        problem(401, "Unauthorized",
+                unknown ? "this is no token of this daemon; its token file lists their hashes, and "
+                          "SIGHUP reads "
+                          "it again"
+                        : "a token is needed: Authorization: Bearer …, with the role " +
+                              std::string{name_of(need)});
     refusal.headers.add("WWW-Authenticate", "Bearer");
     return refusal;
   }

@@ -30,7 +30,7 @@ struct Token {
 };
 
 /// Reads a token file: a line `name role hash` for each, `#` begins a comment. A file that is not
-/// there holds none. Throws std::runtime_error that names file and line.
+/// there holds none. Throws std::runtime_error that names the file, and the line that is wrong.
 std::vector<Token> read_tokens(const std::filesystem::path& file);
 
 /// Makes a token of 256 random bits, adds its hash to the file (readable by its owner only) and

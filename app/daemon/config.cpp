@@ -321,7 +321,11 @@ Config parse_config(std::string_view text, const std::filesystem::path& file,
 Config load_config(const std::optional<std::filesystem::path>& file, const Variables& variables) {
   if (!file) return parse_config("", "", variables);
   const std::optional<std::string> text = read_whole_file(file->string());
-  if (!text) throw ConfigError{{{file->string(), "file", "cannot be read"}}};
+  if (!text) {
+    std::error_code error;
+    const bool there = std::filesystem::exists(*file, error) || error;
+    throw ConfigError{{{file->string(), "file", there ? "cannot be read" : "is not there"}}};
+  }
   return parse_config(*text, *file, variables);
 }
 

@@ -84,13 +84,14 @@ class Daemon {
   Daemon& operator=(const Daemon&) = delete;
 
   int run(const sigset_t& signals) {
+    make_first_token();  // before anything is touched: it may not be possible
     open_stores();
     dispatching_.set(current()->config());
     dashboard_.set(current()->config().health);
     dashboard_.start();
     server_.start();
     sources_.set(current()->config());
-    greet();
+    log_.write(LogLevel::info, "listening", {{"address", show(server_.endpoint())}});
     notify_manager("READY=1");
     wait(signals);
     notify_manager("STOPPING=1");
@@ -300,8 +301,11 @@ class Daemon {
   void open_stores() {
     for (const Stores::Entry& entry : stores_.all()) {
       try {
-        if (serves(entry.boxes, BoxKind::outbox)) entry.store->outbox();
-        if (serves(entry.boxes, BoxKind::inbox)) entry.store->inbox();
+        for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
+          if (!serves(entry.boxes, kind)) continue;
+          require_tables(*entry.store, kind, current()->config().file);
+          box_of(*entry.store, kind);
+        }
       } catch (const DatabaseError& error) {
         log_.write(LogLevel::warning, "store_unavailable",
                    {{"store", entry.store->name()}, {"error", error.what()}});
@@ -310,8 +314,7 @@ class Daemon {
     }
   }
 
-  void greet() {
-    log_.write(LogLevel::info, "listening", {{"address", show(server_.endpoint())}});
+  void make_first_token() {
     const std::shared_ptr<const Service> former = current();
     const Config& config = former->config();
     const std::filesystem::path file = token_file(config);

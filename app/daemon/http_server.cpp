@@ -72,8 +72,10 @@ HttpServer::HttpServer(const ServerConfig& config, LimitConfig limit, HttpServic
     acceptor_.bind(endpoint_);
     acceptor_.listen(4096);
   } catch (const boost::system::system_error& error) {
+    const bool taken = error.code() == asio::error::address_in_use;
     throw std::runtime_error("server.listen: cannot listen on " + config.listen + ": " +
-                             error.code().message());
+                             error.code().message() +
+                             (taken ? "; end who listens there, or name another port" : ""));
   }
   endpoint_ = acceptor_.local_endpoint();
 }

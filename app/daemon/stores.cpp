@@ -1,10 +1,26 @@
 #include "daemon/stores.hpp"
 
+#include <twinbox/error.hpp>
+
 namespace twinbox::app {
 
 WorkQueue& box_of(Store& store, BoxKind kind) {
   if (kind == BoxKind::outbox) return store.outbox();
   return store.inbox();
+}
+
+void require_tables(Store& store, BoxKind kind, const std::filesystem::path& config_file) {
+  const StoreDefinition& definition = store.definition();
+  const BoxOptions& options = kind == BoxKind::outbox ? definition.outbox : definition.inbox;
+  if (options.deploy_schema) return;
+  const SchemaState state = Schema{store.database(), kind, options}.check();
+  if (state.version >= state.known_version) return;
+  const std::string from = config_file.empty() ? "" : " --config " + config_file.string();
+  throw SchemaError("store " + store.name() + ": the tables of the " +
+                    std::string{to_string(kind)} +
+                    (state.missing() ? " are missing" : " are of an older version") +
+                    "; make them with twinbox schema deploy" + from + " --store " + store.name() +
+                    ", or let the daemon do it: store." + store.name() + ".deploy = true");
 }
 
 Stores::Stores(const Config& config, const Environment& environment) {

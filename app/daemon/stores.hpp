@@ -1,6 +1,7 @@
 // The stores that the daemon serves, by name.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,10 @@ namespace twinbox::app {
 
 /// Throws as the box's constructor does.
 WorkQueue& box_of(Store& store, BoxKind kind);
+
+/// Of a store that the daemon does not deploy by itself. Throws SchemaError with a way out for who
+/// operates it, where they are missing or old: the library's own is for programmers.
+void require_tables(Store& store, BoxKind kind, const std::filesystem::path& config_file);
 
 /// Thread-safe. Stores stay for the life of the daemon.
 class Stores {

@@ -54,6 +54,18 @@ TEST(Access, a_token_gives_its_role) {
   EXPECT_EQ(access.actor(a_request(false)), "");
 }
 
+TEST(Access, a_token_that_is_unknown_is_called_so_and_one_that_is_missing_asked_for) {
+  const auto detail = [](std::initializer_list<HttpHeaders::Field> headers) {
+    return an_access().refuse(a_request(true, headers), Need::operate)->body;
+  };
+  EXPECT_NE(detail({{"Authorization", "Bearer wrong"}}).find("no token of this daemon"),
+            std::string::npos);
+  for (const std::string& body : {detail({}), detail({{"Authorization", "Bearer "}}),
+                                  detail({{"Authorization", "Basic x"}})}) {
+    EXPECT_NE(body.find("Bearer …, with the role operate"), std::string::npos) << body;
+  }
+}
+
 HttpRequest with_cookie(std::string method, std::initializer_list<HttpHeaders::Field> headers,
                         std::string cookie = "a=b; twinbox=secret; c=d") {
   HttpRequest request = a_request(false, headers);
@@ -141,6 +153,17 @@ TEST_F(TokenFile, a_token_that_was_made_is_recognised_and_not_kept) {
 }
 
 TEST_F(TokenFile, a_file_that_is_not_there_holds_none) { EXPECT_TRUE(read_tokens(file_).empty()); }
+
+TEST_F(TokenFile, one_that_is_there_and_cannot_be_read_is_named) {
+  std::filesystem::create_directory(file_);
+  try {
+    read_tokens(file_);
+    FAIL() << "was read";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string{error.what()}.find(file_.string() + " cannot be read"), std::string::npos)
+        << error.what();
+  }
+}
 
 TEST_F(TokenFile, a_line_that_is_none_is_named) {
   std::ofstream{file_} << "# comment\n\nci read " << secret_hash << "\nbad boss " << secret_hash
