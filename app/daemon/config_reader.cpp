@@ -68,7 +68,7 @@ std::optional<Milliseconds> parse_duration(std::string_view text) {
   const std::string_view name = text.substr(unit);
   if (name == "ms") return Milliseconds{*number};
   if (name == "s") return Milliseconds{*number * 1000};
-  if (name == "m") return Milliseconds{*number * 60'000};
+  if (name == "m" && *number < 1'000'000'000) return Milliseconds{*number * 60'000};
   if (name == "h" && *number < 10'000'000) return Milliseconds{*number * 3'600'000};
   if (name == "d" && *number < 1'000'000) return Milliseconds{*number * 86'400'000};
   return {};
@@ -341,6 +341,11 @@ void TableReader::text_or_secret(std::string_view key, std::string& out) {
 void TableReader::refuse(std::string_view key, std::string text) {
   const std::optional<Found> found = key.empty() ? std::nullopt : find(key);
   source_.add(found ? found->where : source_.where(table_), full(key), std::move(text));
+}
+
+bool TableReader::refused(std::string_view key) const {
+  return std::ranges::find(source_.problems, full(key), &ConfigProblem::key) !=
+         source_.problems.end();
 }
 
 void TableReader::finish() {

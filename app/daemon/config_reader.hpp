@@ -77,6 +77,8 @@ class TableReader {
 
   /// A problem with a value of this table; an empty key: with the table itself.
   void refuse(std::string_view key, std::string text);
+  /// There is one already: what is wrong is not missing besides.
+  [[nodiscard]] bool refused(std::string_view key) const;
   /// What `make` throws is a problem with `key`.
   template <class Make>
   void attempt(std::string_view key, Make make) {

@@ -179,10 +179,12 @@ void read_webhook(TableReader& table, WebhookConfig& webhook) {
   table.text("signed_content", webhook.signed_content);
   table.finish();
   if (webhook.scheme.empty()) {
-    table.refuse("scheme", "is missing: how its senders prove themselves");
+    if (!table.refused("scheme")) {
+      table.refuse("scheme", "is missing: how its senders prove themselves");
+    }
     return;
   }
-  if (webhook.scheme != "none" && webhook.secrets.empty()) {
+  if (webhook.scheme != "none" && webhook.secrets.empty() && !table.refused("secrets")) {
     table.refuse("secrets", "is missing: [\"env:NAME\"], several while they are rotated");
   }
   if (webhook.scheme == "hmac" && webhook.header.empty()) {
