@@ -72,18 +72,33 @@ std::vector<Aim> aims_by_group(const std::vector<OpenBox>& boxes, const std::str
   return aims;
 }
 
-std::vector<Aim> aims_of(OpenStore& store, const ActOptions& options, const Deed& deed) {
-  const std::vector<OpenBox> boxes = store.boxes();
-  const bool filtered = options.all || !options.filter.empty() || options.filter.state;
+/// One way to say what it is about, before the store is asked: a filter that nobody looks at would
+/// let through what it was meant to hold back.
+void require_one_target(const ActOptions& options, const Deed& deed) {
+  const auto refuse = [&](const std::string& why) {
+    throw Refusal(exit_usage, deed.verb + ": " + why);
+  };
   if (!options.ids.empty() && (options.group || options.all))
-    throw Refusal(exit_usage,
-                  deed.verb + ": ids and --group or --all are both given; leave one out");
+    refuse("ids and --group or --all are both given; leave one out");
+  FilterOptions rest = options.filter;
+  if (!options.ids.empty()) {  // these tell which of an id
+    rest.source.reset();
+    rest.handler.reset();
+  }
+  if (options.group && rest.state == "dead") rest.state.reset();  // what a group is of
+  const bool filtered = !rest.empty() || rest.state;
+  if (!options.ids.empty() && filtered)
+    refuse("ids take no filter but --source and --handler; leave the rest out");
+  if (options.group && (filtered || options.all))
+    refuse("--group takes no filter and no --all; leave one out");
+  if (options.ids.empty() && !options.group && !options.all && !filtered)
+    refuse("say what: ids, --group, a filter such as --topic, or --all");
+}
+
+std::vector<Aim> aims_of(OpenStore& store, const ActOptions& options) {
+  const std::vector<OpenBox> boxes = store.boxes();
   if (!options.ids.empty()) return aims_by_id(boxes, options);
   if (options.group) return aims_by_group(boxes, *options.group);
-  if (!filtered) {
-    throw Refusal(exit_usage,
-                  deed.verb + ": say what: ids, --group, a filter such as --topic, or --all");
-  }
   const Filter filter = options.filter.filter(store.now());
   std::vector<Aim> aims;
   for (const OpenBox& box : boxes) aims.push_back({box, filter});
@@ -150,8 +165,9 @@ Tally carry_out(const std::vector<Aim>& aims, const Deed& deed, Act act, std::in
 }
 
 int act(const Common& common, const ActOptions& options, const Deed& deed, const Screen& screen) {
+  require_one_target(options, deed);
   OpenStore store(common);
-  std::vector<Aim> aims = aims_of(store, options, deed);
+  std::vector<Aim> aims = aims_of(store, options);
   Act how{.actor = actor_of(common), .reason = common.reason, .operation_id = common.operation};
   const bool by_id = !options.ids.empty();
   // What has been begun was agreed to then.

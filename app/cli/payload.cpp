@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <sstream>
 #include <unistd.h>
 
 #include "cli/text.hpp"
@@ -32,13 +33,14 @@ std::string PayloadOptions::read() const {
 
 std::string read_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
-  std::string content;
-  if (stream) content.assign(std::istreambuf_iterator<char>(stream), {});
-  if (!stream && !stream.eof()) {
+  std::ostringstream content;
+  // Not by iterators: they throw in words of their own what a folder, say, answers.
+  if (stream && stream.peek() != std::ifstream::traits_type::eof()) content << stream.rdbuf();
+  if ((!stream && !stream.eof()) || !content) {
     throw Refusal(exit_usage,
                   "file " + printable(path) + " cannot be read: " + std::strerror(errno));
   }
-  return content;
+  return std::move(content).str();
 }
 
 }  // namespace twinbox::cli

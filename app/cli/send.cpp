@@ -83,6 +83,7 @@ int accept(const Common& common, const AcceptOptions& options, const Screen& scr
                   .topic = Topic{options.topic},
                   .payload = options.extras.payload.read()};
   arrival.extras = options.extras.read(store);
+  arrival.extras.hash = ContentHash::of(arrival.payload);
   std::vector<HandlerName> handlers;
   for (const std::string& key : options.handlers) handlers.push_back({HandlerKey{key}});
   const Accepted accepted =
