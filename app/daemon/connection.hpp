@@ -101,6 +101,7 @@ class Connection final : public OpenConnection,
     parser_.emplace();
     set_limits(*parser_, buffer_, *limit_);
     wait_for_request();
+    skip_empty_lines(buffer_);
     if (buffer_.size() > 0) return read_head();
     if (server_.stopping()) return close();
     buffer_.shrink_to_fit();
@@ -109,6 +110,8 @@ class Connection final : public OpenConnection,
                             [self = this->shared_from_this()](Error error, std::size_t bytes) {
                               if (error) return self->close();
                               self->buffer_.commit(bytes);
+                              skip_empty_lines(self->buffer_);
+                              if (self->buffer_.size() == 0) return self->next();
                               self->read_head();
                             });
   }
@@ -155,7 +158,8 @@ class Connection final : public OpenConnection,
     }
     reserved_ = *room;
     const auto expect = request_.headers.find("Expect");
-    if (expect && *expect == "100-continue" && !parser_->is_done()) return write_continue();
+    const bool waits = expect && boost::beast::iequals(*expect, "100-continue");
+    if (waits && !parser_->is_done()) return write_continue();
     read_body();
   }
 

@@ -1,5 +1,6 @@
 #include "daemon/request_parser.hpp"
 
+#include <algorithm>
 #include <boost/beast/http/error.hpp>
 #include <iterator>
 #include <string>
@@ -8,11 +9,36 @@ namespace twinbox::app {
 
 namespace http = boost::beast::http;
 
+namespace {
+
+/// `http://host/path` as clients send it that take us for their proxy: the host in it counts, not
+/// that of the header (RFC 9112).
+void take_apart_absolute(HttpRequest& request) {
+  const std::size_t scheme = request.target.find("://");
+  if (request.target.starts_with('/') || scheme == std::string::npos) return;
+  const std::string name = request.target.substr(0, scheme);
+  if (!boost::beast::iequals(name, "http") && !boost::beast::iequals(name, "https")) return;
+  const std::string rest = request.target.substr(scheme + 3);
+  const std::size_t path = std::min(rest.find_first_of("/?"), rest.size());
+  request.headers.set("Host", rest.substr(0, path));
+  request.target = (rest.substr(path, 1) == "/" ? "" : "/") + rest.substr(path);
+}
+
+}  // namespace
+
 void set_limits(RequestParser& parser, boost::beast::flat_buffer& buffer,
                 const LimitConfig& limit) {
   parser.header_limit(static_cast<std::uint32_t>(limit.header_bytes));
   parser.body_limit(limit.body_bytes);
   buffer.max_size(limit.header_bytes + 65536);
+}
+
+void skip_empty_lines(boost::beast::flat_buffer& buffer) {
+  const auto begins_with_one = [&] {
+    const auto* bytes = static_cast<const char*>(buffer.data().data());
+    return buffer.size() >= 2 && bytes[0] == '\r' && bytes[1] == '\n';
+  };
+  while (begins_with_one()) buffer.consume(2);
 }
 
 HttpRequest head_of(const RequestParser& parser, bool loopback) {
@@ -27,6 +53,7 @@ HttpRequest head_of(const RequestParser& parser, bool loopback) {
   for (const char* name : {"Forwarded", "X-Forwarded-For", "X-Real-IP"}) {
     if (head.count(name) > 0) request.loopback = false;
   }
+  take_apart_absolute(request);
   return request;
 }
 

@@ -18,6 +18,9 @@ using RequestParser = boost::beast::http::request_parser<boost::beast::http::str
 /// For a parser that has read nothing yet, and the buffer that it reads from.
 void set_limits(RequestParser& parser, boost::beast::flat_buffer& buffer, const LimitConfig& limit);
 
+/// Some clients end a body with a line break that does not belong to it (RFC 9112, 2.2).
+void skip_empty_lines(boost::beast::flat_buffer& buffer);
+
 /// As much of the head as has been read. `loopback`: the peer is this machine; what a proxy brings
 /// is from elsewhere all the same.
 HttpRequest head_of(const RequestParser& parser, bool loopback);

@@ -67,7 +67,7 @@ class Sizes(unittest.TestCase):
     def test_a_body_that_is_expected(self):
         connection = socket.create_connection((self.daemon.host, self.daemon.port), LIMIT)
         with connection:
-            connection.sendall(HEAD + b"Content-Length: 3\r\nExpect: 100-continue\r\n"
+            connection.sendall(HEAD + b"Content-Length: 3\r\nExpect: 100-Continue\r\n"
                                       b"Connection: close\r\n\r\n")
             self.assertEqual(connection.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
             connection.sendall(b"abc")
@@ -84,6 +84,23 @@ class Sizes(unittest.TestCase):
                         for target in targets)
         data += HEAD + b"Content-Length: 2\r\n\r\nab" + LIVE
         self.assertEqual(statuses(self.daemon.raw(data)), [200, 200, 404, 200, 200, 202, 200])
+
+    def test_empty_lines_between_requests_belong_to_none(self):
+        data = b"\r\n" + LIVE + HEAD + b"Content-Length: 2\r\n\r\nab" + b"\r\n\r\n" + LIVE
+        self.assertEqual(statuses(self.daemon.raw(data)), [200, 202, 200])
+        with socket.create_connection((self.daemon.host, self.daemon.port), LIMIT) as connection:
+            for _ in range(2):
+                connection.sendall(b"\r\n")
+                connection.sendall(LIVE)
+                self.assertIn(b" 200 ", connection.recv(1000))
+
+    def test_a_target_with_its_host(self):
+        answer = self.daemon.raw(b"GET http://localhost/health/live HTTP/1.1\r\n"
+                                 b"Host: evil.example\r\n\r\n")
+        self.assertEqual(statuses(answer), [200], answer)
+        answer = self.daemon.raw(b"GET http://evil.example/health/live HTTP/1.1\r\n"
+                                 b"Host: localhost\r\n\r\n")
+        self.assertEqual(statuses(answer), [421], answer)
 
     def test_a_refused_body_does_not_become_the_next_request(self):
         body = LIVE

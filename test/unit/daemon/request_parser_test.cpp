@@ -35,19 +35,51 @@ TEST(RequestParser, a_coding_that_is_unknown_beside_a_length_is_refused) {
   EXPECT_EQ(framing("Transfer-Encoding: chun\xff\r\nContent-Length: 3\r\n"), 501);
 }
 
-bool from_this_machine(const std::string& line) {
-  const std::string text = "POST /a HTTP/1.1\r\nHost: localhost\r\n" + line + "\r\n";
+HttpRequest head(const std::string& target, const std::string& line = {}) {
+  const std::string text = "POST " + target + " HTTP/1.1\r\nHost: localhost\r\n" + line + "\r\n";
   RequestParser parser;
   boost::beast::error_code error;
   parser.put(boost::asio::buffer(text), error);
-  return head_of(parser, true).loopback;
+  return head_of(parser, true);
 }
+
+bool from_this_machine(const std::string& line) { return head("/a", line).loopback; }
 
 TEST(RequestParser, what_a_proxy_on_this_machine_brings_is_from_elsewhere) {
   EXPECT_TRUE(from_this_machine(""));
   EXPECT_FALSE(from_this_machine("Forwarded: for=192.0.2.1\r\n"));
   EXPECT_FALSE(from_this_machine("x-forwarded-for: 192.0.2.1\r\n"));
   EXPECT_FALSE(from_this_machine("X-Real-IP: 192.0.2.1\r\n"));
+}
+
+TEST(RequestParser, the_host_of_an_absolute_target_is_the_one_that_counts) {
+  const auto parts = [](const std::string& target) {
+    const HttpRequest request = head(target);
+    EXPECT_EQ(request.headers.all("Host").size(), 1u);
+    return std::string{request.headers.find("Host").value()} + " " + request.target;
+  };
+  EXPECT_EQ(parts("/a?b=http://c/"), "localhost /a?b=http://c/");
+  EXPECT_EQ(parts("http://box.example:80/a/b?c=d"), "box.example:80 /a/b?c=d");
+  EXPECT_EQ(parts("HTTPS://box.example"), "box.example /");
+  EXPECT_EQ(parts("http://box.example?c=d"), "box.example /?c=d");
+  EXPECT_EQ(parts("http://"), " /");
+  EXPECT_EQ(parts("ftp://box.example/a"), "localhost ftp://box.example/a");
+  EXPECT_EQ(parts("*"), "localhost *");
+}
+
+TEST(RequestParser, empty_lines_before_a_request_are_passed_over) {
+  const auto left = [](std::string_view text) {
+    boost::beast::flat_buffer buffer;
+    buffer.commit(boost::asio::buffer_copy(buffer.prepare(text.size()),
+                                           boost::asio::buffer(text.data(), text.size())));
+    skip_empty_lines(buffer);
+    return std::string{static_cast<const char*>(buffer.data().data()), buffer.size()};
+  };
+  EXPECT_EQ(left(""), "");
+  EXPECT_EQ(left("\r\n"), "");
+  EXPECT_EQ(left("\r\n\r\nGET / "), "GET / ");
+  EXPECT_EQ(left("\rGET"), "\rGET");
+  EXPECT_EQ(left("GET /\r\n\r\n"), "GET /\r\n\r\n");
 }
 
 TEST(RequestParser, what_cannot_be_read_is_answered_unless_nobody_is_there) {
