@@ -58,6 +58,12 @@ Scope parse_scope(const json::object& body) {
   if (duties != nullptr) return parse_duties(*duties);
   if (group != nullptr) return parse_group(*group);
   if (!filter->is_object()) throw Refused(400, "filter: expected an object");
+  for (const auto& member : filter->as_object()) {
+    // A script whose variable is not set means one topic, and would get all of them.
+    if (member.value().is_string() && member.value().as_string().empty()) {
+      throw Refused(400, std::string{member.key()} + ": is empty; leave it out, or say which");
+    }
+  }
   return parse_filter(filter->as_object());
 }
 

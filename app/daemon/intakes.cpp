@@ -1,9 +1,11 @@
 #include "daemon/intakes.hpp"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 
+#include "daemon/parameters.hpp"
 #include <twinbox/event_intake.hpp>
 #include <twinbox/intake.hpp>
 #include <twinbox/webhook.hpp>
@@ -151,7 +153,9 @@ void add_sidecar(Router& router, const Config& config, const Stores& stores,
   router.add({"POST", "/sidecar/{route}", Need::send, handle});
 }
 
+/// The one parameter that there is; a misspelt one must not lead to the first store.
 std::string store_name(const Target& target) {
+  refuse_unknown(target, {"store"});
   return std::string{target.find("store").value_or("")};
 }
 
@@ -177,7 +181,10 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
               },
           .shared =
               [&stores, kind, by_store = std::move(by_store)](const Target& target) {
-                const Store* store = stores.find(store_name(target), kind);
+                const bool strange = std::ranges::any_of(
+                    target.query, [](const auto& one) { return one.first != "store"; });
+                const Store* store =
+                    strange ? nullptr : stores.find(target.find("store").value_or(""), kind);
                 return store == nullptr ? nullptr : by_store.at(store->name());
               }};
 }

@@ -34,6 +34,8 @@ class Refusals(unittest.TestCase):
         self.refused(404, "POST", "/v1/outbox/a/b", b"x")
         for target in ["/v1/outbox/a", "/v1/inbox/s/a", "/v1/events"]:
             self.refused(404, "POST", target + "?store=nowhere", b"x", words="/v1/stores")
+        for target in ["/v1/outbox/a", "/v1/inbox/s/a", "/v1/events"]:
+            self.refused(400, "POST", target + "?stroe=main", b"x", words="'stroe'")
         self.refused(400, "GET", "/v1/%zz")
         answer = self.refused(405, "GET", "/v1/outbox/a")
         self.assertEqual(answer.headers["Allow"], "POST")
@@ -97,6 +99,7 @@ class Refusals(unittest.TestCase):
         refused('{"reason":"r","filter":{"state":"dead"},"limit":0}', "limit")
         refused('{"reason":"r","filter":{"state":"dead"},"wat":1}', "wat")
         refused('{"reason":"r","filter":{}}', "state")
+        refused('{"reason":"r","filter":{"state":"dead","topic":""}}', "topic: is empty")
 
 
 class Roles(unittest.TestCase):
@@ -119,8 +122,9 @@ class Roles(unittest.TestCase):
                 for role in roles:
                     answer = daemon.ask(method, target, body,
                                         {"Authorization": f"Bearer token of {role}"})
-                    expected = status if need in allowed[role] else 403
-                    self.assertEqual(answer.status, expected, (need, role, answer.body))
+                    # An act that a busy machine has not done at once is answered with 202.
+                    expected = {status, 202} if need in allowed[role] else {403}
+                    self.assertIn(answer.status, expected, (need, role, answer.body))
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
             self.assertEqual(daemon.ask("GET", "/health/ready").status, 200)
             self.assertEqual(daemon.stop(), 0)
