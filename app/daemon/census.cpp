@@ -14,13 +14,12 @@ constexpr auto watched_pause = 2s;
 constexpr auto unwatched_pause = 10s;
 constexpr auto longest_pause = 60s;
 constexpr auto watch_lasts = 30s;
-constexpr auto first_look_limit = 2s;
 
 }  // namespace
 
 CensusTaker::CensusTaker(const Stores& stores, Environment environment,
-                         std::function<void()> changed)
-    : environment_(std::move(environment)), changed_(std::move(changed)) {
+                         std::function<void()> changed, std::chrono::seconds patience)
+    : environment_(std::move(environment)), changed_(std::move(changed)), patience_(patience) {
   for (const Stores::Entry& entry : stores.all()) {
     for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
       if (!serves(entry.boxes, kind)) continue;
@@ -76,7 +75,7 @@ std::vector<CensusTaker::Report> CensusTaker::reports() {
   watch();
   {
     std::unique_lock lock{mutex_};
-    visited_.wait_until(lock, started_ + first_look_limit, [&] {
+    visited_.wait_until(lock, started_ + patience_, [&] {
       return std::ranges::all_of(sites_, [](const Site& site) {
         return site.report->asked || !site.report->error.empty();
       });

@@ -38,8 +38,10 @@ class CensusTaker {
  public:
   using Report = std::shared_ptr<const BoxReport>;  // shared with whoever still reads it
 
-  /// `changed` is called after each box, from threads of its own. What is given must outlive it.
-  CensusTaker(const Stores& stores, Environment environment, std::function<void()> changed = {});
+  /// `changed` is called after each box, from threads of its own; `patience` is for the first
+  /// numbers. What is given must outlive it.
+  CensusTaker(const Stores& stores, Environment environment, std::function<void()> changed = {},
+              std::chrono::seconds patience = std::chrono::seconds{2});
   ~CensusTaker();
   CensusTaker(const CensusTaker&) = delete;
   CensusTaker& operator=(const CensusTaker&) = delete;
@@ -76,6 +78,7 @@ class CensusTaker {
 
   Environment environment_;
   std::function<void()> changed_;
+  const std::chrono::seconds patience_;
   mutable std::mutex mutex_;
   std::condition_variable_any due_;
   std::condition_variable visited_;

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from urllib.parse import quote
 
 PROGRAM = os.environ.get("TWINBOX_PROGRAM", "build/bin/twinbox")
 LIMIT = 60  # seconds; only a failure waits so long
@@ -187,9 +188,20 @@ class Daemon:
         return self.wait_until(lambda overview: box_of(overview, box)["counts"][state] == count)
 
     def operate(self, method, target, body=None, headers=None):
-        """With the token of the first start."""
-        return self.ask(method, target, body,
-                        {"Authorization": f"Bearer {self.token}", **(headers or {})})
+        """With the token of the first start; waits for what a busy machine has not done at once."""
+        headers = {"Authorization": f"Bearer {self.token}", **(headers or {})}
+        answer = self.ask(method, target, body, headers)
+        if answer.status != 202 or "operation_id" not in answer.json():
+            return answer
+        asked = json.loads(body) | {"operation_id": answer.json()["operation_id"]}
+        place = "&".join(f"{key}={asked[key]}" for key in ["store", "box"] if key in asked)
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            shown = self.ask("GET", f"/v1/operations/{quote(asked['operation_id'], safe='')}?{place}",
+                             headers=headers)
+            if shown.status == 200 and shown.json()["finished"]:
+                return self.ask(method, target, json.dumps(asked), headers)
+        raise AssertionError(f"never finished: {shown.body}")
 
     def raw(self, data):
         """What comes back for these bytes, until the other side closes."""

@@ -74,8 +74,7 @@ class Login(unittest.TestCase):
         with with_roles() as daemon:
             own = f"http://127.0.0.1:{daemon.port}"
             act = '{"filter":{"state":"dead"}}'
-            for headers, status in [({"Origin": own}, 200),
-                                    ({}, 401),
+            for headers, status in [({}, 401),
                                     ({"Origin": "http://127.0.0.1:1"}, 403),
                                     ({"Origin": "null"}, 403),
                                     ({"Sec-Fetch-Site": "same-site"}, 401),
@@ -83,6 +82,9 @@ class Login(unittest.TestCase):
                 answer = daemon.ask("POST", "/v1/messages/requeue", act,
                                     {"Cookie": "twinbox=tokenofoperate", **headers})
                 self.assertEqual(answer.status, status, (headers, answer.body))
+            answer = daemon.ask("POST", "/v1/messages/requeue", act,
+                                {"Cookie": "twinbox=tokenofoperate", "Origin": own})
+            self.assertIn(answer.status, (200, 202), answer.body)  # a busy machine goes on with it
             self.assertEqual(daemon.stop(), 0)
 
     def test_the_first_start_prints_a_link_that_logs_in(self):

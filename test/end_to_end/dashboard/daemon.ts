@@ -86,7 +86,8 @@ export class Daemon {
     const { backend, stores = ["main"], config = routes, before = "", access = "", more = "", withTokens = true } = options;
     const tables = stores.map((name, index) => {
       const url = backend === "sqlite" ? `sqlite:${name}.db` : process.env.TWINBOX_TEST_POSTGRES!;
-      return `[store.${name}]\nurl = "${url}"\nschema = "${this.schema}_${index}"\nconnections = 4\n`;
+      // Longer than any test holds a lock: what waits for one must not fail on a slow machine.
+      return `[store.${name}]\nurl = "${url}"\nschema = "${this.schema}_${index}"\nconnections = 4\nwait_limit = "4m"\n`;
     });
     if (withTokens) writeFileSync(join(this.folder, "tokens"), tokenFile, { mode: 0o600 });
     writeFileSync(

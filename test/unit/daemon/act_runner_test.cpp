@@ -32,7 +32,7 @@ int refusal(const std::function<void()>& call) {
 
 TEST_F(ActRunnerTest, what_is_quick_is_answered_whole) {
   int acted = 0;
-  ActRunner runner{{}, [&](const Store&, BoxKind) { ++acted; }};
+  ActRunner runner{{}, [&](const Store&, BoxKind) { ++acted; }, 60s};
   const auto result = runner.run(key("a"), "x", [](const auto&) { return 7u; });
   EXPECT_EQ(result.changed, 7u);
   EXPECT_TRUE(result.finished);
@@ -81,7 +81,7 @@ TEST_F(ActRunnerTest, two_requests_under_one_id_are_one_act) {
 }
 
 TEST_F(ActRunnerTest, what_fails_is_told) {
-  ActRunner runner{{}};
+  ActRunner runner{{}, {}, 60s};
   EXPECT_THROW(
       runner.run(key("a"), "x", [](const auto&) -> std::size_t { throw std::runtime_error("no"); }),
       std::runtime_error);

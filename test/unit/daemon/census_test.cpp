@@ -17,6 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto patience = 60s;  // only a failure waits so long
+
 /// Stores in a folder of their own, and every statement that ran on them.
 class CensusTest : public ::testing::Test {
  protected:
@@ -44,7 +46,7 @@ class CensusTest : public ::testing::Test {
   template <class Fits>
   bool wait_until(Fits fits) {
     std::unique_lock lock{mutex_};
-    return condition_.wait_for(lock, 60s, fits);
+    return condition_.wait_for(lock, patience, fits);
   }
   static void enqueue(Stores& stores, int count) {
     for (int i = 0; i < count; ++i) {
@@ -64,7 +66,7 @@ class CensusTest : public ::testing::Test {
 TEST_F(CensusTest, the_first_reader_waits_for_the_first_numbers) {
   Stores stores{config(), environment()};
   enqueue(stores, 3);
-  CensusTaker census{stores, {}};
+  CensusTaker census{stores, {}, {}, patience};
   EXPECT_FALSE(census.reports()[0]->asked);  // not started: it waits for nobody
   census.start();
   const auto reports = census.reports();
@@ -76,7 +78,7 @@ TEST_F(CensusTest, the_first_reader_waits_for_the_first_numbers) {
 
 TEST_F(CensusTest, what_was_acted_on_is_looked_at_again_at_once) {
   Stores stores{config(), environment()};
-  CensusTaker census{stores, {}, changed()};
+  CensusTaker census{stores, {}, changed(), patience};
   census.start();
   ASSERT_EQ(census.reports()[0]->counts.all.ready, 0);
   enqueue(stores, 2);
@@ -91,7 +93,7 @@ TEST_F(CensusTest, stores_that_cannot_be_reached_delay_no_other) {
            std::to_string(i) + "?connect_timeout=1\"\nwait_limit = \"100ms\"\n";
   }
   Stores stores{config(far), environment()};
-  CensusTaker census{stores, {}, changed()};
+  CensusTaker census{stores, {}, changed(), patience};
   census.start();
   const auto main = [&] {
     for (const auto& report : census.glance()) {
@@ -121,7 +123,7 @@ TEST_F(CensusTest, stores_that_were_away_at_the_start_delay_not_even_the_first_n
            "/none" + std::to_string(i) + "?connect_timeout=600\"\nwait_limit = \"10m\"\n";
   }
   Stores stores{config(far), environment()};
-  CensusTaker census{stores, {}, changed()};
+  CensusTaker census{stores, {}, changed(), patience};
   for (const Stores::Entry& entry : stores.all()) {
     if (entry.store->name() != "main") census.doubt(*entry.store, "away");
   }
@@ -142,7 +144,7 @@ TEST_F(CensusTest, stores_that_were_away_at_the_start_delay_not_even_the_first_n
 TEST_F(CensusTest, a_box_that_goes_away_keeps_its_last_numbers) {
   Stores stores{config(), environment()};
   enqueue(stores, 1);
-  CensusTaker census{stores, {}, changed()};
+  CensusTaker census{stores, {}, changed(), patience};
   census.start();
   ASSERT_EQ(census.reports()[0]->counts.all.ready, 1);
   {
@@ -164,7 +166,7 @@ TEST_F(CensusTest, whoever_holds_leases_is_shown_with_what_he_told_of_himself) {
   Workers{outbox}.tell(known, "host:7", "1.2.3");
   ASSERT_EQ(outbox.claim(known, 30s, 2).size(), 2u);
   ASSERT_EQ(outbox.claim(unknown, 30s, 1).size(), 1u);
-  CensusTaker census{stores, {}};
+  CensusTaker census{stores, {}, {}, patience};
   census.start();
   const boost::json::object shown = workers_json(census.reports(), Pulse{});
   const boost::json::array& workers = shown.at("workers").as_array();
