@@ -13,12 +13,25 @@ namespace json = boost::json;
 
 json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
 
-/// Null: it is no JSON of a sensible depth.
-json::value parsed(std::string_view payload) {
+// Far deeper than anybody writes, and shallow enough to walk.
+constexpr std::size_t most_levels = 1000;
+
+struct Parsed {
+  json::value value = nullptr;  ///< null: it is no JSON
+  bool too_deep = false;        ///< it may be JSON, and nobody has looked into all of it
+};
+
+/// What a page would show as JSON, be it not quite.
+Parsed parsed(std::string_view payload) {
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (payload.starts_with(byte_order_mark)) payload.remove_prefix(byte_order_mark.size());
+  json::parse_options options;
+  options.max_depth = most_levels;
+  options.allow_invalid_utf8 = true;
   boost::system::error_code error;
-  json::value value = json::parse(view(payload), error);
-  if (error) return nullptr;
-  return value;
+  json::value value = json::parse(view(payload), error, {}, options);
+  if (error) return {.too_deep = error == json::error::too_deep};
+  return {std::move(value)};
 }
 
 }  // namespace
@@ -26,7 +39,11 @@ json::value parsed(std::string_view payload) {
 std::vector<std::string> Redaction::apply(std::string& payload) const {
   std::vector<std::string> blanked;
   if (pointers_.empty()) return blanked;
-  json::value value = parsed(payload);
+  auto [value, too_deep] = parsed(payload);
+  if (too_deep) {
+    payload = mask;
+    return pointers_;
+  }
   for (const std::string& pointer : pointers_) {
     boost::system::error_code error;
     json::value* found = value.find_pointer(view(pointer), error);
@@ -40,7 +57,7 @@ std::vector<std::string> Redaction::apply(std::string& payload) const {
 
 void Redaction::refuse_mask(std::string_view payload) const {
   if (pointers_.empty()) return;
-  json::value value = parsed(payload);
+  const json::value value = parsed(payload).value;
   for (const std::string& pointer : pointers_) {
     boost::system::error_code error;
     const json::value* found = value.find_pointer(view(pointer), error);

@@ -23,6 +23,18 @@ TEST(Redaction, hides_what_its_pointers_lead_to) {
             R"({"a":"[redacted]","b":"[redacted]"})");
 }
 
+TEST(Redaction, depth_marks_and_broken_text_are_no_way_around_it) {
+  const auto around = [](std::size_t levels, const std::string& text) {
+    return R"({"card":"4711","rest":)" + std::string(levels, '[') + text +
+           std::string(levels, ']') + "}";
+  };
+  for (const std::string& payload : {around(40, "1"), "\xef\xbb\xbf" + around(0, "1"),
+                                     around(1, "\"\xff\""), around(990, "{}")}) {
+    EXPECT_EQ(shown({"/card"}, payload).find("4711"), std::string::npos) << payload;
+  }
+  EXPECT_EQ(shown({"/card"}, around(5000, "")), "[redacted]");
+}
+
 TEST(Redaction, leaves_everything_else_as_it_came) {
   for (const char* payload :
        {R"({ "card" : {"number": 1.0} })", "no JSON", "", "[1,2]", "\xff\xfe", "null"}) {
