@@ -136,22 +136,24 @@ HttpResponse list_audit(const Stores& stores, const Call& call) {
   return answer(out);
 }
 
-Health health_of(Store& store, BoxKind kind, const HealthThresholds& thresholds) {
+/// The words of a database hold its address, its user and more: they are for who may read.
+Health health_of(Store& store, BoxKind kind, const HealthThresholds& thresholds, bool may_read) {
   try {
     return check_health(box_of(store, kind), thresholds);
   } catch (const std::exception& error) {
-    return {HealthState::unhealthy, {error.what()}};
+    return {HealthState::unhealthy,
+            {may_read ? error.what() : "it cannot be asked; who may read is told why"}};
   }
 }
 
 /// Healthy and degraded take requests; unhealthy answers 503, so that probes see it.
-HttpResponse ready(const Stores& stores, const HealthThresholds& thresholds) {
+HttpResponse ready(const Stores& stores, const HealthThresholds& thresholds, bool may_read) {
   HealthState worst = HealthState::healthy;
   json::array boxes;
   for (const Stores::Entry& entry : stores.all()) {
     for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
       if (!serves(entry.boxes, kind)) continue;
-      const Health health = health_of(*entry.store, kind, thresholds);
+      const Health health = health_of(*entry.store, kind, thresholds, may_read);
       worst = std::max(worst, health.state);
       json::array reasons;
       for (const std::string& reason : health.reasons) reasons.push_back(json::string{reason});
@@ -171,9 +173,11 @@ HttpResponse ready(const Stores& stores, const HealthThresholds& thresholds) {
 }  // namespace
 
 void add_operations(Router& router, const Stores& stores, ActRunner& runner, const Config& config,
-                    const std::function<void(const Store&, BoxKind)>& acted) {
+                    const Access& access, const std::function<void(const Store&, BoxKind)>& acted) {
   router.add({"GET", "/health/ready", Need::nothing,
-              [&stores, health = config.health](const Call&) { return ready(stores, health); }});
+              [&stores, &access, health = config.health](const Call& call) {
+                return ready(stores, health, access.caller(call.request).may_read);
+              }});
   router.add({"GET", "/v1/messages", Need::read,
               [&stores](const Call& call) { return list(stores, call); }});
   router.add({"GET", "/v1/messages/{id}", Need::read,

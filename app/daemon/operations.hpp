@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "daemon/access.hpp"
 #include "daemon/act_runner.hpp"
 #include "daemon/config.hpp"
 #include "daemon/router.hpp"
@@ -13,6 +14,6 @@ namespace twinbox::app {
 /// Adds /health/ready, /v1/messages…, /v1/operations and /v1/audit. `acted` is told of boxes that
 /// were changed. What is given must outlive the router.
 void add_operations(Router& router, const Stores& stores, ActRunner& runner, const Config& config,
-                    const std::function<void(const Store&, BoxKind)>& acted);
+                    const Access& access, const std::function<void(const Store&, BoxKind)>& acted);
 
 }  // namespace twinbox::app

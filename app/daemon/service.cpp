@@ -25,7 +25,7 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
               surroundings.environment);
   add_control(router_, surroundings.dispatching);
   surroundings.dashboard.add_to(router_);
-  add_operations(router_, surroundings.stores, surroundings.acts, config_,
+  add_operations(router_, surroundings.stores, surroundings.acts, config_, access_,
                  [&dashboard = surroundings.dashboard](const Store& store, BoxKind kind) {
                    dashboard.census().look_again(store, kind);
                  });

@@ -115,6 +115,11 @@ class Health(unittest.TestCase):
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
             answer = daemon.ask("GET", "/health/ready")
             self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertIn(b"127.0.0.1", answer.body)
+            # From elsewhere: a probe learns that, and not where and whose the database is.
+            answer = daemon.ask("GET", "/health/ready", headers={"X-Forwarded-For": "192.0.2.1"})
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertNotIn(b"127.0.0.1", answer.body)
             answer = daemon.ask("POST", "/v1/outbox/a", b"x")
             self.assertEqual(answer.status, 503)
             self.assertIn("Retry-After", answer.headers)
