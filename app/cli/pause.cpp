@@ -90,8 +90,33 @@ std::string detail_of(const std::string& body) {
   return {};
 }
 
+/// What a resume has left as it was: somebody else may have paused it, days ago.
+std::string still_paused(const std::string& body) {
+  json::error_code error;
+  const json::value value = json::parse(body, error);
+  if (error || !value.is_object()) return {};
+  std::string list;
+  const auto add = [&](const std::string& what) { list += (list.empty() ? "" : ", ") + what; };
+  const json::value* all = value.as_object().if_contains("paused");
+  if (all != nullptr && all->is_bool() && all->as_bool()) add("everything");
+  for (const auto& [member, word] :
+       {std::pair{"paused_stores", "store "}, {"paused_topics", "topic "}}) {
+    const json::value* names = value.as_object().if_contains(member);
+    if (names == nullptr || !names->is_array()) continue;
+    for (const json::value& name : names->as_array()) {
+      if (name.is_string()) add(word + printable(std::string{name.as_string()}));
+    }
+  }
+  return list;
+}
+
+/// Where a daemon with this configuration listens.
+std::string address_of(const app::ServerConfig& server) {
+  return (server.tls_certificate.empty() ? "http://" : "https://") + server.listen;
+}
+
 int ask(const Common& common, PauseOptions options, const std::string& verb, const Screen& screen) {
-  if (options.server.empty()) options.server = "http://" + chosen_config(common).server.listen;
+  if (options.server.empty()) options.server = address_of(chosen_config(common).server);
   while (options.server.ends_with('/')) options.server.pop_back();
   json::object body;
   if (!common.store.empty()) body["store"] = common.store;
@@ -112,6 +137,8 @@ int ask(const Common& common, PauseOptions options, const std::string& verb, con
   } else {
     screen.print(verb + "d" + (options.topic ? " topic " + printable(*options.topic) : "") +
                  (common.store.empty() ? "" : " of store " + printable(common.store)) + "\n");
+    const std::string rest = verb == "resume" ? still_paused(answer.body) : "";
+    if (!rest.empty()) screen.note("still paused: " + rest + "\n");
   }
   return exit_ok;
 }

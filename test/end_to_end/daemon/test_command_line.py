@@ -37,6 +37,10 @@ class CommandLine(unittest.TestCase):
                                    *self.server(daemon))
             self.assertEqual((code, out), (0, "paused topic order.placed\n"))
             self.assertEqual(daemon.ask("GET", "/v1/dispatch").json()["paused_topics"], ["order.placed"])
+            self.assertEqual(twinbox(daemon, "resume", *self.server(daemon), token=token),
+                             (0, "resumed\n", "still paused: topic order.placed\n"))
+            self.assertEqual(twinbox(daemon, "resume", "--topic", "order.placed", *self.server(daemon), token=token),
+                             (0, "resumed topic order.placed\n", ""))
 
     def test_without_a_token_it_is_refused_with_the_way_out(self):
         with Daemon() as daemon:

@@ -54,6 +54,18 @@ class Tls(unittest.TestCase):
                     old.wrap_socket(raw, server_hostname="localhost").close()
             self.assertEqual(daemon.stop(), 0)
 
+    def test_the_command_line_asks_by_https_where_the_configuration_says_so(self):
+        folder, config = self.certified()
+        with Daemon(config, folder=folder) as daemon:
+            daemon.wait_for_token()
+            done = subprocess.run(
+                [os.path.abspath(PROGRAM), "pause", "--config", "twinbox.toml", "--ca-file", "cert.pem"],
+                cwd=folder, capture_output=True, text=True, timeout=LIMIT,
+                env={"TWINBOX_TOKEN": daemon.token,
+                     "TWINBOX_SERVER_LISTEN": f"{daemon.host}:{daemon.port}"})
+            self.assertEqual((done.returncode, done.stdout), (0, "paused\n"), done.stderr)
+            self.assertEqual(daemon.stop(), 0)
+
     def test_a_certificate_that_is_none_is_named(self):
         folder = pathlib.Path(new_folder("twinbox_tls_"))
         (folder / "twinbox.toml").write_text(
