@@ -16,6 +16,7 @@ namespace {
 void take_apart_absolute(HttpRequest& request) {
   const std::size_t scheme = request.target.find("://");
   if (request.target.starts_with('/') || scheme == std::string::npos) return;
+  if (request.headers.all("Host").size() != 1) return;  // is refused, wherever it leads
   const std::string name = request.target.substr(0, scheme);
   if (!boost::beast::iequals(name, "http") && !boost::beast::iequals(name, "https")) return;
   const std::string rest = request.target.substr(scheme + 3);

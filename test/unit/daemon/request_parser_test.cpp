@@ -65,6 +65,8 @@ TEST(RequestParser, the_host_of_an_absolute_target_is_the_one_that_counts) {
   EXPECT_EQ(parts("http://"), " /");
   EXPECT_EQ(parts("ftp://box.example/a"), "localhost ftp://box.example/a");
   EXPECT_EQ(parts("*"), "localhost *");
+  // Two of them are refused all the same.
+  EXPECT_EQ(head("http://box.example/", "Host: b\r\n").headers.all("Host").size(), 2u);
 }
 
 TEST(RequestParser, empty_lines_before_a_request_are_passed_over) {
