@@ -24,7 +24,7 @@ struct EditOptions {
   bool requeue = false;
 };
 
-/// A file of this user's alone, removed with the object.
+/// A file of this user's alone, removed with the object unless it is to be kept.
 class PrivateFile {
  public:
   explicit PrivateFile(const std::string& content) {
@@ -34,18 +34,32 @@ class PrivateFile {
       throw Refusal(exit_failure, std::string{"no temporary file: "} + std::strerror(errno));
     close(descriptor);
     path_ = pattern;
-    std::ofstream(path_, std::ios::binary) << content;
+    std::ofstream stream(path_, std::ios::binary);
+    stream << content;
+    stream.close();
+    if (stream) return;
+    // Half of a content would be taken for what the editor has left of it.
+    const std::string why = std::strerror(errno);
+    remove();
+    throw Refusal(exit_failure, "the temporary file " + printable(path_) + " cannot be written: " +
+                                    why + "; name another folder by TMPDIR");
   }
   ~PrivateFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
+    if (!kept_) remove();
   }
   PrivateFile(const PrivateFile&) = delete;
   PrivateFile& operator=(const PrivateFile&) = delete;
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  void keep() noexcept { kept_ = true; }
 
  private:
+  void remove() const noexcept {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+
   std::string path_;
+  bool kept_ = false;
 };
 
 std::string editor() {
@@ -58,9 +72,8 @@ std::string editor() {
                 "or --content-type");
 }
 
-std::string edited_by_hand(const std::string& content) {
+std::string edited_by_hand(const PrivateFile& file) {
   const std::string command = editor() + " \"$1\"";
-  const PrivateFile file(content);
   const pid_t child = fork();
   if (child < 0) throw Refusal(exit_failure, std::string{"fork: "} + std::strerror(errno));
   if (child == 0) {
@@ -84,6 +97,24 @@ int answer(const Common& common, const Screen& screen, const OpenBox& box, bool 
   return changed ? exit_ok : exit_negative;
 }
 
+/// Does it; what a person has written is not lost when it cannot be done.
+Admin::Edited apply(const OpenBox& box, std::int64_t number, const Admin::Edit& change,
+                    const Act& act, std::optional<PrivateFile>& written, const Screen& screen) {
+  const auto keep = [&] {
+    if (!written) return;
+    written->keep();
+    screen.note("what you wrote is kept in " + printable(written->path()) + "\n");
+  };
+  try {
+    Admin::Edited edited = Admin{box.queue}.edit(number, change, act);
+    if (!edited) keep();
+    return edited;
+  } catch (...) {
+    keep();
+    throw;
+  }
+}
+
 int edit(const Common& common, const EditOptions& options, const Screen& screen) {
   OpenStore store(common);
   const auto found = find_message(store.boxes(), options.id, options.source);
@@ -93,12 +124,15 @@ int edit(const Common& common, const EditOptions& options, const Screen& screen)
       .headers = options.headers, .content_type = options.content_type, .requeue = options.requeue};
   const bool by_hand = !options.payload.given() && !options.headers && !options.content_type;
   if (options.payload.given()) change.payload = options.payload.read();
+  std::optional<PrivateFile> written;
   if (by_hand) {
     if (!is_text(detail.payload)) {
       throw Refusal(exit_usage, "message " + printable(options.id) +
                                     " is no text; give its new payload with --file");
     }
-    change.payload = edited_by_hand(detail.payload);
+    editor();  // before a file is made for it
+    written.emplace(detail.payload);
+    change.payload = edited_by_hand(*written);
     if (*change.payload == detail.payload) {
       screen.note("nothing was changed\n");
       return answer(common, screen, box, false);
@@ -108,7 +142,7 @@ int edit(const Common& common, const EditOptions& options, const Screen& screen)
   if (by_hand) change.content_version = detail.message.content_version;
   const Act act{
       .actor = actor_of(common), .reason = common.reason, .operation_id = common.operation};
-  const Admin::Edited edited = Admin{box.queue}.edit(detail.message.number, change, act);
+  const Admin::Edited edited = apply(box, detail.message.number, change, act, written, screen);
   if (!edited) {
     const bool overtaken = change.content_version && edited.content_version &&
                            *edited.content_version != *change.content_version;
