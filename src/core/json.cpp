@@ -15,6 +15,9 @@ bool is_hex_digit(char c) noexcept {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
+/// Of ASCII, and nothing but itself inside a string.
+bool is_plain(char c) noexcept { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; }
+
 /// Reads without recursion: what is open is kept as one bit per level.
 class JsonReader {
  public:
@@ -117,6 +120,8 @@ class JsonReader {
   bool read_string() noexcept {
     if (!take('"')) return false;
     while (at_ < text_.size()) {
+      while (is_plain(peek())) ++at_;
+      if (at_ == text_.size()) return false;
       const char c = text_[at_];
       if (static_cast<unsigned char>(c) < 0x20) return false;
       if (take('"')) return true;
@@ -258,6 +263,7 @@ std::optional<std::vector<JsonPart>> split_json_array(std::string_view text) {
 }
 
 std::optional<std::string> unescape_json(std::string_view inside) {
+  if (inside.find('\\') == std::string_view::npos) return std::string{inside};
   std::string text;
   text.reserve(inside.size());
   for (std::size_t at = 0; at < inside.size();) {

@@ -1,7 +1,6 @@
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdio>
+#include <cstdint>
 
 #include "twinbox/event.hpp"
 
@@ -69,20 +68,28 @@ class TimeReader {
   bool ok_ = true;
 };
 
+/// `value`, which has no more, in that many digits.
+void append(std::string& out, std::int64_t value, std::size_t digits) {
+  out.append(digits, '0');
+  for (auto at = out.rbegin(); value > 0; ++at, value /= 10) {
+    *at = static_cast<char>('0' + value % 10);
+  }
+}
+
 std::string print(Instant instant) {
   const auto day = floor<days>(instant);
   const year_month_day date{day};
   const hh_mm_ss clock{instant - day};
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d",
-                static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
-                static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
-                static_cast<int>(clock.minutes().count()),
-                static_cast<int>(clock.seconds().count()));
-  std::string out = text.data();
+  std::string out;
+  out.reserve(27);
+  append(out, static_cast<int>(date.year()), 4);
+  append(out += '-', static_cast<unsigned>(date.month()), 2);
+  append(out += '-', static_cast<unsigned>(date.day()), 2);
+  append(out += 'T', clock.hours().count(), 2);
+  append(out += ':', clock.minutes().count(), 2);
+  append(out += ':', clock.seconds().count(), 2);
   if (const auto micros = clock.subseconds().count(); micros != 0) {
-    std::snprintf(text.data(), text.size(), ".%06d", static_cast<int>(micros));
-    out += text.data();
+    append(out += '.', micros, 6);
     out.erase(out.find_last_not_of('0') + 1);
   }
   return out + 'Z';

@@ -5,8 +5,6 @@
 #include <span>
 #include <utility>
 
-#include "crypto/encoding.hpp"
-
 namespace twinbox {
 namespace {
 
@@ -20,19 +18,31 @@ bool is_lower_hex(std::string_view text) noexcept {
       text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
+/// Of what is_lower_hex.
+std::uint8_t byte_of(std::string_view digits) noexcept {
+  const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  return static_cast<std::uint8_t>(value(digits[0]) << 4 | value(digits[1]));
+}
+
 /// False when they are not hexadecimal digits, or all zero.
-bool read_id(std::string_view digits, std::span<std::uint8_t> id) {
-  if (!is_lower_hex(digits)) return false;
-  const auto bytes = decode_hex(digits);
-  if (!bytes || bytes->size() != id.size()) return false;
-  std::ranges::transform(*bytes, id.begin(), [](char c) { return static_cast<std::uint8_t>(c); });
+bool read_id(std::string_view digits, std::span<std::uint8_t> id) noexcept {
+  if (digits.size() != 2 * id.size() || !is_lower_hex(digits)) return false;
+  for (std::size_t i = 0; i < id.size(); ++i) id[i] = byte_of(digits.substr(2 * i, 2));
   return std::ranges::any_of(id, [](std::uint8_t byte) { return byte != 0; });
 }
 
+void append_digits(std::string& out, std::span<const std::uint8_t> id) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  for (const std::uint8_t byte : id) {
+    out += digits[byte >> 4];
+    out += digits[byte & 0xF];
+  }
+}
+
 std::string digits_of(std::span<const std::uint8_t> id) {
-  std::string bytes;
-  for (const std::uint8_t byte : id) bytes += static_cast<char>(byte);
-  return hex(bytes);
+  std::string out;
+  append_digits(out, id);
+  return out;
 }
 
 void draw(const Environment& environment, std::span<std::uint8_t> id) {
@@ -109,7 +119,7 @@ std::optional<TraceContext> TraceContext::parse(std::string_view parent, std::st
       !read_id(parent.substr(36, 16), context.span_id)) {
     return std::nullopt;
   }
-  context.flags = static_cast<std::uint8_t>((*decode_hex(flags))[0]) & known_flags;
+  context.flags = byte_of(flags) & known_flags;
   if (is_state(state)) context.state = state;
   return context;
 }
@@ -130,7 +140,12 @@ TraceContext TraceContext::child(const Environment& environment) const {
 
 std::string TraceContext::traceparent() const {
   const std::uint8_t shown = flags & known_flags;
-  return "00-" + trace_id_text() + "-" + span_id_text() + "-" + digits_of({&shown, 1});
+  std::string out;
+  out.reserve(parent_length);
+  append_digits(out += "00-", trace_id);
+  append_digits(out += '-', span_id);
+  append_digits(out += '-', {&shown, 1});
+  return out;
 }
 
 std::string TraceContext::trace_id_text() const { return digits_of(trace_id); }

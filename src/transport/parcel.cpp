@@ -33,7 +33,7 @@ bool is_envelope(const Message& message) {
 }
 
 void add_member(std::string& json, std::string_view name, std::string_view value) {
-  if (json.size() > 1) json += ',';
+  if (!json.empty() && json.back() != '{') json += ',';
   append_json_string(json, name);
   json += ':';
   json += value;
@@ -45,21 +45,30 @@ void add_text(std::string& json, std::string_view name, std::string_view text) {
   add_member(json, name, value);
 }
 
-/// The members of the JSON object `headers` that say something about the message itself.
-void add_own_members(std::string& json, std::string_view headers) {
-  const auto parts = split_json_object(headers);
-  if (!parts) return;
-  for (const JsonPart& part : *parts) {
-    const std::string name = unescape_json(part.name).value_or("");
-    if (name.empty() || contains(of_this_place, name) || contains(of_the_trace, name)) continue;
-    add_member(json, name, part.value);
+/// The members of the JSON object `headers`, read once: every message that goes out needs them.
+struct Headers {
+  std::string own;  ///< what they say about the message itself, as members
+  std::string parent, state;
+
+  explicit Headers(std::string_view headers) {
+    const auto parts = split_json_object(headers);
+    if (!parts) return;
+    for (const JsonPart& part : *parts) {
+      const std::string name = unescape_json(part.name).value_or("");
+      if (name == of_the_trace[0] && parent.empty()) parent = json_string(part.value).value_or("");
+      if (name == of_the_trace[1] && state.empty()) state = json_string(part.value).value_or("");
+      if (name.empty() || contains(of_this_place, name) || contains(of_the_trace, name)) continue;
+      add_member(own, name, part.value);
+    }
   }
-}
+};
 
 /// Writes labels as their broker wants them.
 class LabelWriter {
  public:
-  LabelWriter(Parcel& parcel, bool percent) : parcel_(parcel), percent_(percent) {}
+  LabelWriter(Parcel& parcel, bool percent) : parcel_(parcel), percent_(percent) {
+    parcel_.labels.reserve(12);
+  }
 
   void add(std::string name, std::string_view value) {
     parcel_.labels.emplace_back(std::move(name),
@@ -163,7 +172,8 @@ std::string headers_of(const Delivered& delivered, const LabelReader& labels) {
     add_text(json, "traceparent", trace->traceparent());
     if (!trace->state.empty()) add_text(json, "tracestate", trace->state);
   }
-  add_own_members(json, labels.find("twinbox-headers"));
+  const Headers sent{labels.find("twinbox-headers")};
+  if (!sent.own.empty()) json += "," + sent.own;
   return json + "}";
 }
 
@@ -213,10 +223,11 @@ Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& event
     case BodyForm::automatic: write_raw(parcel, labels, message); break;
   }
   labels.add("twinbox-attempt", std::to_string(message.attempts + 1));
-  std::string own = "{";
-  if (message.headers) add_own_members(own, *message.headers);
-  if (own.size() > 1) labels.add("twinbox-headers", own + "}");
-  if (const auto trace = trace_of(message)) {
+  const Headers headers{message.headers ? *message.headers : std::string_view{}};
+  if (!headers.own.empty()) labels.add("twinbox-headers", "{" + headers.own + "}");
+  auto trace = TraceContext::parse(headers.parent, headers.state);
+  if (!trace && is_envelope(message)) trace = trace_of(message);
+  if (trace) {
     labels.add("traceparent", trace->traceparent());
     if (!trace->state.empty()) labels.add("tracestate", trace->state);
   }

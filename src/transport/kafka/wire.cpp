@@ -100,6 +100,7 @@ Record record_of(const Message& message, const KafkaSinkOptions& options) {
                 .body = std::move(parcel.body)};
   check_topic("topic", record.topic);
   if (message.partition_key) record.key = message.partition_key->str();
+  record.headers.reserve(parcel.labels.size() + 1);
   if (!parcel.content_type.empty()) {
     record.headers.emplace_back(content_type_header, std::move(parcel.content_type));
   }
