@@ -23,14 +23,16 @@ inline constexpr std::array<Note, 9> exit_notes = {{
 inline constexpr std::array<Note, 6> environment_notes = {{
     {"TWINBOX_CONFIG", "the configuration file, where --config is not given"},
     {"TWINBOX_DATABASE",
-     "the database's address, where neither --database nor --store is given; may hold a password"},
+     "the database's address, where none of --database, --store and --config is given; may hold a "
+     "password. Not for serve: its stores stand in the configuration, or in "
+     "TWINBOX_STORE_MAIN_URL"},
     {"TWINBOX_TOKEN", "the token for verbs that talk to the daemon"},
     {"PGPASSWORD, PGPASSFILE", "as every client of PostgreSQL reads them"},
     {"NO_COLOR", "set to anything: no colour"},
     {"VISUAL, EDITOR", "what edit opens a payload with"},
 }};
 
-inline constexpr std::array<Note, 14> json_notes = {{
+inline constexpr std::array<Note, 16> json_notes = {{
     {"everywhere",
      "one JSON value on standard output; instants are RFC 3339 in UTC, durations are milliseconds "
      "in names that "
@@ -48,7 +50,14 @@ inline constexpr std::array<Note, 14> json_notes = {{
              R"("handler", "error", "first_at", "last_at"}]}]})"},
     {"show", R"({"box", "message", "payload", "payload_base64", "headers", "hash", "duties", )"
              R"("timeline"}; payload is text, payload_base64 is there when it is not)"},
-    {"requeue, discard, prune, reap", R"({"dry_run", "count", "boxes": [{"box", "count"}]})"},
+    {"audit", R"({"boxes": [{"box", "entries": [{"id", "act", "actor", "reason", "operation_id", )"
+              R"("number", "affected", "started_at", "at", "finished"}], "next"}]})"},
+    {"workers", R"({"boxes": [{"box", "workers": [{"owner", "leases", "name", "version", )"
+                R"("started_at", "seen_at", "done", "failed"}], "leases": [{"name", "owner", )"
+                R"("until"}]}]}; name is null for who holds leases and tells nothing of himself)"},
+    {"requeue, postpone, discard, prune, reap",
+     R"({"dry_run", "count", "boxes": [{"box", "count"}], "operation_id"}; the last where )"
+     R"(something was changed under an id)"},
     {"edit", R"({"box", "changed"})"},
     {"schema check", R"({"boxes": [{"box", "version", "known_version", "pending", "current"}]}; )"
                      R"(schema deploy: {"boxes": [{"box", "applied"}]})"},
