@@ -1,5 +1,8 @@
 #include "daemon/config_parts.hpp"
 
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+
 #include "daemon/brokers.hpp"
 #include <twinbox/event_intake.hpp>
 #include <twinbox/sink.hpp>
@@ -18,6 +21,21 @@ std::vector<std::string> alone(const std::vector<std::string>& secrets, std::siz
   return list;
 }
 
+/// By a name that every machine has, or by an address.
+bool leads_to_this_machine(std::string_view url) {
+  url.remove_prefix(std::min(url.find("://"), url.size() - 3) + 3);
+  std::string_view host = url.substr(0, url.find_first_of("/?"));
+  if (host.starts_with('[')) {
+    host = host.substr(1, std::min(host.find(']'), host.size()) - 1);
+  } else {
+    host = host.substr(0, host.find(':'));
+  }
+  if (host == "localhost") return true;
+  boost::system::error_code none;
+  const auto address = boost::asio::ip::make_address(host, none);
+  return !none && address.is_loopback();
+}
+
 void try_http_sink(TableReader& table, const SinkConfig& sink) {
   const auto client = std::make_shared<HttpClient>();
   const auto make = [&](HttpSinkOptions options) {
@@ -25,6 +43,12 @@ void try_http_sink(TableReader& table, const SinkConfig& sink) {
     http_sink(client, std::move(options));
   };
   table.attempt("url", [&] { make({.url = sink.url}); });
+  if (!table.refused("url") && leads_to_this_machine(sink.url) && sink.allow.empty() &&
+      sink.proxy.empty()) {
+    table.refuse("url",
+                 "leads to this machine, and only public addresses are reached unless allow names "
+                 "others: allow = [\"127.0.0.1\", \"::1\"]");
+  }
   table.attempt("method", [&] { make({.url = {}, .method = sink.method}); });
   for (const auto& [name, value] : sink.headers) {
     table.attempt("headers", [&, &n = name, &v = value] {

@@ -76,6 +76,23 @@ TEST(CheckConfig, sinks_over_http) {
                 "t:9 sink.a.allow", "t:9 sink.a.allow", "t:10 sink.a.proxy"}));
 }
 
+TEST(CheckConfig, a_receiver_on_this_machine_must_be_allowed) {
+  const auto found = [](const std::string& url, const std::string& more = {}) {
+    return places("[sink.a]\ntype = \"http\"\nurl = \"" + url + "\"\n" + more);
+  };
+  for (const char* url : {"http://127.0.0.1:8080/", "http://localhost", "https://[::1]:80/a?b",
+                          "http://127.1.2.3?a", "http://localhost:80"}) {
+    EXPECT_EQ(found(url), Problems{"t:3 sink.a.url"}) << url;
+    EXPECT_EQ(found(url, "allow = [\"any\"]\n"), Problems{}) << url;
+    EXPECT_EQ(found(url, "proxy = \"http://proxy.example\"\n"), Problems{}) << url;
+  }
+  for (const char* url :
+       {"http://example.com/127.0.0.1", "https://localhost.example.com", "http://8.8.8.8"}) {
+    EXPECT_EQ(found(url), Problems{}) << url;
+  }
+  EXPECT_EQ(found("nonsense"), Problems{"t:3 sink.a.url"});
+}
+
 TEST(CheckConfig, sinks_that_run_a_program_or_fill_an_inbox) {
   EXPECT_EQ(places("[store.main]\nboxes = \"outbox\"\n"
                    "[sink.a]\n"
