@@ -162,12 +162,14 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
                                                    const HandlerEntry& entry,
                                                    const Message& message, CallWatch& watch) const {
   bool settled = false;
+  bool called = false;
   bool ours = true;  // what fails now is a transaction of ours, not the handler
   const auto work = [&]() -> Outcome {
     std::optional<Outcome> outcome;
     try {
       queue_.database().in_transaction([&](Session& session) {
         ours = false;
+        called = true;
         try {
           outcome = handler(session, message, watch.stop.get_token());
         } catch (const DatabaseError&) {
@@ -197,8 +199,9 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
       return work();
     } catch (const DatabaseError& error) {
       settled = false;
-      out_of_reach = ours && (error.kind() == DatabaseError::Kind::connection_lost ||
-                              error.kind() == DatabaseError::Kind::commit_in_doubt);
+      out_of_reach = (ours && (error.kind() == DatabaseError::Kind::connection_lost ||
+                               error.kind() == DatabaseError::Kind::commit_in_doubt)) ||
+                     (!called && error.retryable());
       throw;
     } catch (...) {
       settled = false;
@@ -206,23 +209,35 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
     }
   });
   if (settled) return std::nullopt;
-  // That the database went away says nothing about the message.
+  // That the database went away, or had no time for it, says nothing about the message.
   if (out_of_reach) return Verdict{.act = Verdict::Act::release};
   return judge(outcome, entry, message, watch);
 }
 
-std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const HandlerEntry& entry,
-                                           const Message& message, CallWatch& watch) const {
-  // Before it is: a renewal that no longer finds the lease must not take it for lost.
-  watch.marked = true;
+bool Caller::mark(const Message& message) const {
   const Arg now = box_.now();
-  const bool marked = box_.write([&](Session& session) {
+  return box_.write([&](Session& session) {
     return box_.run(session, box_.sql().mark,
                     {{"id", message.work_id.number()},
                      {"owner", Value{owner_.uuid()}},
                      {"epoch", std::int64_t{message.epoch}},
                      now}) > 0;
   });
+}
+
+std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const HandlerEntry& entry,
+                                           const Message& message, CallWatch& watch) const {
+  // Before it is: a renewal that no longer finds the lease must not take it for lost.
+  watch.marked = true;
+  bool marked = false;
+  try {
+    marked = mark(message);
+  } catch (const DatabaseError& error) {
+    // Nothing of it was committed, and it has not been called: it is as it was.
+    if (!error.retryable()) throw;
+    log_error(message, error.what());
+    return Verdict{.act = Verdict::Act::release};
+  }
   if (!marked) {
     report_lost();
     return std::nullopt;

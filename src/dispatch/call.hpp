@@ -49,6 +49,8 @@ class Caller {
                                              CallWatch& watch) const;
   std::optional<Verdict> call_marked(const MessageHandler& handler, const HandlerEntry& entry,
                                      const Message& message, CallWatch& watch) const;
+  /// False: somebody else holds it by now.
+  [[nodiscard]] bool mark(const Message& message) const;
   /// The outcome, seen in the light of a timeout or a stop request.
   [[nodiscard]] Verdict judge(const Outcome& outcome, const HandlerEntry& entry,
                               const Message& message, const CallWatch& watch) const;

@@ -87,11 +87,10 @@ TEST_P(MarkedCallOnServer, a_renewal_between_its_mark_and_its_call_does_not_tell
   std::promise<bool> told_to_stop;
   std::shared_future<bool> answer = told_to_stop.get_future().share();
   Handlers handlers;
-  handlers.on(Topic{"order.placed"},
-              [&](const Message&, std::stop_token stop) {
-                told_to_stop.set_value(stop.stop_requested());
-              },
-              {.at_most_once = true});
+  handlers.on(
+      Topic{"order.placed"},
+      [&](const Message&, std::stop_token stop) { told_to_stop.set_value(stop.stop_requested()); },
+      {.at_most_once = true});
   // Something to renew by the same visits: when the second has begun, the first is over.
   handlers.on(Topic{"order.paid"}, [&](const Message&) { answer.wait_for(60s); });
   std::atomic<int> renewals = 0;
@@ -157,6 +156,25 @@ TEST_P(MarkedCall, a_postponed_call_comes_at_its_time_and_counts_no_attempt) {
   EXPECT_EQ(told().failed, 0u);
   EXPECT_EQ(Admin{outbox()}.counts(true).all.done, 2);
   EXPECT_EQ(read("select cast(count(*) as text) from {schema}outbox_failure"), "0");
+}
+
+TEST_P(MarkedCall, one_that_could_not_be_marked_was_not_called_and_is_given_back) {
+  FaultPlan plan;
+  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Outbox box{store, options()};
+  box.enqueue(a_message());
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { ++calls; }, {.at_most_once = true});
+  Dispatcher dispatch{box, std::move(handlers)};
+  plan.fail_statement(DatabaseError::Kind::contention, 1, "mark");
+  EXPECT_EQ(dispatch.step(), 1u);
+  const DutyView duty = Admin{box}.list({}).entries.at(0).duty;
+  EXPECT_EQ(duty.state, DutyState::ready) << "nobody has to wait for the end of its lease";
+  EXPECT_EQ(duty.expiries, 0) << "no worker has died of it";
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(dispatch.drain(), 1u);
+  EXPECT_EQ(calls, 1);
 }
 
 TWINBOX_ON_EVERY_BACKEND(MarkedCall);

@@ -1,4 +1,5 @@
 // What a host must expect: a second call after a crash, errors it is told of, a sink that is down.
+#include <future>
 #include <latch>
 #include <thread>
 
@@ -216,6 +217,43 @@ TEST_P(Redelivery, an_outage_of_the_database_costs_a_transactional_handler_no_at
   const DutyView duty = Admin{outbox()}.list({}).entries.at(0).duty;
   EXPECT_EQ(duty.state, DutyState::done);
   EXPECT_EQ(duty.attempts, 0);
+}
+
+TEST_P(Redelivery, a_transaction_that_cannot_begin_costs_a_transactional_handler_no_attempt) {
+  Environment watched = environment();
+  std::promise<void> go_on;
+  std::future<void> somebody;
+  Database* all = nullptr;
+  watched.log = [&, next = watched.log](const LogEvent& event) {
+    next(event);
+    if (event.name == "handle" && !somebody.valid()) {
+      // Takes the only connection right before the handler's transaction wants it.
+      std::latch taken{1};
+      somebody = std::async(std::launch::async, [&] {
+        all->in_transaction([&](Session&) {
+          taken.count_down();
+          go_on.get_future().wait();
+        });
+      });
+      taken.wait();
+    } else if (event.name == "handler_error") {
+      go_on.set_value();
+      somebody.get();
+    }
+  };
+  Database store{place().address(), {.pool_size = 1, .wait_limit = 0ms, .retries = 0}, watched};
+  all = &store;
+  Outbox box{store, options()};
+  box.enqueue(a_message());
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](Session&, const Message&) { ++calls; });
+  Dispatcher dispatcher{box, std::move(handlers)};
+  EXPECT_EQ(dispatcher.step(), 1u);
+  EXPECT_EQ(calls, 0);
+  const DutyView duty = Admin{box}.list({}).entries.at(0).duty;
+  EXPECT_EQ(duty.state, DutyState::ready);
+  EXPECT_EQ(duty.attempts, 0) << "it has not been called";
 }
 
 TWINBOX_ON_EVERY_BACKEND(Redelivery);
