@@ -244,58 +244,18 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
   }
   const Outcome outcome =
       guarded(message, watch, [&] { return handler(message, watch.stop.get_token()); });
-  const Verdict verdict = judge(outcome, entry, message, watch);
-  const Arg id{"id", message.work_id.number()};
-  const Arg name{"handler", message.handler.view()};
-  const Arg message_id{"message_id", message.id.view()};
-  const Arg source{"source", message.source.view()};
-  const Arg error{"error",
-                  verdict.error.empty() ? Value{} : Value{std::string_view{verdict.error}}};
-  const bool failed = verdict.act == Verdict::Act::abandon || verdict.act == Verdict::Act::fail;
+  Verdict verdict = judge(outcome, entry, message, watch);
   const bool dead = verdict.act == Verdict::Act::fail &&
                     (outcome.kind() == Outcome::Kind::dead || entry.options.release_claim_on_error);
-  if (verdict.act == Verdict::Act::ack || dead) {
-    box_.write([&](Session& session) {
-      return box_.run(
-          session, box_.sql().finish_marked,
-          {id,
-           name,
-           message_id,
-           source,
-           error,
-           {"state", dead ? 2 : 1},
-           {"reason", verdict.reason.empty() ? Value{} : Value{std::string_view{verdict.reason}}},
-           box_.now()});
-    });
-    report_end(message, verdict);
-  } else if (entry.options.release_claim_on_error || verdict.act == Verdict::Act::postpone) {
-    const bool postponed = verdict.act == Verdict::Act::postpone;
-    const std::int64_t delay = verdict.delay ? verdict.delay->count() : 0;
-    box_.write([&](Session& session) {
-      return box_.run(session, box_.sql().put_back,
-                      {id,
-                       name,
-                       message_id,
-                       source,
-                       error,
-                       {"delay", delay},
-                       {"until", postponed ? Value{verdict.until} : Value{}},
-                       {"failed", failed ? 1 : 0},
-                       box_.now()});
-    });
-    report_end(message, verdict);
-  } else {
-    box_.log(LogLevel::error, "left_marked",
-             {{"topic", message.topic.view()}, {"id", message.id.view()}});
-    if (observer_.failed) observer_.failed(store(), message, verdict.error);
+  if (dead || verdict.act == Verdict::Act::ack || verdict.act == Verdict::Act::postpone ||
+      (verdict.act != Verdict::Act::fail && entry.options.release_claim_on_error)) {
+    verdict.marked = true;
+    return verdict;
   }
+  box_.log(LogLevel::error, "left_marked",
+           {{"topic", message.topic.view()}, {"id", message.id.view()}});
+  if (observer_.failed) observer_.failed(store(), message, verdict.error);
   return std::nullopt;
-}
-
-void Caller::report_end(const Message& message, const Verdict& verdict) const {
-  // Lent for the call.
-  report(queue_, observer_,
-         {{std::shared_ptr<const Message>{std::shared_ptr<void>{}, &message}, verdict}});
 }
 
 void Caller::report_lost() const {

@@ -32,7 +32,7 @@ class Caller {
 
   /// Messages of one handler, which is called once for all of them when it takes batches. For each:
   /// what is to be done; empty when nothing is left to settle (done in the handler's own
-  /// transaction, marked, or lost).
+  /// transaction, left marked, or lost).
   std::vector<std::optional<Verdict>> call(std::span<const Message> messages,
                                            CallWatch& watch) const;
 
@@ -57,7 +57,6 @@ class Caller {
   Outcome guarded(const Message& message, const CallWatch& watch,
                   const std::function<Outcome()>& handler) const;
   void report_lost() const;
-  void report_end(const Message& message, const Verdict& verdict) const;
   void report_start(const Message& message, const CallWatch& watch) const;
   void log_call(const Message& message) const;
   void log_error(const Message& message, std::string_view error) const;

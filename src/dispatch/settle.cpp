@@ -17,9 +17,55 @@ std::size_t discard(Box& box, Session& session, const OwnerToken& owner, const S
                   box.now()});
 }
 
+Value text_or_null(const std::string& text) {
+  return text.empty() ? Value{} : Value{std::string_view{text}};
+}
+
+/// What became of a call at most once: its mark ends as done or dead, or is a duty again.
+void settle_mark(Box& box, Session& session, const Settlement& one) {
+  using Act = Verdict::Act;
+  const Verdict& verdict = one.verdict;
+  const Arg id{"id", one.message->work_id.number()};
+  const Arg name{"handler", one.message->handler.view()};
+  const Arg message_id{"message_id", one.message->id.view()};
+  const Arg source{"source", one.message->source.view()};
+  const Arg error{"error", text_or_null(verdict.error)};
+  if (verdict.act == Act::ack || verdict.act == Act::fail) {
+    box.run(session, box.sql().finish_marked,
+            {id,
+             name,
+             message_id,
+             source,
+             error,
+             {"state", verdict.act == Act::fail ? 2 : 1},
+             {"reason", text_or_null(verdict.reason)},
+             box.now()});
+    return;
+  }
+  box.run(session, box.sql().put_back,
+          {id,
+           name,
+           message_id,
+           source,
+           error,
+           {"delay", verdict.delay ? verdict.delay->count() : std::int64_t{0}},
+           {"until", verdict.act == Act::postpone ? Value{verdict.until} : Value{}},
+           {"failed", verdict.act == Act::abandon ? 1 : 0},
+           box.now()});
+}
+
+bool is_plain_ack(const Settlement& one) {
+  return one.verdict.act == Verdict::Act::ack && !one.verdict.marked;
+}
+
 std::size_t settle_one(WorkQueue& queue, Session& session, const OwnerToken& owner,
                        const Settlement& one) {
   const Verdict& verdict = one.verdict;
+  if (verdict.marked) {
+    // Nobody can take a mark over: where it is gone, an operator has dealt with it.
+    settle_mark(queue.box(), session, one);
+    return 1;
+  }
   switch (verdict.act) {
     case Verdict::Act::ack: return queue.ack(session, owner, *one.message);
     case Verdict::Act::abandon:
@@ -40,11 +86,11 @@ std::size_t settle(WorkQueue& queue, Session& session, const OwnerToken& owner,
                    const std::vector<Settlement>& settlements) {
   std::vector<Lease> done;
   for (const Settlement& one : settlements) {
-    if (one.verdict.act == Verdict::Act::ack) done.push_back(one.message->lease());
+    if (is_plain_ack(one)) done.push_back(one.message->lease());
   }
   std::size_t changed = queue.ack(session, owner, done);
   for (const Settlement& one : settlements) {
-    if (one.verdict.act != Verdict::Act::ack) changed += settle_one(queue, session, owner, one);
+    if (!is_plain_ack(one)) changed += settle_one(queue, session, owner, one);
   }
   return settlements.size() - changed;
 }
@@ -52,9 +98,8 @@ std::size_t settle(WorkQueue& queue, Session& session, const OwnerToken& owner,
 std::size_t settle(WorkQueue& queue, const OwnerToken& owner,
                    const std::vector<Settlement>& settlements) {
   if (settlements.empty()) return 0;
-  const bool one_act = std::all_of(settlements.begin(), settlements.end(), [](const auto& one) {
-    return one.verdict.act == Verdict::Act::ack;
-  });
+  const bool one_act = std::all_of(settlements.begin(), settlements.end(), is_plain_ack) ||
+                       (settlements.size() == 1 && settlements.front().verdict.marked);
   return queue.box().own(
       Access::write, one_act ? Scope::statement : Scope::transaction,
       [&](Session& session) { return settle(queue, session, owner, settlements); });

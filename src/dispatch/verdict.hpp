@@ -17,6 +17,7 @@ struct Verdict {
   std::optional<Duration> delay = {};  ///< of abandon
   Instant until = {};                  ///< of postpone
   bool handler_failed = true;          ///< fail: counts an attempt
+  bool marked = false;  ///< at most once: it is of a mark, there is no lease any more
 };
 
 /// `attempts`: recorded failures before this call.

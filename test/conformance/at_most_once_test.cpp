@@ -177,6 +177,36 @@ TEST_P(MarkedCall, one_that_could_not_be_marked_was_not_called_and_is_given_back
   EXPECT_EQ(calls, 1);
 }
 
+TEST_P(MarkedCall, its_end_is_written_down_once_the_database_is_back) {
+  for (const bool fails : {false, true}) {
+    FaultPlan plan;
+    Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+    Outbox box{store, options()};
+    std::atomic<int> calls = 0;
+    Handlers handlers;
+    handlers.on(Topic{"order.placed"},
+                [&](const Message&) {
+                  ++calls;
+                  if (fails) throw std::runtime_error("no");
+                },
+                {.at_most_once = true, .release_claim_on_error = true});
+    std::promise<void> written_down;
+    DispatchObserver observer;
+    observer.settled = [&](std::string_view, std::size_t, Duration) { written_down.set_value(); };
+    Dispatcher dispatch{box, std::move(handlers), {.housekeeping = std::nullopt}, observer};
+    plan.fail_statement(DatabaseError::Kind::connection_lost, 1,
+                        fails ? "put_back" : "finish_marked");
+    const MessageId id = box.enqueue(a_message());
+    const std::jthread thread{[&](const std::stop_token& stop) { dispatch.run(stop); }};
+    ASSERT_EQ(written_down.get_future().wait_for(60s), std::future_status::ready);
+    const DutyView duty = Admin{box}.get(id)->duties.at(0);
+    EXPECT_EQ(duty.state, fails ? DutyState::scheduled : DutyState::done);
+    EXPECT_EQ(duty.attempts, fails ? 1 : 0);
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(plan.happened(), 1u);
+  }
+}
+
 TWINBOX_ON_EVERY_BACKEND(MarkedCall);
 TWINBOX_ON_BACKENDS(MarkedCallOnServer, Backend::postgres, Backend::sqlserver);
 
