@@ -320,6 +320,29 @@ TEST(SqliteWatches, share_one_descriptor_and_hear_of_their_own_file_only) {
   EXPECT_TRUE(hints[1]->lost());
 }
 
+TEST(SqliteWatches, what_one_reads_about_the_file_of_another_is_not_lost_to_it) {
+  std::string pattern = (fs::temp_directory_path() / "watch_XXXXXX").string();
+  const fs::path folder = mkdtemp(pattern.data());
+  const auto shared = DirectoryWatch::shared();
+  ASSERT_NE(shared, nullptr);
+  const std::string file = (folder / "b.db").string();
+  Writer beside{(folder / "a.db").string()};
+  Writer writer{file};
+  SqliteWatch other{(folder / "a.db").string(), shared};
+  SqliteWatch watch{file, shared};
+  pollfd events{shared->descriptor(), POLLIN, 0};
+  while (::poll(&events, 1, 0) > 0 || watch.changed()) other.changed();
+  const auto planned = *watch.look_again();
+  writer.commit();
+  // As when it was time for the other one to look, and the descriptor had a rest.
+  ASSERT_EQ(::poll(&events, 1, 30'000), 1);
+  while (::poll(&events, 1, 0) > 0) other.changed();
+  EXPECT_LT(*watch.look_again(), planned) << "nothing else would tell it";
+  EXPECT_TRUE(watch.changed());
+  EXPECT_NE(*watch.look_again(), Clock::time_point{}) << "once is enough";
+  fs::remove_all(folder);
+}
+
 TEST(SqliteWatches, share_the_cost_of_looking_without_hints) {
   std::string pattern = (fs::temp_directory_path() / "watch_XXXXXX").string();
   const fs::path folder = mkdtemp(pattern.data());

@@ -73,6 +73,11 @@ bool DirectoryWatch::Hint::take() {
   return std::exchange(told_, false);
 }
 
+bool DirectoryWatch::Hint::told() const {
+  const std::scoped_lock lock{owner_->mutex_};
+  return told_;
+}
+
 void DirectoryWatch::Hint::proven() {
   const std::scoped_lock lock{owner_->mutex_};
   written_ = false;

@@ -34,6 +34,8 @@ class DirectoryWatch {
 
     /// True when something has happened since the last call.
     bool take();
+    /// True when take() would be. Whoever asks for one file also reads what has happened to others.
+    [[nodiscard]] bool told() const;
     /// What was written has been seen: nobody needs to be told once more when it is committed.
     void proven();
     /// True once the directory is gone: nothing will be told any more.

@@ -52,7 +52,9 @@ int SqliteWatch::descriptor() const noexcept {
 
 std::optional<Watch::Clock::time_point> SqliteWatch::look_again() const {
   if (!waiting_) return {};
-  return next_look_;
+  // Somebody else has read it: the descriptor will not tell it again.
+  const bool told = std::ranges::any_of(hints_, [](const auto& hint) { return hint->told(); });
+  return told ? Clock::time_point{} : next_look_;
 }
 
 void SqliteWatch::set_waiting(bool waiting) {
