@@ -10,6 +10,22 @@ constexpr Duration shortest_delay{1};
 constexpr Duration longest_delay = std::chrono::days{365};
 constexpr Instant latest = std::chrono::sys_days{std::chrono::December / 31 / 9999};
 
+/// A function of the user's that throws must cost the message no more than its say.
+Duration delay_of(const RetryPolicy& retry, int failures, const Environment& environment) {
+  std::string error;
+  try {
+    return retry.delay(failures, environment);
+  } catch (const std::exception& exception) {
+    error = exception.what();
+  } catch (...) {
+    error = "it threw something that is no std::exception";
+  }
+  environment.write(LogLevel::error, "retry_error", {{"error", std::string_view{error}}});
+  RetryPolicy doubling = retry;
+  doubling.custom = {};
+  return doubling.delay(failures, environment);
+}
+
 Verdict retry_or_die(std::string error, int attempts, const std::optional<Duration>& delay,
                      const RetryPolicy& retry, const Environment& environment) {
   const int failures = attempts + 1;
@@ -18,7 +34,7 @@ Verdict retry_or_die(std::string error, int attempts, const std::optional<Durati
   }
   return {.act = Verdict::Act::abandon,
           .error = std::move(error),
-          .delay = std::clamp(delay ? *delay : Duration{retry.delay(failures, environment)},
+          .delay = std::clamp(delay ? *delay : delay_of(retry, failures, environment),
                               shortest_delay, longest_delay)};
 }
 

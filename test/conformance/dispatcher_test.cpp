@@ -165,6 +165,26 @@ TEST_P(Dispatch, OBX_063_a_handler_may_have_a_backoff_of_its_own) {
   }
 }
 
+TEST_P(Dispatch, a_backoff_of_ones_own_that_throws_costs_the_message_nothing_but_its_say) {
+  RetryPolicy broken = RetryPolicy::standard();
+  broken.custom = [](int attempts) -> std::chrono::milliseconds {
+    if (attempts == 1) throw std::runtime_error("no idea");
+    throw attempts;
+  };
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [](const Message&) { throw std::runtime_error("no"); },
+              {.retry = broken});
+  outbox().enqueue(a_message());
+  auto dispatch = dispatcher(std::move(handlers));
+  for (const Duration expected : {Duration{2s}, Duration{4s}}) {
+    ASSERT_EQ(dispatch.step(), 1u);
+    EXPECT_EQ(only_duty().state, DutyState::scheduled);
+    EXPECT_EQ(*only_duty().visible_at - clock().now(), expected) << "as without it";
+    clock().set(*only_duty().visible_at);
+  }
+  EXPECT_EQ(log().events("retry_error").at(0).field("error"), "no idea");
+}
+
 TEST_P(Dispatch, a_handler_may_ask_for_a_delay_for_death_or_for_another_time) {
   Handlers handlers;
   handlers.on(Topic{"later"}, [](const Message&) { return Outcome::retry("busy", Duration{7s}); });
