@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/text.hpp"
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
 
@@ -25,11 +26,12 @@ Value text_or_null(const std::string& text) {
 void settle_mark(Box& box, Session& session, const Settlement& one) {
   using Act = Verdict::Act;
   const Verdict& verdict = one.verdict;
+  const std::string kept = cut_error(verdict.error);
   const Arg id{"id", one.message->work_id.number()};
   const Arg name{"handler", one.message->handler.view()};
   const Arg message_id{"message_id", one.message->id.view()};
   const Arg source{"source", one.message->source.view()};
-  const Arg error{"error", text_or_null(verdict.error)};
+  const Arg error{"error", text_or_null(kept)};
   if (verdict.act == Act::ack || verdict.act == Act::fail) {
     box.run(session, box.sql().finish_marked,
             {id,

@@ -177,6 +177,18 @@ TEST_P(MarkedCall, one_that_could_not_be_marked_was_not_called_and_is_given_back
   EXPECT_EQ(calls, 1);
 }
 
+TEST_P(MarkedCall, whatever_it_gives_as_its_reason_can_be_kept) {
+  const std::string reasons[] = {std::string(10'000, 'x'), "\xff is no UTF-8",
+                                 std::string{"with a \0 in it", 15}};
+  for (const std::string& reason : reasons) {
+    outbox().enqueue(a_message());
+    dispatcher([&](const Message&) { return Outcome::dead(reason); }, false).drain();
+    const DutyView duty = Admin{outbox()}.list({}, 1).entries.at(0).duty;
+    EXPECT_EQ(duty.state, DutyState::dead);
+    EXPECT_LT(duty.last_error.size(), 4'100u);
+  }
+}
+
 TEST_P(MarkedCall, its_end_is_written_down_once_the_database_is_back) {
   for (const bool fails : {false, true}) {
     FaultPlan plan;
