@@ -14,10 +14,15 @@ void check_bounds(const DispatcherOptions& options) {
   };
   if (options.workers < 1 || options.workers > 1024) refuse("workers must be 1 to 1024");
   if (options.pollers < 1 || options.pollers > 256) refuse("pollers must be 1 to 256");
-  if (options.poll_interval <= Duration::zero()) refuse("poll_interval must be longer than zero");
+  // Beyond that, what is added to the present moment would lie in the past.
+  constexpr Duration longest = std::chrono::years{10};
+  if (options.poll_interval <= Duration::zero() || options.poll_interval > longest)
+    refuse("poll_interval must be longer than zero and at most ten years");
   if (options.processors < 0 || options.processors > 1000) refuse("processors must be 0 to 1000");
-  if (options.grace < Duration::zero()) refuse("grace must not be below zero");
-  if (options.restart_delay < Duration::zero()) refuse("restart_delay must not be below zero");
+  if (options.grace < Duration::zero() || options.grace > longest)
+    refuse("grace must not be below zero or above ten years");
+  if (options.restart_delay < Duration::zero() || options.restart_delay > longest)
+    refuse("restart_delay must not be below zero or above ten years");
   if (options.batch < 1 || options.batch > 100'000) refuse("batch must be 1 to 100000");
   require_lease(options.lease);
   if (options.housekeeping) options.housekeeping->check();

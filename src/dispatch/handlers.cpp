@@ -9,6 +9,7 @@ namespace twinbox {
 namespace {
 
 constexpr std::size_t largest_batch = 100'000;
+constexpr Duration longest_timeout = std::chrono::years{10};
 
 }  // namespace
 
@@ -18,9 +19,15 @@ Guarantee HandlerEntry::guarantee() const noexcept {
 }
 
 void HandlerEntry::check(const std::string& what) const {
+  if (!std::visit([](const auto& handler) { return static_cast<bool>(handler); }, call)) {
+    throw UsageError(what + ": it is an empty function, and every call of it would fail");
+  }
   if (options.retry) options.retry->check();
-  if (options.timeout && *options.timeout <= Duration::zero()) {
-    throw std::out_of_range(what + ": timeout must be longer than zero");
+  if (options.timeout &&
+      (*options.timeout <= Duration::zero() || *options.timeout > longest_timeout)) {
+    throw std::out_of_range(what +
+                            ": timeout must be longer than zero and at most ten years; leave it "
+                            "out where there is none");
   }
   const bool batch = std::holds_alternative<BatchHandler>(call);
   if (batch && (options.max_batch < 1 || options.max_batch > largest_batch)) {

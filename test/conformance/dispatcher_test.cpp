@@ -390,6 +390,25 @@ TEST_P(AtMostOnce, MBH_06_with_release_claim_on_error_a_failed_call_is_put_back)
 }
 
 TWINBOX_ON_EVERY_BACKEND(AtMostOnce);
+TEST_P(Dispatch, refuses_times_that_no_clock_can_count) {
+  // Added to the present moment they lay in the past: there was no grace, and no timeout was short
+  // enough.
+  constexpr Duration ever = Duration::max();
+  EXPECT_THROW(dispatcher({}, {.poll_interval = ever}), std::out_of_range);
+  EXPECT_THROW(dispatcher({}, {.grace = ever}), std::out_of_range);
+  EXPECT_THROW(dispatcher({}, {.restart_delay = ever}), std::out_of_range);
+  Handlers handlers;
+  EXPECT_THROW(handlers.on(Topic{"a"}, [](const Message&) {}, {.timeout = ever}),
+               std::out_of_range);
+  EXPECT_NO_THROW(dispatcher({}, {.grace = std::chrono::years{10}}));
+}
+
+TEST_P(Dispatch, refuses_a_handler_that_is_an_empty_function) {
+  Handlers handlers;
+  EXPECT_THROW(handlers.on_batch(Topic{"a"}, BatchHandler{}), UsageError);
+  EXPECT_THROW(handlers.add(HandlerKey{"a"}, {.call = MessageHandler{}}), UsageError);
+}
+
 TWINBOX_ON_EVERY_BACKEND(Dispatch);
 
 }  // namespace
