@@ -57,8 +57,9 @@ WorkQueue& Desk::queue() {
 }
 
 WorkQueue* Desk::opened() {
-  const std::scoped_lock lock{opening_};
-  return queue_.get();
+  // Whoever opens it may have to wait for a server that does not answer.
+  const std::unique_lock lock{opening_, std::try_to_lock};
+  return lock ? queue_.get() : nullptr;
 }
 
 void Desk::listen(const std::function<void(bool)>& call) {

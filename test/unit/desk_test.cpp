@@ -1,5 +1,8 @@
 #include "dispatch/desk.hpp"
 
+#include <future>
+#include <latch>
+
 #include <gtest/gtest.h>
 
 #include "twinbox/outbox.hpp"
@@ -91,6 +94,35 @@ TEST(DeskPresence, tells_what_was_done_and_what_failed) {
   EXPECT_EQ(all[0].done, 2);
   EXPECT_EQ(all[0].failed, 1);
   EXPECT_EQ(told, 1) << "whoever listens is told as well";
+}
+
+TEST(DeskOpening, that_lasts_is_waited_for_by_nobody_who_only_asks_whether_it_is_over) {
+  Database database{"sqlite::memory:"};
+  Outbox outbox{database, {.deploy_schema = true}};
+  const Handlers handlers{};
+  const DispatcherOptions options{};
+  const DispatchObserver observer{};
+  const OwnerToken owner = OwnerToken::make({});
+  const std::atomic<int> desks = 1;
+  std::latch begun{1};
+  std::latch go_on{1};
+  Desk desk{{.key = &outbox,
+             .store = "north",
+             .open =
+                 [&] {
+                   begun.count_down();
+                   go_on.wait();
+                   return std::shared_ptr<WorkQueue>{std::shared_ptr<void>{}, &outbox};
+                 }},
+            {handlers, options, observer, owner, {}, desks}};
+  auto opening = std::async(std::launch::async, [&] { return &desk.queue(); });
+  begun.wait();
+  auto asking = std::async(std::launch::async, [&] { return desk.opened(); });
+  EXPECT_EQ(asking.wait_for(30s), std::future_status::ready) << "others have chores, too";
+  go_on.count_down();
+  EXPECT_EQ(asking.get(), nullptr);
+  EXPECT_EQ(opening.get(), &outbox);
+  EXPECT_EQ(desk.opened(), &outbox);
 }
 
 TEST(DeskPlace, that_ran_out_unnoticed_is_lost_even_when_it_is_free_to_be_taken_again) {
