@@ -190,13 +190,13 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   desk.finished.insert(desk.finished.begin(), std::make_move_iterator(finished.begin()),
                        std::make_move_iterator(finished.end()));
   hand_out(desk, std::move(messages), begin);
+  if (rest) give_up_stuck(desk, begin, lock);
   desk.busy = false;
   desk.troubled = rest.has_value();
   const Clock::time_point now = Clock::now();
   // Leases are not let go just because a call has failed.
   if (renewal_owed) desk.next_renewal = begin;
   if (rest) {
-    give_up_stuck(desk, begin, now);
     const Clock::time_point at = now + *rest;
     schedule(desk, desk.held.empty() ? at : std::min(at, std::max(now + 250ms, desk.next_renewal)));
   } else {
@@ -318,11 +318,14 @@ void Dispatcher::Loop::leave_place(Desk& desk, Lock& lock) {
 }
 
 /// A store that was removed may never come back: it is kept no longer than its leases last.
-void Dispatcher::Loop::give_up_stuck(Desk& desk, Clock::time_point begin, Clock::time_point now) {
+void Dispatcher::Loop::give_up_stuck(Desk& desk, Clock::time_point begin, Lock& lock) {
   if (desk.finished.empty()) return;
   desk.stuck_since = std::min(desk.stuck_since, begin);
-  if (desk.leaving && now - desk.stuck_since >= options_.lease)
-    desk.give_up(desk.finished, "its lease has ended, and the store was removed");
+  if (!desk.leaving || Clock::now() - desk.stuck_since < options_.lease) return;
+  std::vector<Settlement> stuck = std::exchange(desk.finished, {});
+  lock.unlock();  // whoever is told may call the dispatcher
+  desk.give_up(stuck, "its lease has ended, and the store was removed");
+  lock.lock();
 }
 
 /// What has waited for a worker through a renewal goes back, for others to take.
