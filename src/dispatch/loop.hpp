@@ -93,6 +93,7 @@ class Dispatcher::Loop {
   static bool everything(const Task& task);
   /// What waits for a worker and is chosen is released, for others to take.
   void give_back(Desk& desk, const std::function<bool(const Task&)>& chosen);
+  /// Null: somebody else has done so. Destroy it without the lock: its store may be closed with it.
   SharedDesk take_out(Desk& desk);
 
   // Calls.

@@ -58,10 +58,10 @@ void Dispatcher::Loop::remove(const void* key) {
   }
 }
 
-/// Nothing of it is under way any more.
 Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
   const auto found = std::find_if(desks_.begin(), desks_.end(),
                                   [&](const SharedDesk& one) { return one.get() == &desk; });
+  if (found == desks_.end()) return {};
   SharedDesk gone = std::move(*found);
   desks_.erase(found);
   --desk_count_;

@@ -9,6 +9,7 @@
 #include "support/set_test.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/worker.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -203,6 +204,33 @@ TEST_P(DispatchSet, stores_that_come_are_worked_on_and_stores_that_go_finish_wha
   EXPECT_EQ(counts.all.done, 2);
   EXPECT_EQ(counts.all.ready, 1);
   EXPECT_EQ(counts.all.leased, 0);
+}
+
+TEST_P(DispatchSet, a_store_may_go_while_the_run_ends) {
+  std::vector<StoreDefinition> found = {define("north")};
+  DatabaseSet* all = nullptr;
+  std::atomic<bool> ending = false;
+  Environment environment = on_real_time();
+  environment.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+    // The last that a run does in a store.
+    if (statement != "worker_leave" || !ending.exchange(false)) return;
+    found.clear();
+    all->refresh();
+  };
+  DatabaseSet set([&] { return found; }, {.refresh_interval = 0ms}, environment);
+  all = &set;
+  Dispatcher dispatcher{set, BoxKind::outbox, one_handler(), {.poll_interval = 1h}, watching()};
+  std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  enqueue(set, "north");
+  wait_for(1);
+  const auto north = set.find("north");
+  while (Workers{north->outbox()}.list().empty()) std::this_thread::yield();
+  ending = true;
+  thread.request_stop();
+  thread.join();
+  EXPECT_FALSE(ending) << "it was removed meanwhile";
+  EXPECT_EQ(dispatcher.drain(), 0u);
+  EXPECT_EQ(north.use_count(), 1) << "the dispatcher keeps nothing of it";
 }
 
 TEST_P(DispatchSet, PHD_14_a_processor_that_crashed_starts_again_after_the_restart_delay) {
