@@ -17,7 +17,7 @@ std::size_t Dispatcher::Loop::step() {
     place = next_step_ % desks_.size();
     desk = desks_[place];
     next_step_ = place + 1;
-    if (paused_ || desk->paused) return 0;
+    if (paused_ || desk->paused || desk->leaving) return 0;
   }
   const std::size_t count = step(*desk);
   if (count > 0 && options_.order == PollOrder::drain_first) {
@@ -102,7 +102,7 @@ std::size_t Dispatcher::Loop::drain() {
 bool Dispatcher::Loop::may_call() const { return !waiting_.empty() && calls_ < options_.workers; }
 
 void Dispatcher::Loop::call_next(Lock& lock) {
-  const std::vector<SharedTask> tasks = take_tasks();
+  std::vector<SharedTask> tasks = take_tasks();
   ++calls_;
   feed_starving();  // what waited here may have been in the way of a claim
   Desk& desk = *tasks.front()->desk;
@@ -114,6 +114,11 @@ void Dispatcher::Loop::call_next(Lock& lock) {
   lock.lock();
   --calls_;
   finish(tasks, std::move(settlements), begin, lock);
+  if (active_) return;
+  // Perhaps the last of a store that was removed.
+  lock.unlock();
+  tasks.clear();
+  lock.lock();
 }
 
 /// The next message; for a batch handler also those that wait behind it, up to its limit.
@@ -177,7 +182,7 @@ std::vector<Settlement> Dispatcher::Loop::call_tasks(Desk& desk,
 void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
                               std::vector<Settlement> settlements, Clock::time_point begin,
                               Lock& lock) {
-  const SharedDesk desk = tasks.front()->desk;
+  const SharedDesk& desk = tasks.front()->desk;
   const Clock::time_point now = Clock::now();
   const auto took =
       std::chrono::duration_cast<Duration>(now - begin) / static_cast<std::int64_t>(tasks.size());
@@ -205,6 +210,7 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
   lock.unlock();
   write_down_or_log(*desk, std::move(left));
   lock.lock();
+  if (!active_ && desk->leaving && desk->held.empty()) take_out(*desk);
 }
 
 void Dispatcher::Loop::write_down_or_log(Desk& desk, std::vector<Settlement> finished) {

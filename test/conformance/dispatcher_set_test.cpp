@@ -233,6 +233,38 @@ TEST_P(DispatchSet, a_store_may_go_while_the_run_ends) {
   EXPECT_EQ(north.use_count(), 1) << "the dispatcher keeps nothing of it";
 }
 
+TEST_P(DispatchSet,
+       a_store_that_has_gone_is_not_stepped_into_and_is_let_go_after_its_last_handler) {
+  std::vector<StoreDefinition> found = {define("north")};
+  DatabaseSet set([&] { return found; }, {.refresh_interval = 0ms}, on_real_time());
+  std::latch started{1};
+  std::latch go_on{1};
+  Handlers handlers = one_handler();
+  handlers.on(Topic{"order.slow"}, [&](const Message&) {
+    started.count_down();
+    go_on.wait();
+  });
+  Dispatcher dispatcher{set, BoxKind::outbox, handlers, {.grace = 0s}, watching()};
+  std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  auto north = set.find("north");
+  north->outbox().enqueue(a_message("order.slow"));
+  started.wait();
+  found.clear();
+  set.refresh();
+  north->outbox().enqueue(a_message("order.placed"));
+  EXPECT_EQ(dispatcher.drain(), 0u) << "it was removed";
+  thread.request_stop();
+  thread.join();
+  EXPECT_EQ(dispatcher.drain(), 0u) << "it was removed";
+  go_on.count_down();
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (north.use_count() > 1 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(north.use_count(), 1) << "the dispatcher keeps nothing of it";
+  EXPECT_EQ(Admin{north->outbox()}.counts(true).all.done, 1);
+}
+
 TEST_P(DispatchSet, PHD_14_a_processor_that_crashed_starts_again_after_the_restart_delay) {
   if (GetParam() == Backend::sqlite_memory) return;  // nobody else could mend it
   StoreDefinition definition = define_without_tables("north");
