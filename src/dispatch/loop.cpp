@@ -154,8 +154,10 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   const bool looks = begin >= desk.next_look() || desk.stuck_since != never;
   const std::int64_t limit = takes_more(desk) && looks ? reserve(desk, begin) : std::int64_t{0};
 
-  // After the stop nothing new is begun, and nothing of what is left must be interrupted.
-  const std::stop_token stop = draining_ ? std::stop_token{} : claims_.get_token();
+  // After the stop nothing new is begun, and what is left has its time.
+  const bool begins = !draining_;
+  const std::stop_token last = last_calls_.get_token();
+  const std::stop_token stop = begins ? claims_.get_token() : last;
 
   const Wanted others = others_wanted();
   lock.unlock();
@@ -166,14 +168,15 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   bool active = true;
   bool renewal_owed = !renewed.empty();
   try {
+    const Interruptible until_the_end{last};
     // First: what follows may be refused for ever.
     lost = desk.renew(renewed);
     renewal_owed = false;
     const Interruptible until_stop{stop};
-    if (stop.stop_possible()) desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
+    if (begins) desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
     active = desk.keep_place();
     messages = desk.settle_and_claim(finished, active ? limit : 0);
-    if (stop.stop_possible() && !stop.stop_requested()) desk.tell_presence(!messages.empty());
+    if (begins && !stop.stop_requested()) desk.tell_presence(!messages.empty());
     desk.works();
   } catch (const std::exception& error) {
     if (!was_stopped(error, stop)) rest = desk.rest_after(error);

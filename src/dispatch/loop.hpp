@@ -113,6 +113,8 @@ class Dispatcher::Loop {
   void watch(const std::stop_token& stop);
   void report_timeouts(Lock& lock);
   void shut_down();
+  void wait_for_visits();
+  void say_goodbye();
 
   const Handlers handlers_;
   const DispatcherOptions options_;
@@ -150,7 +152,8 @@ class Dispatcher::Loop {
   bool draining_ = false;           ///< nothing new begins
   bool stopping_ = false;           ///< no more visits
   bool closing_ = false;            ///< the threads end
-  std::stop_source claims_;  ///< stopped with run(): calls that would begin something new end
+  std::stop_source claims_;      ///< stopped with run(): calls that would begin something new end
+  std::stop_source last_calls_;  ///< stopped a while after the grace period: all others end, too
 
   /// As many as may visit and call at once. A handler may outlast run(), and its thread with it.
   std::vector<std::jthread> threads_;  ///< last: joined before anything above is destroyed

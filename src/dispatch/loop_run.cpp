@@ -2,11 +2,36 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "database/interruptible.hpp"
 #include "dispatch/loop.hpp"
 
 namespace twinbox {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+/// How long a database may take for what is left to be written down after the grace period. One
+/// that does not answer must not hold up the end for ever.
+constexpr Duration last_calls_time = 5s;
+
+/// Requests a stop when its time is over.
+class Countdown {
+ public:
+  Countdown(std::stop_source stop, Duration time)
+      : thread_{[stop = std::move(stop), time](const std::stop_token& over) mutable {
+          std::mutex mutex;
+          std::condition_variable_any nothing;
+          std::unique_lock lock{mutex};
+          nothing.wait_for(lock, over, time, [] { return false; });
+          if (!over.stop_requested()) stop.request_stop();
+        }} {}
+
+ private:
+  std::jthread thread_;
+};
+
+}  // namespace
 
 Dispatcher::Loop::Loop(Handlers handlers, DispatcherOptions options, DispatchObserver observer,
                        const Environment& environment)
@@ -81,6 +106,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     active_ = true;
     stopping_ = draining_ = false;
     claims_ = std::stop_source{};
+    last_calls_ = std::stop_source{};
     for (const SharedDesk& desk : desks_) {
       desk->look_now({}, false);
       schedule(*desk, Clock::now());
@@ -90,6 +116,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     }
     wake(others_wanted());
   }
+  std::optional<Countdown> countdown;
   {
     std::jthread house;
     if (options_.housekeeping)
@@ -97,7 +124,15 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     watch(stop);
     house.request_stop();
     shut_down();
+    countdown.emplace(last_calls_, last_calls_time);
+    wait_for_visits();
   }
+  say_goodbye();
+}
+
+/// What is still to be written down is, if the store lets it; then nobody listens to it any more.
+void Dispatcher::Loop::say_goodbye() {
+  const Interruptible in_time{last_calls_.get_token()};
   std::vector<std::pair<SharedDesk, std::vector<Settlement>>> left;
   std::vector<SharedDesk> desks;
   {
@@ -130,6 +165,7 @@ void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
     bool rests = false;  ///< its store fails: the pollers find out when it is back
   };
   std::map<SharedDesk, House> houses;
+  const Interruptible until_the_end{last_calls_.get_token()};
   Lock lock{mutex_};
   while (!stop.stop_requested()) {
     desks_changed_ = false;
@@ -234,6 +270,10 @@ void Dispatcher::Loop::shut_down() {
     });
   });
   stopping_ = true;
+}
+
+void Dispatcher::Loop::wait_for_visits() {
+  Lock lock{mutex_};
   calm_.wait(lock, [&] { return visits_ == 0; });
 }
 

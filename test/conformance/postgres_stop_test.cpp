@@ -80,6 +80,38 @@ TEST_P(PostgresStop, what_has_finished_is_written_down_though_the_claim_beside_i
   EXPECT_EQ(Admin{box_}.counts(true).all.done, 1);
 }
 
+TEST_P(PostgresStop, what_never_gets_an_answer_does_not_outlast_the_grace_period_for_ever) {
+  Database endless{place().address(), {.wait_limit = 1h}, environment()};
+  Outbox box{endless, options()};
+  std::latch started{1};
+  std::latch go_on{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    started.count_down();
+    go_on.wait();
+  });
+  DispatcherOptions chosen = without_chores();
+  chosen.lease = 1s;
+  chosen.grace = 0s;
+  Dispatcher dispatcher{box, std::move(handlers), chosen};
+  box.enqueue(a_message());
+  Call run{[&] {
+    dispatcher.run(stop_.get_token());
+    return true;
+  }};
+  started.wait();
+  hold();
+  ASSERT_TRUE(waits(run)) << "the renewal; what has finished waits behind it";
+  go_on.count_down();
+  stop_.request_stop();
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  while (!run.finished() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_TRUE(run.finished());
+  holder_.rollback();
+  run.get();
+  EXPECT_EQ(Admin{box_}.counts(true).all.leased, 1) << "it is left to the end of its lease";
+}
+
 TEST_P(PostgresStop, a_chore_that_waits_for_a_lock_does_not_outlast_the_stop) {
   Housekeeping housekeeping{box_};
   hold();
