@@ -183,6 +183,8 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   } catch (...) {
     rest = desk.rest_after(std::runtime_error("something that is no std::exception was thrown"));
   }
+  // A place also runs out while nobody can be asked.
+  if (rest && !desk.has_place()) active = false;
   for (const SharedTask& task : lost) task->watch->stop.request_stop();
   lock.lock();
 

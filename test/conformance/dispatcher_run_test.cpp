@@ -385,6 +385,30 @@ TEST_P(Running, EVB_32_an_error_of_the_database_is_reported_and_heals_by_itself)
   EXPECT_FALSE(log().events("loop_error").empty());
 }
 
+TEST_P(Running, PHD_15_a_place_that_runs_out_while_the_database_is_away_stops_what_runs) {
+  std::latch started{1};
+  std::promise<void> told_to_stop;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&, const std::stop_token& stop) {
+    started.count_down();
+    wait_for_stop(stop);
+    told_to_stop.set_value();
+  });
+  DispatcherOptions single = by_wake_up(1);
+  single.lease = 300ms;
+  single.processors = 1;
+  Dispatcher dispatcher{outbox(), std::move(handlers), single};
+  outbox().enqueue(a_message());
+  const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  started.wait();
+  rename_table("outbox_work", "hidden");
+  rename_table("outbox_named_lease", "hidden_too");
+  clock().advance(1s);  // others may work on the box now
+  EXPECT_EQ(told_to_stop.get_future().wait_for(60s), std::future_status::ready);
+  rename_table("hidden_too", "outbox_named_lease");
+  rename_table("hidden", "outbox_work");
+}
+
 TEST_P(Running, leases_are_renewed_while_a_handler_works) {
   Database real_time{place().address()};
   if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
