@@ -114,8 +114,8 @@ TEST_P(SettleTrouble, a_renewal_that_failed_is_made_again_soon) {
     }
     in_time.set_value(!stop.stop_requested() && duty.expiries == 0);
   });
-  Dispatcher dispatcher{box, std::move(handlers), {.lease = 3s, .housekeeping = std::nullopt}};
-  // Once in a third of the lease would be too late after these.
+  Dispatcher dispatcher{box, std::move(handlers), {.lease = 9s, .housekeeping = std::nullopt}};
+  // Once in a third of the lease would be too late after these; soon leaves five seconds.
   for (int nth = 1; nth <= 3; ++nth) plan.fail_statement(Kind::contention, nth, "renew");
   box.enqueue(a_message());
   std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
@@ -129,7 +129,8 @@ class RemovedStore : public SetTest {};
 
 TEST_P(RemovedStore, that_never_works_again_is_let_go_when_its_leases_have_ended) {
   std::vector<StoreDefinition> found = {define("north")};
-  DatabaseSet set([&] { return found; }, {.refresh_interval = 0ms}, on_real_time());
+  // By a clock that stands still, so that nobody takes the message over meanwhile.
+  DatabaseSet set([&] { return found; }, {.refresh_interval = 0ms}, environment());
   std::latch started{1};
   std::latch go_on{1};
   std::latch let_go{1};
