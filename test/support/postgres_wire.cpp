@@ -82,6 +82,10 @@ void PostgresWire::forward(int client) {
   while (!ends_ && !cut_) {
     std::array<pollfd, 2> ready{{{client, POLLIN, 0}, {server, POLLIN, 0}}};
     if (::poll(ready.data(), ready.size(), look_every_ms) <= 0) continue;
+    char first = 0;
+    const bool asks =
+        ready[0].revents != 0 && ::recv(client, &first, 1, MSG_PEEK) == 1 && first == 'Q';
+    if (asks && until_login_.exchange(false)) swallow_ = true;
     if (ready[0].revents != 0 && !pass(client, server, false)) break;
     if (ready[1].revents != 0 && !pass(server, client, swallow_)) break;
   }

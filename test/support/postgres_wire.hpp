@@ -20,6 +20,9 @@ class PostgresWire {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   /// From now on nothing that the server says comes through.
   void swallow_answers() { swallow_ = true; }
+  /// The same for the next connection, from its first question after the login on.
+  void swallow_after_login() { until_login_ = true; }
+  [[nodiscard]] bool swallows() const { return swallow_; }
   /// Cuts the wire of the present connection; the next one works.
   void cut() { cut_ = true; }
 
@@ -32,6 +35,7 @@ class PostgresWire {
   int listener_;
   int server_port_;
   std::atomic<bool> swallow_ = false;
+  std::atomic<bool> until_login_ = false;
   std::atomic<bool> cut_ = false;
   std::atomic<bool> ends_ = false;
   std::thread thread_;

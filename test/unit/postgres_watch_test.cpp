@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
 
+#include "database/interruptible.hpp"
 #include "database/pool.hpp"
 #include "driver/postgres/postgres_driver.hpp"
 #include "sql/channel.hpp"
@@ -344,6 +345,27 @@ TEST_P(PostgresWatch, gives_up_connecting_when_it_is_told_to) {
     ADD_FAILURE() << "connected";
   } catch (const DatabaseError& error) {
     EXPECT_EQ(error.kind(), DatabaseError::Kind::cancelled);
+  }
+}
+
+TEST_P(PostgresWatch, a_call_gives_up_when_it_is_told_to_though_only_its_login_was_answered) {
+  PostgresWire silent(place().address());
+  silent.swallow_after_login();  // as a pooler that has no server to give
+  std::stop_source stop;
+  auto opening = std::async(std::launch::async, [&] {
+    const Interruptible until_stop{stop.get_token()};
+    make_postgres_driver(silent.address(), {}, {})->connect(Access::write);
+  });
+  while (!silent.swallows() && opening.wait_for(0s) != std::future_status::ready) {
+  }
+  stop.request_stop();
+  EXPECT_EQ(opening.wait_for(30s), std::future_status::ready);
+  silent.cut();  // ends what does not end by itself
+  try {
+    opening.get();
+    ADD_FAILURE() << "connected";
+  } catch (const DatabaseError& error) {
+    EXPECT_EQ(error.kind(), DatabaseError::Kind::cancelled) << error.what();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "driver/postgres/failure.hpp"
@@ -128,7 +129,44 @@ Handle connect_to_one_of_several(const Address& address) {
   return handle;
 }
 
+/// Waits for what has been asked, but neither past its limit nor past a stop request.
+void await_answer(PGconn* connection, const Question& question, const std::stop_token& stop) {
+  const auto deadline = Clock::now() + question.limit;
+  while (PQisBusy(connection) == 1) {
+    if (stop.stop_requested()) {
+      throw failure(DatabaseError::Kind::cancelled, question.act, {"", "stopped on request"},
+                    question.where, true);
+    }
+    if (question.limit.count() > 0 && Clock::now() >= deadline) {
+      throw failure(DatabaseError::Kind::connection_lost, question.act,
+                    {"", "the server does not answer"}, question.where, true);
+    }
+    pollfd socket{PQsocket(connection), POLLIN, 0};
+    if (::poll(&socket, 1, static_cast<int>(stop_check.count())) > 0 &&
+        PQconsumeInput(connection) != 1)
+      return;
+  }
+}
+
 }  // namespace
+
+Result ask(PGconn* connection, const Question& question, const std::stop_token& stop) {
+  if (PQsendQuery(connection, question.sql.c_str()) != 1) {
+    throw failure(DatabaseError::Kind::connection_lost, question.act,
+                  {"", first_line(PQerrorMessage(connection))}, question.where, true);
+  }
+  Result last;
+  for (;;) {
+    await_answer(connection, question, stop);
+    Result next{PQgetResult(connection)};
+    if (next == nullptr) return last;
+    const auto status = PQresultStatus(next.get());
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+      throw failure(question.act, report_of(next.get()), question.where, true);
+    }
+    last = std::move(next);
+  }
+}
 
 Handle connect_to(const Address& address, const std::stop_token& stop) {
   check_stop(address, stop);

@@ -1,12 +1,16 @@
-// Makes a connection to the server.
+// Makes a connection to the server, and its first steps on it.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <stop_token>
+#include <string>
+#include <string_view>
 
 #include <libpq-fe.h>
 
 #include "driver/postgres/address.hpp"
+#include "driver/postgres/result.hpp"
 
 namespace twinbox::postgres {
 
@@ -18,5 +22,16 @@ using Handle = std::unique_ptr<PGconn, FinishConnection>;
 /// Throws DatabaseError, kind `cancelled` when a stop is requested (of several hosts: after that
 /// attempt).
 Handle connect_to(const Address& address, const std::stop_token& stop = {});
+
+/// What is asked on a connection that is in no pipeline.
+struct Question {
+  std::string sql;
+  std::string_view act;  ///< what it is asked for, in errors
+  std::string_view where;
+  std::chrono::seconds limit{0};  ///< of the wait for each part of the answer; zero: none
+};
+
+/// The last answer. Throws DatabaseError, kind `cancelled` when a stop is requested.
+Result ask(PGconn* connection, const Question& question, const std::stop_token& stop);
 
 }  // namespace twinbox::postgres

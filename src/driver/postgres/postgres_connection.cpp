@@ -40,28 +40,26 @@ constexpr std::string_view user_statement = "execute";
 }  // namespace
 
 PostgresConnection::PostgresConnection(Handle connection, bool pooler, std::string where,
-                                       std::chrono::milliseconds lock_limit)
+                                       std::chrono::milliseconds lock_limit,
+                                       const std::stop_token& stop)
     : connection_(std::move(connection)), where_(std::move(where)), pooler_(pooler) {
   if (pooler_ && lock_limit.count() > 0) {
     set_lock_limit_ = "set local lock_timeout = " + std::to_string(lock_limit.count());
   }
   PQsetNoticeReceiver(connection_.get(), &PostgresConnection::on_notice, this);
   cancel_.reset(PQgetCancel(connection_.get()), &PQfreeCancel);
-  if (!pooler_) steer(lock_limit);
+  if (!pooler_) steer(lock_limit, stop);
   if (PQsetnonblocking(connection_.get(), 1) != 0 || PQenterPipelineMode(connection_.get()) != 1) {
     throw failure("connect", {"", first_line(PQerrorMessage(connection_.get()))}, where_, true);
   }
 }
 
-void PostgresConnection::steer(std::chrono::milliseconds lock_limit) {
+void PostgresConnection::steer(std::chrono::milliseconds lock_limit, const std::stop_token& stop) {
   std::string settings = steering;
   if (lock_limit.count() > 0)
     settings += "; set lock_timeout = " + std::to_string(lock_limit.count());
-  const Result result{PQexec(connection_.get(), settings.c_str())};
-  if (result == nullptr) throw std::bad_alloc{};
-  if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
-    throw failure("connect", report_of(result.get()), where_, true);
-  }
+  // A pooler lets everybody in, and answers only when it has a server for him.
+  ask(connection_.get(), {std::move(settings), "connect", where_}, stop);
 }
 
 void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept {

@@ -24,9 +24,9 @@ class PostgresConnection final : public Connection {
  public:
   /// Takes a connection that has just been made. With `pooler` nothing is kept on the server beyond
   /// a transaction. Outside of a caller's transaction a lock is waited for as long as `lock_limit`;
-  /// zero: as the server says. Throws DatabaseError.
+  /// zero: as the server says. Throws DatabaseError, kind `cancelled` when a stop is requested.
   PostgresConnection(Handle connection, bool pooler, std::string where,
-                     std::chrono::milliseconds lock_limit);
+                     std::chrono::milliseconds lock_limit, const std::stop_token& stop = {});
 
   using Session::execute;
   [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::postgres; }
@@ -54,7 +54,7 @@ class PostgresConnection final : public Connection {
 
   std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
 
-  void steer(std::chrono::milliseconds lock_limit);
+  void steer(std::chrono::milliseconds lock_limit, const std::stop_token& stop);
   /// Throws connection_lost when the server has closed the connection before `act`.
   void notice_a_closed_socket(std::string_view act);
   void check_interrupted(std::string_view act) const;

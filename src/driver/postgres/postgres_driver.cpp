@@ -26,8 +26,9 @@ class PostgresDriver final : public ServerDriver<Address> {
 
  private:
   std::unique_ptr<Connection> open() override {
-    return std::make_unique<PostgresConnection>(connect_to(address(), Interruptible::token()),
-                                                address().pooler, address().shown, lock_limit());
+    const std::stop_token& stop = Interruptible::token();
+    return std::make_unique<PostgresConnection>(connect_to(address(), stop), address().pooler,
+                                                address().shown, lock_limit(), stop);
   }
 };
 

@@ -1,7 +1,6 @@
 #include "driver/postgres/postgres_watch.hpp"
 
 #include <chrono>
-#include <poll.h>
 #include <utility>
 
 #include <libpq-fe.h>
@@ -18,7 +17,6 @@ using Kind = DatabaseError::Kind;
 
 constexpr std::int64_t longest_connect = 5;  // seconds
 constexpr std::chrono::seconds longest_answer{5};
-constexpr std::chrono::duration<int, std::milli> stop_check{50};
 
 class PostgresWatch final : public Watch {
  public:
@@ -88,44 +86,10 @@ class PostgresWatch final : public Watch {
   bool asked_ = false;
 };
 
-/// Waits for what has been asked, but neither for ever nor past a stop request.
-void await_answer(PGconn* connection, const std::string& where, const std::stop_token& stop) {
-  const auto deadline = Watch::Clock::now() + longest_answer;
-  while (PQisBusy(connection) == 1) {
-    if (stop.stop_requested()) {
-      throw failure(Kind::cancelled, "listen", {"", "stopped on request"}, where, true);
-    }
-    if (Watch::Clock::now() >= deadline) {
-      throw failure(Kind::connection_lost, "listen", {"", "the server does not answer"}, where,
-                    true);
-    }
-    pollfd socket{PQsocket(connection), POLLIN, 0};
-    if (::poll(&socket, 1, stop_check.count()) > 0 && PQconsumeInput(connection) != 1) return;
-  }
-}
-
-Result ask(PGconn* connection, const std::string& sql, const std::string& where,
-           const std::stop_token& stop) {
-  if (PQsendQuery(connection, sql.c_str()) != 1) {
-    throw failure(Kind::connection_lost, "listen", {"", first_line(PQerrorMessage(connection))},
-                  where, true);
-  }
-  Result last;
-  for (;;) {
-    await_answer(connection, where, stop);
-    Result next{PQgetResult(connection)};
-    if (next == nullptr) return last;
-    const auto status = PQresultStatus(next.get());
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
-      throw failure("listen", report_of(next.get()), where, true);
-    }
-    last = std::move(next);
-  }
-}
-
 /// A pooler answers a login itself, with a process number of its own.
 bool is_behind_a_pooler(PGconn* connection, const std::string& where, const std::stop_token& stop) {
-  const Result answer = ask(connection, "select pg_backend_pid()", where, stop);
+  const Result answer =
+      ask(connection, {"select pg_backend_pid()", "listen", where, longest_answer}, stop);
   return read_integer(PQgetvalue(answer.get(), 0, 0)) != PQbackendPID(connection);
 }
 
@@ -155,8 +119,10 @@ std::unique_ptr<Watch> open_postgres_watch(const Address& address, const Channel
         "twinbox_pooler=transaction to the address (" +
         address.shown + ")");
   }
-  ask(connection.get(), "set idle_session_timeout = 0; listen " + quote_identifier(channel.name),
-      address.shown, stop);
+  ask(connection.get(),
+      {"set idle_session_timeout = 0; listen " + quote_identifier(channel.name), "listen",
+       address.shown, longest_answer},
+      stop);
   return std::make_unique<PostgresWatch>(std::move(connection), channel.name, address.shown);
 }
 
