@@ -149,6 +149,7 @@ class Dispatcher::Loop {
   bool desks_changed_ = false;      ///< for the chores
   bool retimed_ = false;            ///< a call with a timeout has begun
   bool active_ = false;             ///< run() is there to settle what workers finish
+  bool over_ = true;                ///< no run() is there, not even one that says goodbye
   bool draining_ = false;           ///< nothing new begins
   bool stopping_ = false;           ///< no more visits
   bool closing_ = false;            ///< the threads end

@@ -102,7 +102,8 @@ Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
 void Dispatcher::Loop::run(const std::stop_token& stop) {
   {
     const std::scoped_lock lock{mutex_};
-    if (active_) throw UsageError("dispatcher: run() is already running; use one run() at a time");
+    if (!over_) throw UsageError("dispatcher: run() is already running; use one run() at a time");
+    over_ = false;
     active_ = true;
     stopping_ = draining_ = false;
     claims_ = std::stop_source{};
@@ -155,6 +156,7 @@ void Dispatcher::Loop::say_goodbye() {
   for (const SharedDesk& desk : desks) {
     if (desk->leaving && desk->held.empty()) take_out(*desk);
   }
+  over_ = true;
 }
 
 /// A thread of its own: a long prune must not keep its store from being claimed from.

@@ -12,6 +12,7 @@
 #include "support/backend.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/worker.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -407,6 +408,32 @@ TEST_P(Running, PHD_15_a_place_that_runs_out_while_the_database_is_away_stops_wh
   EXPECT_EQ(told_to_stop.get_future().wait_for(60s), std::future_status::ready);
   rename_table("hidden_too", "outbox_named_lease");
   rename_table("hidden", "outbox_work");
+}
+
+TEST_P(Running, a_second_run_is_refused_until_the_first_is_over) {
+  std::stop_source stopped;
+  stopped.request_stop();
+  Dispatcher* mine = nullptr;
+  std::atomic<int> refused = 0;
+  Environment watched = environment();
+  watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+    if (statement != "worker_leave") return;  // the last that a run does
+    try {
+      mine->run(stopped.get_token());
+    } catch (const UsageError&) {
+      ++refused;
+    }
+  };
+  Database store{place().address(), {}, watched};
+  Outbox box{store, options()};
+  Dispatcher dispatcher{box, Handlers{}, by_wake_up(1)};
+  mine = &dispatcher;
+  {
+    const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+    while (Workers{box}.list().empty()) std::this_thread::yield();
+  }
+  EXPECT_EQ(refused, 1);
+  EXPECT_NO_THROW(dispatcher.run(stopped.get_token()));
 }
 
 TEST_P(Running, leases_are_renewed_while_a_handler_works) {
