@@ -93,7 +93,10 @@ void Consumer::rebalance(rd_kafka_resp_err_t error, rd_kafka_topic_partition_lis
   } else {
     rd_kafka_assign(handle, gained ? partitions : nullptr);
   }
-  if (gained) events_.assigned(static_cast<std::size_t>(partitions->cnt));
+  if (!gained) return;
+  // One that was paused when it went would still be when it comes back.
+  rd_kafka_resume_partitions(handle, partitions);
+  events_.assigned(static_cast<std::size_t>(partitions->cnt));
 }
 
 void Consumer::committed(rd_kafka_t*, rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t*,

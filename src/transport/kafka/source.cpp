@@ -196,8 +196,7 @@ class Member {
   void assigned(std::size_t count) {
     joined_();
     member_ = true;
-    // The new ones, too; one that comes back is still as it was when it went.
-    consumer_.pause(paused_);
+    if (paused_) consumer_.pause(true);  // the new ones, too
     consumer_silent_ = false;
     consumer_.hearing().heard();
     connected(count > 0);
