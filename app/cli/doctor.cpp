@@ -157,7 +157,7 @@ Verb doctor_verb(Common& common) {
       .summary = "what is wrong with a store, and how to mend it",
       .text =
           "Looks at whether the store can be reached, the tables, their functions and indexes, the "
-          "clocks, "
+          "clocks, partition keys that dead letters hold, "
           "how durable commits are, transactions that hold back vacuum, the file and its disk, and "
           "the "
           "backlog, at which it looks twice. With a configuration, also for topics that no route "

@@ -177,6 +177,14 @@ json::object to_json(const MessageDetail& detail) {
   json::array timeline;
   for (const FailedAttempt& attempt : detail.timeline) timeline.push_back(to_json(attempt));
   object["timeline"] = std::move(timeline);
+  json::array held;
+  for (const HeldKey& one : detail.held_keys) {
+    held.push_back({{"handler", one.duty.handler.view()},
+                    {"partition_key", one.key.view()},
+                    {"requeued", one.requeued},
+                    {"waiting", one.waiting}});
+  }
+  object["held_keys"] = std::move(held);
   return object;
 }
 

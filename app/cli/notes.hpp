@@ -48,8 +48,9 @@ inline constexpr std::array<Note, 16> json_notes = {{
     {"list", R"({"boxes": [{"box", "entries": [{"message", "duty"}], "next"}]}; next goes to )"
              R"(--after; with --groups {"boxes": [{"box", "groups": [{"group", "count", "topic", )"
              R"("handler", "error", "first_at", "last_at"}]}]})"},
-    {"show", R"({"box", "message", "payload", "payload_base64", "headers", "hash", "duties", )"
-             R"("timeline"}; payload is text, payload_base64 is there when it is not)"},
+    {"show",
+     R"({"box", "message", "payload", "payload_base64", "headers", "hash", "duties", )"
+     R"("timeline", "held_keys"}; payload is text, payload_base64 is there when it is not)"},
     {"audit", R"({"boxes": [{"box", "entries": [{"id", "act", "actor", "reason", "operation_id", )"
               R"("number", "affected", "started_at", "at", "finished"}], "next"}]})"},
     {"workers", R"({"boxes": [{"box", "workers": [{"owner", "leases", "name", "version", )"

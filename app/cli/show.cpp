@@ -51,6 +51,14 @@ std::string indented(const std::string& text) {
   return result + "\n";
 }
 
+/// What a key that stands still waits for.
+std::string held_text(const HeldKey& held) {
+  const std::string behind = (held.waiting == HeldKey::most_counted ? "at least " : "") +
+                             counted(held.waiting, "message waits", "messages wait") + " behind it";
+  return held.requeued ? "held until it is done: " + behind
+                       : "held by this dead letter: " + behind + "; requeue or discard it";
+}
+
 void print_message(Sheet& sheet, const MessageDetail& detail) {
   const MessageView& message = detail.message;
   sheet.text("id", message.id.view());
@@ -65,6 +73,7 @@ void print_message(Sheet& sheet, const MessageDetail& detail) {
   sheet.time("expires", message.expires_at);
   if (message.correlation_id) sheet.text("correlation", message.correlation_id->view());
   if (message.partition_key) sheet.text("partition key", message.partition_key->view());
+  for (const HeldKey& held : detail.held_keys) sheet.line("", held_text(held));
   if (message.content_version > 1)
     sheet.line("content", "version " + std::to_string(message.content_version));
   if (detail.headers) sheet.text("headers", *detail.headers);

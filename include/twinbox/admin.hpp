@@ -70,6 +70,19 @@ struct FailedAttempt {
   std::string error;
 };
 
+/// A partition key that stands still (BoxOptions::hold_keys): its dead letter must be requeued and
+/// done, or discarded, before those behind it go on.
+struct HeldKey {
+  DutyKey duty;
+  PartitionKey key;
+  Source source;  ///< of the dead letter
+  MessageId id;
+  bool requeued;         ///< it is on its way again
+  std::int64_t waiting;  ///< behind it, counted up to `most_counted`
+
+  static constexpr std::int64_t most_counted = 1000;
+};
+
 /// One message with everything that is known about it.
 struct MessageDetail {
   MessageView message;
@@ -78,6 +91,7 @@ struct MessageDetail {
   std::optional<ContentHash> hash;
   std::vector<DutyView> duties;
   std::vector<FailedAttempt> timeline;
+  std::vector<HeldKey> held_keys;  ///< by this message's duties
 };
 
 /// States to look for: one of DutyState, all of the open ones, or any.
@@ -157,6 +171,7 @@ struct DeadGroup {
 struct Census {
   Counts counts;
   std::vector<DeadGroup> dead_groups;
+  std::vector<HeldKey> held_keys;  ///< the oldest hundred
 };
 
 /// An act: how far it may go, who asked for it and why.
@@ -216,9 +231,11 @@ class Admin {
   [[nodiscard]] std::optional<MessageDetail> get(const MessageId& id);
   [[nodiscard]] std::vector<DeadGroup> dead_groups();
   [[nodiscard]] Census census();
+  /// Those that are held by the oldest messages first.
+  [[nodiscard]] std::vector<HeldKey> held_keys(std::int64_t limit = 50);
 
-  /// Dead becomes ready again, after `delay`: attempts 0, error and a past expiry cleared. Returns
-  /// how many.
+  /// Dead becomes ready again, after `delay`: attempts 0, error and a past expiry cleared. One that
+  /// holds its partition key goes before all that wait, any other behind them. Returns how many.
   std::size_t requeue(std::span<const DutyKey> duties, Duration delay = {}, const Act& act = {});
   std::size_t requeue(Session& session, std::span<const DutyKey> duties, Duration delay = {},
                       const Act& act = {});

@@ -28,6 +28,7 @@ struct Health {
   std::int64_t pending = 0;  ///< due and not finished: ready, held by a worker, or behind another
                              ///< of their partition key
   std::int64_t dead = 0;
+  std::int64_t held = 0;  ///< partition keys that dead letters hold; any makes it degraded
 };
 
 /// Reads without stopping anybody. A store that cannot be asked is unhealthy, with the error as the

@@ -35,6 +35,9 @@ struct BoxOptions {
   std::optional<Duration> retention = {};
   /// False: the at-most-once gate (Inbox::try_claim) lets everybody through and keeps no row.
   bool gate = true;
+  /// True: a message that fails for ever holds its partition key, and those behind it wait until it
+  /// is requeued and done, or discarded.
+  bool hold_keys = false;
 };
 
 /// Finished messages older than `older_than` are deleted. Values below zero are refused.

@@ -48,8 +48,9 @@ insert into {work} (number, handler, visible_at, attempts, expiries, requeues, e
                     waiting)
 select a.number, a.handler, greatest({now} + @delay::bigint * interval '1 microsecond', @until::timestamptz),
        a.attempts + @failed::int, a.expiries, a.requeues, a.expires_at, coalesce(@error::text, a.last_error), a.partition_key,
-       a.partition_key is not null
-         and exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler)
+       a.partition_key is not null and (
+         exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler)
+         or exists (select 1 from {hold} h where h.partition_key = a.partition_key and h.handler = a.handler))
 from again a
 where (select case when count(*) > 0 then {wake} else 0 end from again) = 0;
 

@@ -12,4 +12,6 @@ select
       order by partition_key, handler, id limit @probe::bigint) keyed
     where waiting and visible_at <= {now} limit @pending::bigint) behind) as waiting,
   (select count(*) from (
-    select 1 from {outcome} where state = 2 order by number, handler limit @dead::bigint) lost) as dead;
+    select 1 from {outcome} where state = 2 order by number, handler limit @dead::bigint) lost) as dead,
+  (select count(*) from (
+    select 1 from {hold} where not requeued order by number, handler limit @held::bigint) held) as held;

@@ -113,7 +113,9 @@ with wanted as materialized (
          n.partition_key is not null and (
            row_number() over (partition by n.partition_key, n.handler order by n.position) > 1
            or exists (select 1 from {work} w
-                      where w.partition_key = n.partition_key and w.handler = n.handler))
+                      where w.partition_key = n.partition_key and w.handler = n.handler)
+           or exists (select 1 from {hold} h
+                      where h.partition_key = n.partition_key and h.handler = n.handler))
   from (
     select a.number, a.position, h.handler, a.due_at, a.expires_at,
            case when a.bare then a.partition_key else a.known_partition_key end as partition_key

@@ -26,6 +26,7 @@ having count(*) < 0;
 -- name: lock_messages
 {lock_rows}
 
+-- What holds its key goes before all that wait behind it; anything else goes to the end of its key.
 -- name: requeue
 {lock_keys}
 
@@ -36,16 +37,22 @@ with back as (
     and exists (select 1 from {message} m where m.number = o.number and m.payload is not null)
   returning o.number, o.handler, o.requeues
 ), again as materialized (
-  select b.*, m.partition_key, case when m.expires_at > {now} then m.expires_at end as expires_at
+  select b.*, m.partition_key, case when m.expires_at > {now} then m.expires_at end as expires_at,
+         (select h.number from {hold} h where h.partition_key = m.partition_key and h.handler = b.handler) as holder
   from back b cross join lateral (
     select partition_key, expires_at from {message} where number = b.number offset 0) m
+), sent as (
+  update {hold} h set requeued = true from again a where h.number = a.number and h.handler = a.handler
 )
 insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
 select a.number, a.handler, {now} + @delay::bigint * interval '1 microsecond', a.requeues + 1, a.expires_at,
        a.partition_key,
-       a.partition_key is not null and (
-         row_number() over (partition by a.partition_key, a.handler order by a.number) > 1
-         or exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler))
+       case
+         when a.partition_key is null then false
+         when a.holder is not null then a.holder <> a.number
+         else row_number() over (partition by a.partition_key, a.handler order by a.number) > 1
+              or exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler)
+       end
 from again a
 where (select case when count(*) > 0 then {wake} else 0 end from again) = 0
 order by a.number
@@ -143,8 +150,10 @@ select {audit_columns} from {audit} where operation_id = @operation_id::text;
 -- name: audit_list
 select {audit_columns} from {audit} where id < @before::bigint order by id desc limit @limit::bigint;
 
+-- What holds its key waits for a person, however old it is.
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
+  and (m.partition_key is null or not exists (select 1 from {hold} h where h.number = m.number))
   and (exists (select 1 from {outcome} d where d.number = m.number)
        or (@seen::boolean and m.last_seen_at <= {now} - @retention::bigint * interval '1 microsecond'))
   and not exists (
@@ -301,6 +310,17 @@ from {work} where not waiting and visible_at <= {now} order by visible_at limit 
 select m.topic, d.handler, left(d.last_error, 500), d.finished_at
 from {outcome} d cross join lateral (select topic from {message} where number = d.number offset 0) m
 where d.state = 2;
+
+-- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, counted only
+-- so far. One that was sent again holds its key until it is done.
+-- name: held_keys
+select h.number, h.handler, h.partition_key, h.requeued, m.source, m.id, (
+  select count(*) from (
+    select 1 from {work} w where w.partition_key = h.partition_key and w.handler = h.handler and w.waiting
+    order by w.partition_key, w.handler, w.id limit @most::bigint) behind) as waiting
+from {hold} h cross join lateral (select source, id from {message} where number = h.number offset 0) m
+where h.number between @first::bigint and @last::bigint
+order by h.number, h.handler limit @limit::bigint;
 
 -- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
 -- name: open_keys

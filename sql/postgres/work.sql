@@ -131,11 +131,17 @@ with released as (
 select id from released
 where (select case when count(*) > 0 then {wake} else 0 end from released) = 0;
 
+-- With @hold_keys what dies holds its partition key. The trigger that lets the next one go runs at the end of the
+-- statement, so that it finds the key held.
 -- name: fail
 with gone as (
   delete from {work} w where {held}
-  returning w.number, w.id, w.expiries, w.requeues, w.handler,
+  returning w.number, w.id, w.expiries, w.requeues, w.handler, w.partition_key,
             w.attempts + @counts::boolean::int as attempts, w.last_error
+), holding as (
+  insert into {hold} as h (number, handler, partition_key)
+  select number, handler, partition_key from gone where @hold_keys::boolean and partition_key is not null
+  on conflict (partition_key, handler) do update set requeued = false where h.number = excluded.number
 ), told as (
   select gone.*, coalesce(k.error, gone.last_error) as error
   from gone
@@ -151,7 +157,7 @@ select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 2, handler
 -- call
 select from generate_series(1, {function:fail_batch}(
   @owner::uuid, @id::bigint[], case when @guarded::boolean then @epoch::int[] end, @error::text[], @reason::text,
-  @counts::boolean, @now::timestamptz));
+  @counts::boolean, @hold_keys::boolean, @now::timestamptz));
 
 -- name: reap
 update {work} w set owner = null, lease_until = null, expiries = w.expiries + 1

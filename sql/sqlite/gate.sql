@@ -31,6 +31,7 @@ insert into {work} (number, handler, visible_at, attempts, expiries, requeues, e
 select o.number, o.handler, max({now} + @delay, coalesce(@until, 0)), o.attempts + @failed, o.expiries, o.requeues,
        m.expires_at, coalesce(@error, o.last_error), m.partition_key,
        exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = o.handler)
+       or exists (select 1 from {hold} h where h.partition_key = m.partition_key and h.handler = o.handler)
 from {outcome} o join {message} m on m.number = o.number
 where m.id = @message_id and m.source = @source and o.work_id = @id and o.state = 4 and o.handler = @handler;
 delete from {outcome} where {marked};

@@ -11,4 +11,6 @@ select
       order by partition_key, handler, id limit @probe)
     where waiting = 1 and visible_at <= {now} limit @pending)) as waiting,
   (select count(*) from (
-    select 1 from {outcome} where state = 2 order by number, handler limit @dead)) as dead;
+    select 1 from {outcome} where state = 2 order by number, handler limit @dead)) as dead,
+  (select count(*) from (
+    select 1 from {hold} where requeued = 0 order by number, handler limit @held)) as held;

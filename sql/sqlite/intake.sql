@@ -84,6 +84,9 @@ where number = @number and (lease_until is null or lease_until <= {now});
 select @position, 0, @conflict, m.number as number, h.value ->> 'key' as wanted, m.partition_key as key,
        exists (
          select 1 from {work} w
+         where w.partition_key = m.partition_key and w.handler = h.value ->> 'key')
+       or exists (
+         select 1 from {hold} w
          where w.partition_key = m.partition_key and w.handler = h.value ->> 'key') as waiting
 from {message} m cross join {missing} and m.number = @number and @answer = 0;
 -- each

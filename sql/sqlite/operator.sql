@@ -5,13 +5,20 @@
 -- name: lock_messages
 select number from {message} where number = @number;
 
+-- What holds its key goes before all that wait behind it; anything else goes to the end of its key.
 -- name: requeue
 insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
 select o.number, o.handler, {now} + @delay, o.requeues + 1,
        case when m.expires_at > {now} then m.expires_at end, m.partition_key,
-       exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = o.handler)
-from {outcome} o join {message} m on m.number = o.number
+       case when h.number is not null then h.number <> o.number
+            else exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = o.handler) end
+from {outcome} o
+join {message} m on m.number = o.number
+left join {hold} h on h.partition_key = m.partition_key and h.handler = o.handler
 where o.number = @number and o.handler = @handler and o.state = 2 and m.payload is not null;
+update {hold} set requeued = 1
+where number = @number and handler = @handler
+  and exists (select 1 from {work} w where w.number = @number and w.handler = @handler);
 delete from {outcome}
 where number = @number and handler = @handler and state = 2
   and exists (select 1 from {work} w where w.number = @number and w.handler = @handler)
@@ -87,8 +94,10 @@ select {audit_columns} from {audit} where operation_id = @operation_id;
 -- name: audit_list
 select {audit_columns} from {audit} where id < @before order by id desc limit @limit;
 
+-- What holds its key waits for a person, however old it is.
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
+  and (m.partition_key is null or not exists (select 1 from {hold} h where h.number = m.number))
   and (exists (select 1 from {outcome} d where d.number = m.number)
        or (@seen and m.last_seen_at <= {now} - @retention))
   and not exists (
@@ -239,6 +248,17 @@ from {work} where waiting = 0 and visible_at <= {now} order by visible_at limit 
 select m.topic, d.handler, substr(d.last_error, 1, 500), d.finished_at
 from {outcome} d join {message} m on m.number = d.number
 where d.state = 2;
+
+-- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, counted only
+-- so far. One that was sent again holds its key until it is done.
+-- name: held_keys
+select h.number, h.handler, h.partition_key, h.requeued, m.source, m.id, (
+  select count(*) from (
+    select 1 from {work} w where w.partition_key = h.partition_key and w.handler = h.handler and w.waiting = 1
+    limit @most)) as waiting
+from {hold} h join {message} m on m.number = h.number
+where h.number between @first and @last
+order by h.number, h.handler limit @limit;
 
 -- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
 -- name: open_keys

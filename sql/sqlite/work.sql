@@ -88,6 +88,7 @@ where case
 end and id = @id
 returning id;
 
+-- With @hold_keys what dies holds its partition key, before the trigger lets the next one go.
 -- name: fail
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
 select number, id, {now}, @owner, attempts + 1, handler, coalesce(@error, last_error)
@@ -97,6 +98,9 @@ insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expi
 select number, id, {now}, @owner, attempts + @counts, expiries, requeues, 2, handler, @reason,
        coalesce(@error, last_error)
 from {work} where {held};
+insert into {hold} (number, handler, partition_key)
+select number, handler, partition_key from {work} where {held} and @hold_keys and partition_key is not null
+on conflict (partition_key, handler) do update set requeued = 0 where number = excluded.number;
 delete from {work} where {held};
 
 -- name: reap

@@ -59,6 +59,7 @@ insert into {work} (number, handler, visible_at, attempts, expiries, requeues, e
 select g.number, g.handler, case when @until > @again then @until else @again end, g.attempts + @failed, g.expiries,
        g.requeues, m.expires_at, coalesce(@error, g.last_error), m.partition_key,
        case when exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = g.handler)
+                 or exists (select 1 from {hold} h where h.partition_key = m.partition_key and h.handler = g.handler)
             then 1 else 0 end
 from @gone g join {message} m on m.number = g.number;
 select work_id from @gone;

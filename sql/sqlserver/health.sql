@@ -11,4 +11,6 @@ select
       order by w.partition_key, w.handler, w.id) as k
     where k.waiting = 1 and k.visible_at <= {now}) as behind) as waiting,
   (select count(*) from (
-    select top (@dead) o.number from {outcome} o where o.state = 2 order by o.number, o.handler) as lost) as dead;
+    select top (@dead) o.number from {outcome} o where o.state = 2 order by o.number, o.handler) as lost) as dead,
+  (select count(*) from (
+    select top (@held) h.number from {hold} h where h.requeued = 0 order by h.number, h.handler) as held) as held;

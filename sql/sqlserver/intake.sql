@@ -144,7 +144,9 @@ select n.number, n.handler, case when k.due_at > {now} then k.due_at else {now} 
        case when k.partition_key is not null
                  and (row_number() over (partition by k.partition_key, n.handler order by n.position) > 1
                       or exists (select 1 from {work} w
-                                 where w.partition_key = k.partition_key and w.handler = n.handler))
+                                 where w.partition_key = k.partition_key and w.handler = n.handler)
+                      or exists (select 1 from {hold} h
+                                 where h.partition_key = k.partition_key and h.handler = n.handler))
             then 1 else 0 end
 from @missing n join @arrived k on k.number = n.number
 order by n.position;

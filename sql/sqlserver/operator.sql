@@ -27,6 +27,7 @@ update {message} set seen_count = seen_count where number in (select k.message f
 -- name: lock_messages
 update {message} set seen_count = seen_count where number in (select k.number from {numbers});
 
+-- What holds its key goes before all that wait behind it; anything else goes to the end of its key.
 -- name: requeue
 {lock}
 declare @back table (number bigint, handler nvarchar(200) {binary}, requeues int);
@@ -38,13 +39,17 @@ insert into {work} (number, handler, visible_at, requeues, expires_at, partition
 select b.number, b.handler,
        dateadd(microsecond, cast(@delay % 1000000 as int), dateadd(second, cast(@delay / 1000000 as int), {now})),
        b.requeues + 1, case when m.expires_at > {now} then m.expires_at end, m.partition_key,
-       case when m.partition_key is not null
-                 and (row_number() over (partition by m.partition_key, b.handler order by b.number) > 1
-                      or exists (select 1 from {work} w
-                                 where w.partition_key = m.partition_key and w.handler = b.handler))
+       case when m.partition_key is null or h.number = b.number then 0
+            when h.number is not null
+                 or row_number() over (partition by m.partition_key, b.handler order by b.number) > 1
+                 or exists (select 1 from {work} w
+                            where w.partition_key = m.partition_key and w.handler = b.handler)
             then 1 else 0 end
-from @back b join {message} m on m.number = b.number
+from @back b
+join {message} m on m.number = b.number
+left join {hold} h on h.partition_key = m.partition_key and h.handler = b.handler
 order by b.number;
+update h set requeued = 1 from {hold} h join @back b on b.number = h.number and b.handler = h.handler;
 select number from @back;
 
 -- name: discard
@@ -144,8 +149,10 @@ case when @retention / 86400000000 >= 365 * 1000 then cast('0001-01-01' as datet
                   dateadd(second, -cast(@retention / 1000000 % 86400 as int),
                           dateadd(day, -cast(@retention / 86400000000 as int), {now}))) end
 
+-- What holds its key waits for a person, however old it is.
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
+  and (m.partition_key is null or not exists (select 1 from {hold} h where h.number = m.number))
   and (exists (select 1 from {outcome} d where d.number = m.number) or (@seen = 1 and m.last_seen_at <= {old_before}))
   and not exists (
     select 1 from {outcome} d
@@ -309,6 +316,17 @@ from {work} where waiting = 0 and visible_at <= {now} order by visible_at;
 select m.topic, d.handler, left(d.last_error, 500) as error, d.finished_at
 from {outcome} d join {message} m on m.number = d.number
 where d.state = 2;
+
+-- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, counted only
+-- so far. One that was sent again holds its key until it is done.
+-- name: held_keys
+select top (@limit) h.number, h.handler, h.partition_key, h.requeued, m.source, m.id, (
+  select count(*) from (
+    select top (@most) w.id from {work} w
+    where w.partition_key = h.partition_key and w.handler = h.handler and w.waiting = 1) as behind) as waiting
+from {hold} h join {message} m on m.number = h.number
+where h.number between @first and @last
+order by h.number, h.handler;
 
 -- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
 -- name: open_keys

@@ -130,9 +130,24 @@ output inserted.id as id
 where (@owner is not null and {held})
    or (@owner is null and id in (select k.duty from {leases}) and (lease_until is null or lease_until <= {now}));
 
+-- With @hold_keys what dies holds its partition key, before the trigger lets the next one go. The keys before the rows,
+-- as accept and requeue lock them; then the rows, by an update that changes nothing: who holds what is known before it
+-- is deleted.
 -- name: fail
 {gone}
+{keys}
 declare @told table (id bigint primary key, error nvarchar(max));
+declare @holding table (number bigint, handler nvarchar(200) {binary}, partition_key nvarchar(255) {binary});
+insert into @keys (partition_key)
+select partition_key from {work} where @hold_keys = 1 and partition_key is not null and {held};
+{lock_keys}
+update {work} set epoch = epoch
+output inserted.number, inserted.handler, inserted.partition_key into @holding (number, handler, partition_key)
+where @hold_keys = 1 and partition_key is not null and {held};
+update h set requeued = 0 from {hold} h join @holding n on n.number = h.number and n.handler = h.handler;
+insert into {hold} (number, handler, partition_key)
+select n.number, n.handler, n.partition_key from @holding n
+where not exists (select 1 from {hold} h where h.partition_key = n.partition_key and h.handler = n.handler);
 delete from {work} {into_gone} where {held};
 -- Two leases of one duty, a stale one and the right one, may come in one call.
 insert into @told (id, error)

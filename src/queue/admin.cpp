@@ -12,6 +12,8 @@ namespace twinbox {
 namespace {
 
 constexpr int message_width = 14;
+/// Held keys that are told beside other things.
+constexpr std::int64_t most_shown = 100;
 
 /// In the order of StateFilter.
 constexpr std::array<std::string_view, 11> state_names = {
@@ -187,6 +189,24 @@ void count_open(const Box& box, Session& session, Counts& counts) {
           [&](const Row& row) { counts.oldest_pending = maybe_age(row, 0); });
 }
 
+/// Those that messages from `first` to `last` hold.
+std::vector<HeldKey> read_held_keys(const Box& box, Session& session, std::int64_t first,
+                                    std::int64_t last, std::int64_t limit) {
+  std::vector<HeldKey> held;
+  box.run(
+      session, box.sql().held_keys,
+      {{"first", first}, {"last", last}, {"limit", limit}, {"most", HeldKey::most_counted}},
+      [&](const Row& row) {
+        held.push_back({.duty = {row.integer(0), HandlerKey{std::string{row.text(1)}, Trusted{}}},
+                        .key = PartitionKey{std::string{row.text(2)}, Trusted{}},
+                        .source = Source{std::string{row.text(4)}, Trusted{}},
+                        .id = MessageId{std::string{row.text(5)}, Trusted{}},
+                        .requeued = row.boolean(3),
+                        .waiting = row.integer(6)});
+      });
+  return held;
+}
+
 std::vector<DeadGroup> group_dead(const Box& box, Session& session) {
   constexpr std::size_t most_known = 1000;
   std::map<std::tuple<std::string, std::string, std::string>, DeadGroup> groups;
@@ -278,6 +298,7 @@ Census Admin::census() {
     Census census;
     count_open(box, session, census.counts);
     census.dead_groups = group_dead(box, session);
+    census.held_keys = read_held_keys(box, session, 0, INT64_MAX, most_shown);
     for (const DeadGroup& group : census.dead_groups) {
       census.counts.all.dead += group.count;
       census.counts.by_topic[group.topic].dead += group.count;
@@ -305,6 +326,7 @@ std::optional<MessageDetail> Admin::get(const MessageKey& key) {
                                            maybe_text(row, message_width + 1),
                                            {},
                                            {},
+                                           {},
                                            {}});
               if (!row.is_null(message_width + 2)) {
                 detail->hash = ContentHash{std::string{row.bytes(message_width + 2)},
@@ -319,6 +341,8 @@ std::optional<MessageDetail> Admin::get(const MessageKey& key) {
                                   static_cast<int>(row.integer(2)), maybe_uuid(row, 3),
                                   text_or_empty(row, 4)});
     });
+    if (detail->message.partition_key)
+      detail->held_keys = read_held_keys(box, session, number, number, most_shown);
     return detail;
   });
 }
@@ -344,6 +368,14 @@ std::vector<DeadGroup> Admin::dead_groups() {
   Box& box = queue_.box();
   return box.own(Access::read, Scope::statement,
                  [&](Session& session) { return group_dead(box, session); });
+}
+
+std::vector<HeldKey> Admin::held_keys(std::int64_t limit) {
+  require_limit(limit);
+  Box& box = queue_.box();
+  return box.own(Access::read, Scope::statement, [&](Session& session) {
+    return read_held_keys(box, session, 0, INT64_MAX, limit);
+  });
 }
 
 }  // namespace twinbox

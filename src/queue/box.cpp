@@ -65,6 +65,7 @@ Statements::Statements(const StatementSet& set)
       count_history(set["count_history"]),
       oldest_pending(set["oldest_pending"]),
       group_dead(set["group_dead"]),
+      held_keys(set["held_keys"]),
       open_keys(set["open_keys"]),
       operation_begin(set["operation_begin"]),
       operation_lock(set["operation_lock"]),

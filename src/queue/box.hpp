@@ -25,7 +25,7 @@ struct Statements {
   const Statement &requeue, &discard, &postpone, &edit, &content_version, &lock_messages,
       &prune_bound, &prune_pick, &prune, &list_open, &list_dead, &list_finished, &list_all, &get,
       &find_sources, &duties, &failures, &count_open, &count_dead, &count_history, &oldest_pending,
-      &group_dead, &open_keys;
+      &group_dead, &held_keys, &open_keys;
   const Statement &operation_begin, &operation_lock, &operation_move, &operation_forget,
       &audit_find, &audit_list;
   const Statement &worker_tell, &worker_leave, &worker_forget, &worker_list;

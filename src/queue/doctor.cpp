@@ -243,7 +243,8 @@ std::map<std::string, std::string> named_things(const BoxScripts& scripts, Diale
         const std::size_t dot = text.find("\".\"");
         const bool qualified = dot < text.find(' ', begin.size());
         const std::size_t open = qualified ? dot + 2 : begin.size();
-        things.emplace(text.substr(open + 1, text.find('"', open + 1) - open - 1), text);
+        // The last one counts: a later migration may have made it anew.
+        things[text.substr(open + 1, text.find('"', open + 1) - open - 1)] = text;
       }
     }
   }
@@ -282,6 +283,27 @@ void examine_vacuum(Session& session, const BoxName& box, std::vector<Finding>& 
     findings.push_back({"vacuum", Level::error,
                         "autovacuum is off for " + table + ": every claim steps over what is dead",
                         "alter table " + table + " reset (autovacuum_enabled);"});
+  });
+}
+
+/// A key that stands still is for a person to decide.
+void examine_order(Session& session, const BoxName& box, std::vector<Finding>& findings) {
+  constexpr std::int64_t most = 100;  // with those that were requeued
+  int room = 10;
+  const auto set = shared_statements(session.dialect(), box);
+  const std::vector<Arg> args{
+      {"first", 0}, {"last", INT64_MAX}, {"limit", most}, {"most", HeldKey::most_counted}};
+  session.execute((*set)["held_keys"], args, [&](const Row& row) {
+    const bool requeued = row.boolean(3);
+    if (requeued || room-- <= 0) return;
+    const std::string id{row.text(5)};
+    const std::int64_t waiting = row.integer(6);
+    const std::string count =
+        std::to_string(waiting) + (waiting == HeldKey::most_counted ? " or more" : "");
+    findings.push_back({"order", Level::warning,
+                        "dead letter " + id + " holds partition key " + std::string{row.text(2)} +
+                            ", " + count + (waiting == 1 ? " message waits" : " messages wait"),
+                        "twinbox requeue " + id + ", or twinbox discard " + id + " --reason …"});
   });
 }
 
@@ -347,6 +369,7 @@ std::vector<Finding> examine_box(Database& database, BoxKind kind, BoxOptions op
       findings.resize(1);
       examine_names(session, box, *box_scripts(database.dialect(), kind, box), findings);
       examine_vacuum(session, box, findings);
+      examine_order(session, box, findings);
     });
     return findings;
   } catch (const DatabaseError& error) {

@@ -11,6 +11,8 @@ namespace {
 /// How many keyed duties are looked at to find those that wait, at the least and per wanted one.
 constexpr std::int64_t least_probe = 10'000;
 constexpr std::int64_t probe_factor = 10;
+/// How many held keys are counted: one is enough for a person to be called.
+constexpr std::int64_t most_held = 100;
 
 void require_threshold(std::string_view name, std::int64_t value) {
   if (value < 0 || value > 1'000'000) {
@@ -24,8 +26,14 @@ std::string counted(std::int64_t count, std::int64_t threshold, std::string_view
          " " + std::string{what};
 }
 
-Health judge(std::int64_t pending, std::int64_t dead, const HealthThresholds& thresholds) {
-  Health health{HealthState::healthy, {}, pending, dead};
+std::string held_text(std::int64_t held) {
+  return counted(held, most_held, held == 1 ? "partition key is" : "partition keys are") +
+         " held by dead letters: requeue or discard them (twinbox doctor names them)";
+}
+
+Health judge(std::int64_t pending, std::int64_t dead, std::int64_t held,
+             const HealthThresholds& thresholds) {
+  Health health{HealthState::healthy, {}, pending, dead, held};
   if (dead > thresholds.dead) {
     health.state = HealthState::unhealthy;
     health.reasons.push_back(counted(dead, thresholds.dead, "dead letters"));
@@ -33,6 +41,10 @@ Health judge(std::int64_t pending, std::int64_t dead, const HealthThresholds& th
   if (pending > thresholds.pending) {
     if (health.state == HealthState::healthy) health.state = HealthState::degraded;
     health.reasons.push_back(counted(pending, thresholds.pending, "pending"));
+  }
+  if (held > 0) {
+    if (health.state == HealthState::healthy) health.state = HealthState::degraded;
+    health.reasons.push_back(held_text(held));
   }
   if (health.reasons.empty()) {
     health.reasons.push_back(counted(pending, thresholds.pending, "pending") + ", " +
@@ -61,16 +73,19 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
     return box.own(Access::read, Scope::statement, [&](Session& session) {
       std::int64_t pending = 0;
       std::int64_t dead = 0;
+      std::int64_t held = 0;
       box.run(session, box.sql().health,
               {{"pending", most_pending},
                {"dead", thresholds.dead + 1},
+               {"held", most_held + 1},
                {"probe", std::max(least_probe, probe_factor * most_pending)},
                box.now()},
               [&](const Row& row) {
                 pending = std::min(most_pending, row.integer(0) + row.integer(1));
                 dead = row.integer(2);
+                held = row.integer(3);
               });
-      return judge(pending, dead, thresholds);
+      return judge(pending, dead, held, thresholds);
     });
   } catch (const DatabaseError& error) {
     return {HealthState::unhealthy,

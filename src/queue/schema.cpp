@@ -210,7 +210,7 @@ std::string sqlserver_grants(const Tables& tables, const std::string& role) {
   for (const char* table : {"version", "box"})
     text += "grant select on " + tables.values.at(table) + to_role;
   for (const char* table :
-       {"message", "work", "outcome", "failure", "audit", "named_lease", "worker"})
+       {"message", "work", "outcome", "failure", "audit", "named_lease", "worker", "hold"})
     text += "grant select, insert, update, delete on " + tables.values.at(table) + to_role;
   return text;
 }
@@ -345,7 +345,7 @@ std::string Schema::print_grants(const std::string& role) const {
       "grant usage on schema {schema} to {role};\n"
       "grant select on {version}, {box} to {role};\n"
       "grant select, insert, update, delete on {message}, {work}, {outcome}, {failure}, {audit}, "
-      "{named_lease}, {worker} to {role};\n"
+      "{named_lease}, {worker}, {hold} to {role};\n"
       "do $twinbox$\n"
       "declare\n"
       "  signature regprocedure;\n"

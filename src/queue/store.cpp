@@ -24,14 +24,16 @@ auto comparable(const RetryPolicy& policy) {
 }
 
 auto comparable(const BoxOptions& options) {
-  const auto& [schema, table, deploy_schema, retry, max_expiries, retention, gate] = options;
+  const auto& [schema, table, deploy_schema, retry, max_expiries, retention, gate, hold_keys] =
+      options;
   return std::tuple{std::string_view{schema},
                     std::string_view{table},
                     deploy_schema,
                     comparable(retry),
                     max_expiries,
                     retention,
-                    gate};
+                    gate,
+                    hold_keys};
 }
 
 auto comparable(const DatabaseOptions& options) {

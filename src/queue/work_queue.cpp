@@ -87,6 +87,7 @@ std::size_t fail_some(Box& box, Session& session, const OwnerToken& owner, const
                                        {"error", ValueType::text, errors},
                                        {"reason", reason},
                                        {"counts", Value{failure.handler_failed}},
+                                       {"hold_keys", Value{box.options().hold_keys}},
                                        box.now()});
   box.log(LogLevel::info, "fail",
           {{"count", static_cast<std::int64_t>(changed)}, {"reason", std::string_view{reason}}});

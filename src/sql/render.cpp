@@ -216,7 +216,7 @@ Placeholders placeholders(Dialect dialect, const BoxName& box) {
   const Prefix prefix = prefix_of(dialect, box);
   Placeholders values;
   for (const char* table :
-       {"message", "work", "outcome", "failure", "audit", "named_lease", "worker"}) {
+       {"message", "work", "outcome", "failure", "audit", "named_lease", "worker", "hold"}) {
     values[table] = prefix.qualified + "_" + table + '"';
   }
   values["box"] = prefix.qualified + '"';

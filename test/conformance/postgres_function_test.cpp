@@ -117,6 +117,19 @@ TEST_P(PostgresFunction, OBX_095_claim_ack_abandon_fail_and_reap_work_together) 
   EXPECT_EQ(real_outbox().claim(worker_b, 30s, 10).size(), 1u) << "the one that was reaped";
 }
 
+TEST_P(PostgresFunction, fail_holds_the_partition_key_when_it_is_asked_to) {
+  for (int i = 0; i < 3; ++i) call("outbox_enqueue('t', 'p', partition_key => 'k')");
+  const std::string claim = "work_id from outbox_claim(" + owner_ + ", interval '1 minute', 10)";
+  const auto fail = [&](const std::string& more) {
+    return call("outbox_fail(" + owner_ + ", array[" + call(claim) + "]::bigint[], 'no'" + more +
+                ")");
+  };
+  EXPECT_EQ(fail(""), "1");
+  EXPECT_EQ(fail(", hold_keys => true"), "1") << "the first one has let the second one go";
+  EXPECT_EQ(call(claim), "no row");
+  EXPECT_EQ(call("partition_key from outbox_hold"), "k");
+}
+
 TEST_P(PostgresFunction, a_program_in_sql_and_one_in_cpp_share_the_work) {
   real_outbox().enqueue(a_message());
   real_outbox().enqueue(a_message());

@@ -104,6 +104,24 @@ TEST_P(PostgresRole, OBX_104_the_granted_rights_are_enough_for_the_whole_life_of
   workers.leave(worker_a);
 }
 
+TEST_P(PostgresRole, OBX_104_the_granted_rights_let_it_hold_a_key_and_let_it_go) {
+  grant(BoxKind::outbox);
+  Database database(address(), {}, environment());
+  BoxOptions holding = without_deployment();
+  holding.hold_keys = true;
+  Outbox outbox(database, holding);
+  NewMessage keyed = a_message("keyed");
+  keyed.extras.partition_key = PartitionKey{"k"};
+  outbox.enqueue(std::vector{keyed, keyed});
+  Admin admin(outbox);
+  EXPECT_EQ(outbox.fail(worker_a, outbox.claim(worker_a, 10s, 10), "error"), 1u);
+  EXPECT_EQ(admin.requeue(Filter{.state = StateFilter::dead}), 1u);
+  EXPECT_EQ(outbox.fail(worker_a, outbox.claim(worker_a, 10s, 10), "error"), 1u);
+  EXPECT_EQ(admin.held_keys().size(), 1u);
+  EXPECT_EQ(admin.discard(Filter{.state = StateFilter::dead}, {.reason = "test"}), 1u);
+  EXPECT_EQ(outbox.ack(worker_a, outbox.claim(worker_a, 10s, 10)), 1u);
+}
+
 TEST_P(PostgresRole, OBX_105_the_granted_rights_let_it_call_the_functions) {
   grant(BoxKind::outbox);
   Database database(address(), {}, environment());

@@ -116,6 +116,56 @@ TEST_P(SchemaUpgrade, workers_of_version_4_have_done_nothing_that_is_known) {
   EXPECT_EQ(all[0].failed, 0);
 }
 
+TEST_P(SchemaUpgrade, keys_of_version_5_go_on_and_can_be_held_from_then_on) {
+  create_before("0006_hold");
+  EXPECT_EQ(schema().check().version, 5);
+  for (const std::string id : {"first", "second", "third"}) {
+    const std::string number = id == "first" ? "1" : id == "second" ? "2" : "3";
+    write(
+        "insert into {schema}outbox_message (source, id, topic, payload, partition_key, "
+        "created_at, last_seen_at) values ('-', '" +
+        id + "', 'order.placed', " + bytes() + ", 'k', " + instant() + ", " + instant() + ")");
+    write("insert into {schema}outbox_work (number, visible_at, partition_key, waiting) values (" +
+          number + ", " + instant() + ", 'k', " +
+          (on_postgres() ? (id == "first" ? "false" : "true") : (id == "first" ? "0" : "1")) + ")");
+  }
+  if (on_postgres()) {
+    // As they were: one argument less than today's.
+    write(
+        "create function {schema}outbox_fail(owner uuid, ids bigint[], error text, "
+        "reason text default 'failed', epochs int[] default null) returns bigint "
+        "language sql as 'select 0::bigint'");
+    write(
+        "create function {schema}outbox_fail_batch(owner uuid, ids bigint[], epochs int[], "
+        "errors text[], reason text, counts boolean, at timestamptz default null) returns bigint "
+        "language sql as 'select 0::bigint'");
+  }
+  const auto applied = schema().deploy();
+  ASSERT_FALSE(applied.empty());
+  EXPECT_EQ(applied.front(), "0006_hold");
+  EXPECT_TRUE(schema().check().current());
+  BoxOptions holding = without_deployment();
+  holding.hold_keys = true;
+  Outbox outbox(database(), holding);
+  const auto end = [&](const std::string& id, auto settle) {
+    const auto messages = outbox.claim(worker_a, 30s, 10);
+    ASSERT_EQ(names_of(messages), std::vector<std::string>{id});
+    EXPECT_EQ(settle(messages), 1u);
+  };
+  end("first", [&](const auto& messages) { return outbox.ack(worker_a, messages); });
+  end("second", [&](const auto& messages) { return outbox.fail(worker_a, messages, "boom"); });
+  EXPECT_TRUE(outbox.claim(worker_a, 30s, 10).empty());
+  EXPECT_EQ(Admin(outbox).discard(Filter{.state = StateFilter::dead}, {.reason = "test"}), 1u);
+  end("third", [&](const auto& messages) { return outbox.ack(worker_a, messages); });
+  if (on_postgres()) {
+    EXPECT_EQ(count("select {schema}outbox_fail('00000000-0000-4000-8000-00000000000a', "
+                    "array[1]::bigint[], 'boom')"),
+              0)
+        << "there is one function of the name";
+  }
+  EXPECT_TRUE(schema().deploy().empty());
+}
+
 TWINBOX_ON_BACKENDS(SchemaUpgrade, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 }  // namespace

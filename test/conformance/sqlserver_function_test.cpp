@@ -128,6 +128,18 @@ TEST_P(SqlserverProcedure, OBX_095_claim_ack_abandon_fail_and_reap_work_together
   EXPECT_EQ(rest.front().work_id, WorkId{std::stoll(ids[3])});
 }
 
+TEST_P(SqlserverProcedure, fail_holds_the_partition_key_when_it_is_asked_to) {
+  for (int i = 0; i < 3; ++i) call("outbox_enqueue N't', 0x01, @partition_key = N'k'");
+  const std::string claim = "exec {schema}outbox_claim " + owner_ + ", 60, 10";
+  const auto fail = [&](const std::string& more) {
+    return call("outbox_fail " + owner_ + ", N'[" + all(claim).at(0) + "]', N'no'" + more);
+  };
+  EXPECT_EQ(fail(""), "1");
+  EXPECT_EQ(fail(", @hold_keys = 1"), "1") << "the first one has let the second one go";
+  EXPECT_TRUE(all(claim).empty());
+  EXPECT_EQ(read("select partition_key from {schema}outbox_hold"), "k");
+}
+
 TEST_P(SqlserverProcedure, accept_answers_what_became_of_a_message) {
   const std::string accept = "inbox_accept N'stripe', N'evt_1', N'payment', 0x01";
   EXPECT_EQ(call(accept), "accepted");

@@ -120,6 +120,24 @@ TEST_P(SqlserverRole, OBX_104_the_granted_rights_are_enough_for_the_whole_life_o
   EXPECT_EQ(workers.list().size(), 1u);
 }
 
+TEST_P(SqlserverRole, OBX_104_the_granted_rights_let_it_hold_a_key_and_let_it_go) {
+  grant(BoxKind::outbox, Part::whole);
+  Database database(address(), {}, environment());
+  BoxOptions holding = without_deployment();
+  holding.hold_keys = true;
+  Outbox outbox(database, holding);
+  NewMessage keyed = a_message("keyed");
+  keyed.extras.partition_key = PartitionKey{"k"};
+  outbox.enqueue(std::vector{keyed, keyed});
+  Admin admin(outbox);
+  EXPECT_EQ(outbox.fail(worker_a, outbox.claim(worker_a, 10s, 10), "error"), 1u);
+  EXPECT_EQ(admin.requeue(Filter{.state = StateFilter::dead}), 1u);
+  EXPECT_EQ(outbox.fail(worker_a, outbox.claim(worker_a, 10s, 10), "error"), 1u);
+  EXPECT_EQ(admin.held_keys().size(), 1u);
+  EXPECT_EQ(admin.discard(Filter{.state = StateFilter::dead}, {.reason = "test"}), 1u);
+  EXPECT_EQ(outbox.ack(worker_a, outbox.claim(worker_a, 10s, 10)), 1u);
+}
+
 TEST_P(SqlserverRole, OBX_105_whoever_calls_the_procedures_needs_no_right_on_a_table) {
   REQUIREMENT("IBX-126");
   if (is_stand_in()) GTEST_SKIP() << "the stand-in knows no ownership chains";

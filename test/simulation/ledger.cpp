@@ -11,6 +11,11 @@ std::string text(const Message& message) {
          ")";
 }
 
+std::optional<std::string> partition_of(const Message& message) {
+  if (!message.partition_key) return std::nullopt;
+  return message.handler.str() + "\n" + message.partition_key->str();
+}
+
 }  // namespace
 
 DutyName duty_of(const Message& message) { return {message.id.str(), message.handler.str()}; }
@@ -23,9 +28,13 @@ void Ledger::claimed(const Message& message, Instant now) {
   if (finished_.contains(duty_of(message))) {
     throw Violation("claimed although it is finished: " + text(message));
   }
-  std::optional<std::string> partition;
-  if (message.partition_key)
-    partition = message.handler.str() + "\n" + message.partition_key->str();
+  const std::optional<std::string> partition = partition_of(message);
+  for (const auto& [duty, held] : holders_) {
+    if (partition == held && duty != duty_of(message)) {
+      throw Violation("claimed past " + duty.id +
+                      ", which is dead and holds the key: " + text(message));
+    }
+  }
   for (const auto& [work, live] : leases_) {
     if (!live.certain || live.until <= now) continue;
     if (work == message.work_id) throw Violation("two live leases: " + text(message));
@@ -63,11 +72,32 @@ void Ledger::settled(const Message& message, std::size_t changed, Ending ending,
       !finished_.emplace(duty_of(message), ending).second) {
     throw Violation("finished twice: " + text(message));
   }
+  if (changed == 0) return;
+  if (ending == Ending::done) holders_.erase(duty_of(message));
+  if (ending == Ending::dead && hold_keys_ && message.partition_key)
+    holders_.insert_or_assign(duty_of(message), *partition_of(message));
+}
+
+void Ledger::requeued(const DutyName& duty) {
+  operated_.insert(duty);
+  finished_.erase(duty);
+}
+
+void Ledger::discarded(const DutyName& duty, bool certain) {
+  operated_.insert(duty);
+  holders_.erase(duty);
+  finished_.erase(duty);
+  if (certain) finished_.emplace(duty, Ending::discarded);
+}
+
+void Ledger::expired() {
+  std::erase_if(holders_, [&](const auto& held) { return !finished_.contains(held.first); });
 }
 
 void Ledger::settle_in_doubt(const Message& message) {
   const auto known = leases_.find(message.work_id);
   if (known != leases_.end()) known->second.certain = false;
+  holders_.erase(duty_of(message));
 }
 
 }  // namespace twinbox::simulation

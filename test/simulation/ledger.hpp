@@ -23,7 +23,7 @@ struct DutyName {
   auto operator<=>(const DutyName&) const = default;
 };
 
-enum class Ending { none, done, dead };
+enum class Ending { none, done, dead, discarded };
 
 class Ledger {
  public:
@@ -34,7 +34,8 @@ class Ledger {
   /// have taken it over or cleared it.
   void clock_moved(Instant now);
 
-  /// Throws Violation when somebody's lease still lives, its key is busy, or the duty is finished.
+  /// Throws Violation when somebody's lease still lives, its key is busy or held, or the duty is
+  /// finished.
   void claimed(const Message& message, Instant now);
   void renewed(const Lease& lease, Instant until);
   /// A settle has answered how many it changed. Throws Violation when a stale one changed
@@ -42,6 +43,16 @@ class Ledger {
   void settled(const Message& message, std::size_t changed, Ending ending, Instant now);
   /// The answer to a settle is lost: from here on both may be true.
   void settle_in_doubt(const Message& message);
+
+  /// What dies from now on holds its partition key: nobody else of the key may be claimed.
+  void hold_keys() noexcept { hold_keys_ = true; }
+  /// A person has sent a dead duty again, or perhaps not.
+  void requeued(const DutyName& duty);
+  /// A person has thrown a dead duty away; `certain`: the store has answered so.
+  void discarded(const DutyName& duty, bool certain);
+  /// What was sent again may have expired by now.
+  void expired();
+  [[nodiscard]] bool operated(const DutyName& duty) const { return operated_.contains(duty); }
 
   [[nodiscard]] const std::set<DutyName>& promises() const noexcept { return promised_; }
   [[nodiscard]] const std::map<DutyName, Ending>& finished() const noexcept { return finished_; }
@@ -57,6 +68,9 @@ class Ledger {
   std::set<DutyName> promised_;
   std::map<DutyName, Ending> finished_;
   std::map<WorkId, Live> leases_;
+  bool hold_keys_ = false;
+  std::map<DutyName, std::string> holders_;  ///< → handler and key
+  std::set<DutyName> operated_;
 };
 
 /// The name of a message's duty.

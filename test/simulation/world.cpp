@@ -10,6 +10,7 @@
 #include "simulation/actor.hpp"
 #include "simulation/faulty_driver.hpp"
 #include "simulation/rest.hpp"
+#include <twinbox/admin.hpp>
 
 namespace twinbox::simulation {
 namespace {
@@ -25,7 +26,9 @@ class World {
         dice_(options.seed),
         faults_{.dice = dice_, .commits_lie = options.commits_lie},
         storage_(options.on_file, options.seed),
-        is_inbox_(!dice_.one_in(3)) {
+        is_inbox_(!dice_.one_in(3)),
+        hold_keys_(dice_.one_in(2)) {
+    if (hold_keys_) ledger_.hold_keys();
     faults_.one_in = 20 + dice_.roll(200);
     for (int i = 0; i < 3; ++i) workers_.push_back({new_owner(), site(), {}});
     producer_ = site();
@@ -75,6 +78,7 @@ class World {
     const bool faults_were_on = std::exchange(faults_.on, false);
     BoxOptions box;
     box.deploy_schema = true;
+    box.hold_keys = hold_keys_;
     if (is_inbox_) {
       made->inbox = std::make_unique<Inbox>(*made->database, box);
     } else {
@@ -92,7 +96,11 @@ class World {
     } else if (chance < 16) {
       work(workers_[dice_.roll(workers_.size())]);
     } else if (chance < 18) {
-      sweep();
+      if (hold_keys_ && dice_.one_in(4)) {
+        operate();
+      } else {
+        sweep();
+      }
     } else {
       move_clock();
     }
@@ -289,7 +297,36 @@ class World {
                      : which == 1 ? "expire: "
                                   : "prune: "} +
          to_string(fate));
+    if (which == 1) ledger_.expired();
     if (fate == Fate::crashed) sweeper_ = restarted(sweeper_);
+  }
+
+  /// A person decides what becomes of a dead letter that holds its key.
+  void operate() {
+    std::optional<HeldKey> chosen;
+    std::size_t changed = 0;
+    const bool again = dice_.one_in(2);
+    const Fate fate = make([&] {
+      Admin admin{sweeper_->queue()};
+      std::vector<HeldKey> held = admin.held_keys();
+      std::erase_if(held, [](const HeldKey& one) { return one.requeued; });
+      if (held.empty()) return;
+      chosen = held[dice_.roll(held.size())];
+      changed = again ? admin.requeue(std::span{&chosen->duty, 1})
+                      : admin.discard(std::span{&chosen->duty, 1}, {.reason = "decided"});
+    });
+    if (fate == Fate::crashed) sweeper_ = restarted(sweeper_);
+    if (!chosen) return;
+    const DutyName duty{chosen->id.str(), chosen->duty.handler.str()};
+    note((again ? "requeue " : "discard ") + duty.id + duty.handler + ": " + to_string(fate));
+    if (fate == Fate::answered && changed != 1) {
+      throw Violation("it is said to hold its key, but it is not dead: " + duty.id);
+    }
+    if (again) {
+      ledger_.requeued(duty);
+    } else {
+      ledger_.discarded(duty, fate == Fate::answered);
+    }
   }
 
   void move_clock() {
@@ -298,6 +335,15 @@ class World {
     now_ += by;
     ledger_.clock_moved(now_);
     note("the clock moves by " + std::to_string(by / 1s) + " s");
+  }
+
+  void let_go(WorkQueue& queue) {
+    Admin admin{queue};
+    for (const HeldKey& held : admin.held_keys()) {
+      if (held.requeued) continue;
+      admin.discard(std::span{&held.duty, 1}, {.reason = "at the end"});
+      ledger_.discarded({held.id.str(), held.duty.handler.str()}, true);
+    }
   }
 
   /// No more faults: everything that is open is worked off, and the books are compared.
@@ -313,7 +359,11 @@ class World {
         ledger_.settled(message, queue.ack(last.owner, message), Ending::done, now_);
       }
       queue.expire();
-      if (messages.empty()) now_ += 60s;
+      ledger_.expired();
+      if (messages.empty()) {
+        now_ += 60s;
+        let_go(queue);
+      }
     }
     const Rest rest = read_rest(*last.site->database, is_inbox_);
     check_rest(rest, ledger_);
@@ -329,6 +379,7 @@ class World {
   Faults faults_;
   Storage storage_;
   bool is_inbox_;
+  bool hold_keys_;
   Instant now_{std::chrono::sys_days{std::chrono::January / 15 / 2030}};
   std::shared_ptr<Site> shared_site_;  // of all actors, in memory
   std::shared_ptr<Site> producer_;

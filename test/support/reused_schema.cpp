@@ -60,8 +60,8 @@ class Schemas {
     }
     std::string batch;
     for (const std::string box : {"outbox", "inbox"}) {
-      for (const char* table :
-           {"_work", "_outcome", "_failure", "_audit", "_named_lease", "_worker", "_message"}) {
+      for (const char* table : {"_work", "_outcome", "_failure", "_audit", "_named_lease",
+                                "_worker", "_hold", "_message"}) {
         const std::string name = quoted(schema) + "." + quoted(box + table);
         batch += "if object_id('" + name + "') is not null delete from " + name + ";\n";
       }

@@ -1,7 +1,8 @@
 -- Whoever removes the head of a partition key lets the next one go, under the lock that accept takes for the
--- key. A trigger, so that no way of removing work can forget it.
+-- key, unless a dead letter holds the key. A trigger, so that no way of removing work can forget it.
 
-create or replace function {function:promote_keys}(keys text[], handlers text[])
+-- `numbers` are those of the messages whose duties have ended: where one of them held its key, it holds it no more.
+create or replace function {function:promote_keys}(keys text[], handlers text[], numbers bigint[])
 returns void
 language plpgsql {planner} as $twinbox$
 begin
@@ -11,11 +12,18 @@ begin
   perform pg_advisory_xact_lock(lock) from (
     select distinct hashtextextended(k, {work_text}::regclass::oid::bigint) as lock
     from unnest(keys) k order by 1) l;
+  with over as (
+    delete from {hold} h using unnest(numbers, handlers) k(number, handler)
+    where h.number = k.number and h.handler = k.handler and h.requeued
+  )
   update {work} w set waiting = false
   where w.waiting and w.id = any(array(
     select (select n.id from {work} n
             where n.partition_key = k.key and n.handler = k.handler order by n.id limit 1)
-    from unnest(keys, handlers) k(key, handler)));
+    from unnest(keys, handlers, numbers) k(key, handler, number)
+    where not exists (
+      select 1 from {hold} h
+      where h.partition_key = k.key and h.handler = k.handler and (not h.requeued or h.number <> k.number))));
   if found then
     perform {wake};
   end if;
@@ -26,11 +34,27 @@ language plpgsql as $twinbox$
 begin
   if exists (select 1 from gone where partition_key is not null) then
     perform {function:promote_keys}(
-      array_agg(g.partition_key), array_agg(g.handler)) from (
-        select distinct partition_key, handler from gone where partition_key is not null) g;
+      array_agg(g.partition_key), array_agg(g.handler), array_agg(g.number))
+    from gone g where g.partition_key is not null;
   end if;
   return null;
 end $twinbox$;
 
 create or replace trigger {name:work_promote} after delete on {work}
 referencing old table as gone for each statement execute function {function:promote}();
+
+-- A dead letter that is no longer dead, and was not sent again, lets its key go.
+create or replace function {function:let_go}() returns trigger
+language plpgsql {planner} as $twinbox$
+declare
+  key text;
+begin
+  delete from {hold} h where h.number = old.number and h.handler = old.handler returning h.partition_key into key;
+  if found then
+    perform {function:promote_keys}(array[key], array[old.handler], array[old.number]);
+  end if;
+  return null;
+end $twinbox$;
+
+create or replace trigger {name:outcome_let_go} after update of state on {outcome}
+for each row when (old.state = 2 and new.state <> 2) execute function {function:let_go}();

@@ -85,7 +85,8 @@ begin
 end $twinbox$;
 
 create or replace function {function:fail}(
-  owner uuid, ids bigint[], error text, reason text default 'failed', epochs int[] default null)
+  owner uuid, ids bigint[], error text, reason text default 'failed', epochs int[] default null,
+  hold_keys boolean default false)
 returns bigint
 language plpgsql as $twinbox$
 begin
@@ -94,11 +95,13 @@ begin
     raise exception 'error: must not be null (it may be empty)' using errcode = 'invalid_parameter_value';
   end if;
   return {function:fail_batch}(
-    owner, ids, epochs, array_fill(nullif(error, ''), array[coalesce(cardinality(ids), 0)]), reason, true);
+    owner, ids, epochs, array_fill(nullif(error, ''), array[coalesce(cardinality(ids), 0)]), reason, true,
+    coalesce(hold_keys, false));
 end $twinbox$;
 
 create or replace function {function:fail_batch}(
-  owner uuid, ids bigint[], epochs int[], errors text[], reason text, counts boolean, at timestamptz default null)
+  owner uuid, ids bigint[], epochs int[], errors text[], reason text, counts boolean, hold_keys boolean default false,
+  at timestamptz default null)
 returns bigint
 language plpgsql {planner} as $twinbox$
 #variable_conflict use_column
@@ -110,6 +113,7 @@ declare
   p_error text[] := errors;
   p_reason text := reason;
   p_counts boolean := counts;
+  p_hold_keys boolean := hold_keys;
   p_now timestamptz := at;
   changed bigint;
 begin

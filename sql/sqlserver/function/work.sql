@@ -94,7 +94,7 @@ go
 
 create procedure {function:fail}
   @owner uniqueidentifier, @ids nvarchar(max), @error nvarchar(max), @reason nvarchar(4000) = N'failed',
-  @epochs nvarchar(max) = null, @at datetime2(6) = null
+  @epochs nvarchar(max) = null, @at datetime2(6) = null, @hold_keys bit = 0
 as
 begin
   {begin}

@@ -43,6 +43,10 @@ std::ostream& operator<<(std::ostream& out, const Outcome& row) {
              << " error " << row.last_error;
 }
 
+std::ostream& operator<<(std::ostream& out, const Hold& hold) {
+  return out << "key " << hold.partition_key << " requeued " << hold.requeued;
+}
+
 template <class Map>
 void compare(std::ostream& out, const char* what, const Map& expected, const Map& found) {
   for (const auto& [name, value] : expected) {
@@ -76,6 +80,7 @@ std::string difference(const State& expected, const State& found) {
   compare(out, "message", expected.facts, found.facts);
   compare(out, "work", expected.work, found.work);
   compare(out, "outcome", expected.outcomes, found.outcomes);
+  compare(out, "hold", expected.holds, found.holds);
   if (expected.failures != found.failures) {
     list(out, "failures expected", expected.failures);
     list(out, "failures found", found.failures);

@@ -12,6 +12,13 @@ std::optional<std::string> or_null(const T& text) {
 
 }  // namespace
 
+const DutyName* State::holder(const std::string& partition_key, const std::string& handler) const {
+  for (const auto& [duty, hold] : holds) {
+    if (duty.handler == handler && hold.partition_key == partition_key) return &duty;
+  }
+  return nullptr;
+}
+
 bool Model::has_work(const Key& key) const {
   return std::any_of(work.begin(), work.end(), [&](const auto& e) { return e.first.key == key; });
 }
@@ -67,6 +74,10 @@ void Model::add_work(const DutyName& duty, Time visible_at, std::optional<Time> 
         return other.first.handler == duty.handler &&
                other.second.partition_key == added.partition_key;
       });
+  if (added.partition_key) {
+    const DutyName* holding = holder(*added.partition_key, duty.handler);
+    if (holding != nullptr) added.waiting = *holding != duty;
+  }
   work.emplace(duty, added);
 }
 
@@ -116,13 +127,21 @@ bool Model::mark_processing(const Key& key) {
   return true;
 }
 
+/// Lets the oldest of a key go, unless the key is held.
 void Model::promote(const std::string& partition_key, const std::string& handler) {
+  if (holder(partition_key, handler) != nullptr) return;
   Work* head = nullptr;
   for (auto& [duty, row] : work) {
     if (duty.handler != handler || row.partition_key != partition_key) continue;
     if (head == nullptr || row.id < head->id) head = &row;
   }
   if (head != nullptr) head->waiting = false;
+}
+
+/// What held its key holds it no more.
+void Model::let_go(const DutyName& duty) {
+  const auto held = holds.extract(duty);
+  if (!held.empty()) promote(held.mapped().partition_key, duty.handler);
 }
 
 /// Work becomes an outcome; what the outcome does not say is taken from the work. Who acks leaves
@@ -138,7 +157,15 @@ void Model::finish(Place place, Outcome outcome) {
   if (!outcome.last_error && !acked) outcome.last_error = row.last_error;
   work.erase(place);
   outcomes.emplace(duty, outcome);
-  if (row.partition_key) promote(*row.partition_key, duty.handler);
+  const bool holds_on = outcome.state == dead && hold_keys &&
+                        (outcome.reason == "failed" || outcome.reason == "crash_loop");
+  if (!row.partition_key) return;
+  if (holds_on) {
+    holds[duty] = {*row.partition_key};
+  } else {
+    let_go(duty);
+  }
+  promote(*row.partition_key, duty.handler);
 }
 
 bool Model::mark_processed(const Key& key) {
@@ -149,6 +176,7 @@ bool Model::mark_processed(const Key& key) {
     outcome.state = done;
     outcome.finished_at = now;
     outcome.reason = "marked processed";
+    let_go(duty);
   }
   for (auto place = work.begin(); place != work.end();) {
     const auto here = place++;
@@ -209,6 +237,7 @@ std::size_t Model::requeue(const std::vector<DutyName>& duties, Time delay) {
     outcomes.erase(found);
     const bool alive = content.expires_at && *content.expires_at > now;
     add_work(duty, now + delay, alive ? content.expires_at : std::nullopt, requeues);
+    if (const auto held = holds.find(duty); held != holds.end()) held->second.requeued = true;
     ++changed;
   }
   return changed;
@@ -225,6 +254,7 @@ std::size_t Model::discard(const std::vector<DutyName>& duties, const std::strin
       found->second.state = discarded;
       found->second.finished_at = now;
       found->second.reason = reason;
+      let_go(duty);
       ++changed;
     }
   }
@@ -259,8 +289,8 @@ std::size_t Model::prune(const Pruning& pruning, const std::map<Key, std::int64_
                     (!only_seen || (pruning.seen && fact.last_seen_at <= youngest));
     for (const auto& [duty, outcome] : outcomes) {
       if (duty.key != key) continue;
-      prunable =
-          prunable && outcome.finished_at <= youngest && (outcome.state != dead || pruning.dead);
+      prunable = prunable && outcome.finished_at <= youngest &&
+                 (outcome.state != dead || (pruning.dead && !holds.contains(duty)));
     }
     if (prunable) old.push_back(key);
   }

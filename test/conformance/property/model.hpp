@@ -71,13 +71,24 @@ struct FailureLine {
   auto operator<=>(const FailureLine&) const = default;
 };
 
+/// A partition key that a dead duty holds; when it is requeued, until it ends otherwise.
+struct Hold {
+  std::string partition_key;
+  bool requeued = false;
+  bool operator==(const Hold&) const = default;
+};
+
 /// Everything a store holds.
 struct State {
   std::map<Key, Fact> facts;
   std::map<DutyName, Work> work;
   std::map<DutyName, Outcome> outcomes;
   std::multiset<FailureLine> failures;
+  std::map<DutyName, Hold> holds;
   bool operator==(const State&) const = default;
+
+  [[nodiscard]] const DutyName* holder(const std::string& partition_key,
+                                       const std::string& handler) const;
 };
 
 /// The lines in which two states differ; empty when they are equal.
@@ -120,6 +131,7 @@ class Model : public State {
  public:
   Time now = 0;
   std::int64_t max_expiries = 0;
+  bool hold_keys = false;  ///< what fails for ever holds its partition key
 
   Answer accept(const Arrival& arrival, const std::vector<Handler>& handlers);
   /// Done, and conflict.
@@ -170,6 +182,7 @@ class Model : public State {
                 std::int64_t requeues);
   void finish(Place place, Outcome outcome);
   void promote(const std::string& partition_key, const std::string& handler);
+  void let_go(const DutyName& duty);
   [[nodiscard]] std::vector<Handler> missing(const Key& key,
                                              const std::vector<Handler>& handlers) const;
   [[nodiscard]] bool has_work(const Key& key) const;

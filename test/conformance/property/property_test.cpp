@@ -115,7 +115,7 @@ bool hold(const std::string& name, Backend backend, Store& store) {
   const auto end = Clock::now() + std::chrono::seconds{seconds == nullptr ? 0 : std::atoi(seconds)};
   const auto property = [&] {
     const std::vector<Step> steps = *any_steps();
-    store.clear();
+    store.clear(*rc::gen::arbitrary<bool>());
     for (std::size_t i = 0; i < steps.size(); ++i) {
       try {
         store.make(steps[i]);

@@ -45,12 +45,14 @@ Store::Store(Backend backend, Kind kind) : kind_(kind), place_(backend) {
   options.schema = place_.schema();
   options.deploy_schema = true;
   options.max_expiries = 2;
-  if (kind == Kind::inbox) {
-    inbox_ = std::make_unique<Inbox>(*database_, options);
-  } else {
-    outbox_ = std::make_unique<Outbox>(*database_, options);
+  for (std::size_t i = 0; i < 2; ++i) {
+    options.hold_keys = i == 1;
+    if (kind == Kind::inbox) {
+      inboxes_.at(i) = std::make_unique<Inbox>(*database_, options);
+    } else {
+      outboxes_.at(i) = std::make_unique<Outbox>(*database_, options);
+    }
   }
-  admin_ = std::make_unique<Admin>(queue());
   model_.max_expiries = options.max_expiries;
 }
 
@@ -59,12 +61,16 @@ WorkQueue& Store::queue() {
   return *outbox_;
 }
 
-void Store::clear() {
+void Store::clear(bool hold_keys) {
+  inbox_ = inboxes_.at(hold_keys ? 1 : 0).get();
+  outbox_ = outboxes_.at(hold_keys ? 1 : 0).get();
+  admin_ = std::make_unique<Admin>(queue());
+  model_.hold_keys = hold_keys;
   const std::string box = kind_ == Kind::inbox ? "inbox" : "outbox";
   const bool server = database_->dialect() != Dialect::sqlite;
   const std::string prefix = server ? "\"" + place_.schema() + "\"." : "";
   database_->in_transaction([&](Session& session) {
-    for (const char* table : {"_failure", "_outcome", "_work", "_audit", "_message"}) {
+    for (const char* table : {"_failure", "_outcome", "_work", "_hold", "_audit", "_message"}) {
       session.execute("delete from " + prefix + box + table);
     }
   });
@@ -125,6 +131,10 @@ model::State Store::read_state() {
           state.failures.insert({duty(row, 0, 1), integer(row, 2), micros(row.instant(3)),
                                  uuid(row, 4), text(row, 5), row.integer(6)});
         });
+    session.execute("select number, handler, partition_key, requeued from " + table + "_hold", {},
+                    [&](const Row& row) {
+                      state.holds[duty(row, 0, 1)] = {std::string{row.text(2)}, row.boolean(3)};
+                    });
   });
   return state;
 }
@@ -170,6 +180,20 @@ void Store::check_invariants(const model::State& found) const {
       ++head.free;
       head.promoted = row.id;
     }
+  }
+  for (const auto& [duty, hold] : found.holds) {
+    const auto open = found.work.find(duty);
+    const auto ended = found.outcomes.find(duty);
+    if (hold.requeued ? open == found.work.end() || open->second.waiting
+                      : ended == found.outcomes.end() || ended->second.state != model::dead) {
+      throw Disagreement("a partition key is held by what is neither dead nor its head");
+    }
+    const auto head = heads.find({hold.partition_key, duty.handler});
+    if (head == heads.end()) continue;
+    if (head->second.free != (hold.requeued ? 1 : 0)) {
+      throw Disagreement("somebody goes past the one that holds the key");
+    }
+    heads.erase(head);
   }
   for (const auto& [key, head] : heads) {
     if (head.free != 1) throw Disagreement("a partition key has no head, or several");

@@ -68,8 +68,8 @@ class Store {
  public:
   Store(Backend backend, Kind kind);
 
-  /// Empties the store; ids go on.
-  void clear();
+  /// Empties the store, and says whether what dies from now on holds its key; ids go on.
+  void clear(bool hold_keys);
   /// Makes the step on the store and on the model. Throws Disagreement.
   void make(const Step& step);
 
@@ -111,8 +111,11 @@ class Store {
   Place place_;
   ManualClock clock_;
   std::unique_ptr<Database> database_;
-  std::unique_ptr<Inbox> inbox_;
-  std::unique_ptr<Outbox> outbox_;
+  /// The same box twice: what dies in the second one holds its key.
+  std::array<std::unique_ptr<Inbox>, 2> inboxes_;
+  std::array<std::unique_ptr<Outbox>, 2> outboxes_;
+  Inbox* inbox_ = nullptr;  ///< one of them
+  Outbox* outbox_ = nullptr;
   std::unique_ptr<Admin> admin_;
   model::Model model_;
   model::State last_;  ///< of the real store, one step ago

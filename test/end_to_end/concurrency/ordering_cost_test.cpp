@@ -46,6 +46,7 @@ class OrderingCost : public BoxTest {
   std::unique_ptr<Outbox> open(Database& database, const std::string& table) {
     BoxOptions opened = options();
     opened.table = table;
+    opened.hold_keys = true;
     return std::make_unique<Outbox>(database, opened);
   }
 
@@ -95,6 +96,37 @@ TEST_P(OrderingCost, a_key_in_backoff_holds_up_its_own_messages_only) {
   EXPECT_EQ(counts.scheduled, 2);
 }
 
+TEST_P(OrderingCost, a_key_that_a_dead_letter_holds_holds_up_its_own_messages_only) {
+  BoxOptions holding = options();
+  holding.hold_keys = true;
+  Outbox strict(database(), holding);
+  burden(strict);
+  fill(strict, "other", 50, {});
+  fill_free(strict);
+  std::map<std::string, int> calls;
+  Handlers handlers;
+  handlers.on(Topic{"free"}, [&](const Message&) { ++calls["free"]; });
+  handlers.on(Topic{"keyed"}, [&](const Message& message) {
+    const std::string key = message.partition_key->str();
+    ++calls[key];
+    return key == "other" ? Outcome::done() : Outcome::dead("poisoned");
+  });
+  Dispatcher dispatcher(strict, handlers);
+  dispatcher.drain();
+  const std::map<std::string, int> first{
+      {"free", free_messages}, {"long", 1}, {"other", 50}, {"poisoned", 1}};
+  EXPECT_EQ(calls, first);
+  const StateCounts counts = Admin(strict).counts().all;
+  EXPECT_EQ(counts.waiting, poisoned_messages + long_key() - 2);
+  EXPECT_EQ(counts.dead, 2);
+  const std::vector<HeldKey> held = Admin(strict).held_keys();
+  ASSERT_EQ(held.size(), 2u);
+  EXPECT_EQ(held[0].waiting, poisoned_messages - 1);
+  EXPECT_EQ(held[1].waiting, HeldKey::most_counted) << "it counts no further than it has to";
+  ASSERT_EQ(Admin(strict).discard(Filter{.state = StateFilter::dead}, {.reason = "test"}), 2u);
+  EXPECT_EQ(dispatcher.step(), 2u) << "the next of each";
+}
+
 TWINBOX_ON_BACKENDS(OrderingCost, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 class PostgresOrderingCost : public OrderingCost {};
@@ -109,7 +141,8 @@ TEST_P(PostgresOrderingCost, claims_touch_as_many_pages_as_without_the_keys_that
   burden(*burdened);
   const std::vector<Message> heads = burdened->claim(worker_a, 30s, batch);
   ASSERT_EQ(heads.size(), 2u);
-  ASSERT_EQ(burdened->abandon(worker_a, heads, "poisoned", 1h), 2u);
+  ASSERT_EQ(burdened->abandon(worker_a, heads.at(0), "poisoned", 1h), 1u);
+  ASSERT_EQ(burdened->fail(worker_a, heads.at(1), "poisoned"), 1u) << "it holds its key";
   fill_free(*burdened);
 
   const std::vector<long> before = buffers_per_claim(*light, "light");
