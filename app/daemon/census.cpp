@@ -139,6 +139,7 @@ CensusTaker::Report CensusTaker::look(const BoxReport& former) const {
     Census census = Admin{queue}.census();
     report->counts = std::move(census.counts);
     report->dead_groups = std::move(census.dead_groups);
+    report->held_keys = std::move(census.held_keys);
     report->workers = Workers{queue}.list();
     report->leases = NamedLeases{queue}.held();
     report->at = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());

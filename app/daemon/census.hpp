@@ -27,6 +27,7 @@ struct BoxReport {
   std::string error = {};          ///< why it could not be asked the last time; empty: it could
   Counts counts = {};
   std::vector<DeadGroup> dead_groups = {};
+  std::vector<HeldKey> held_keys = {};
   std::vector<Worker> workers = {};
   std::vector<LeaseHolder> leases = {};  ///< by name, chores among them
 };

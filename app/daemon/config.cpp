@@ -273,6 +273,7 @@ StoreDefinition StoreConfig::definition() const {
   definition.inbox = {.schema = schema, .table = inbox_table, .deploy_schema = deploy};
   if (outbox_retention) definition.outbox.retention = *outbox_retention;
   if (inbox_retention) definition.inbox.retention = *inbox_retention;
+  definition.outbox.hold_keys = definition.inbox.hold_keys = hold_keys;
   return definition;
 }
 

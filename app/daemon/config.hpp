@@ -74,6 +74,7 @@ struct StoreConfig {
   Milliseconds wait_limit = std::chrono::seconds{10};
   std::optional<Milliseconds> outbox_retention = {};
   std::optional<Milliseconds> inbox_retention = {};
+  bool hold_keys = false;  ///< a dead letter holds its partition key
 
   [[nodiscard]] StoreDefinition definition() const;
   bool operator==(const StoreConfig&) const = default;

@@ -100,6 +100,7 @@ void read_store(TableReader table, StoreConfig& store, const toml::table* source
   table.duration("wait_limit", store.wait_limit, 1ms, 1h);
   table.duration("outbox_retention", store.outbox_retention, 0ms, 100 * year);
   table.duration("inbox_retention", store.inbox_retention, 0ms, 100 * year);
+  table.boolean("hold_keys", store.hold_keys);
   table.finish();
   const auto* written = source == nullptr ? nullptr : source->get_as<std::string>("url");
   if (written != nullptr && holds_password(written->get())) {

@@ -159,6 +159,14 @@ json::object to_json(const MessageDetail& detail) {
                                     {"error", view(failure.error)}});
   }
   out["timeline"] = std::move(timeline);
+  json::array held;
+  for (const HeldKey& one : detail.held_keys) {
+    held.push_back(json::object{{"handler", view(one.duty.handler.str())},
+                                {"partition_key", view(one.key.str())},
+                                {"requeued", one.requeued},
+                                {"waiting", one.waiting}});
+  }
+  out["held_keys"] = std::move(held);
   return out;
 }
 

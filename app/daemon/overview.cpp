@@ -44,6 +44,15 @@ std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& 
     reasons.push_back({"pending", HealthState::degraded,
                        more_than(pending(counts), "pending", thresholds.pending)});
   }
+  for (const HeldKey& held : report.held_keys) {
+    if (held.requeued) continue;
+    const bool more = held.waiting == HeldKey::most_counted;
+    reasons.push_back({"dead", HealthState::degraded,
+                       "dead letter " + held.id.str() + " holds partition key " + held.key.str() +
+                           ", " + (more ? "at least " : "") + std::to_string(held.waiting) +
+                           (held.waiting == 1 ? " waits" : " wait") + ": requeue or discard it"});
+    if (reasons.size() >= most_reasons) break;
+  }
   return reasons;
 }
 

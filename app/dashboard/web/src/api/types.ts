@@ -142,6 +142,14 @@ export interface Attempt {
   worker?: string | null;
 }
 
+/** A partition key that stands still until the message is requeued and done, or discarded. */
+export interface HeldKey {
+  handler: string;
+  partition_key: string;
+  requeued: boolean;
+  waiting: number;
+}
+
 export interface MessageDetail extends MessageHead {
   payload: string;
   payload_encoding: "utf-8" | "base64";
@@ -153,6 +161,7 @@ export interface MessageDetail extends MessageHead {
   headers: string | null;
   duties: Duty[];
   timeline: Attempt[];
+  held_keys: HeldKey[];
 }
 
 export interface MessagePage {

@@ -1,7 +1,7 @@
 // One message: what it says, what became of it, and what can be done.
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api/client";
-import type { Duty, MessageDetail, MessagePage, Scope, Verb } from "../api/types";
+import type { Duty, HeldKey, MessageDetail, MessagePage, Scope, Verb } from "../api/types";
 import { bytes, count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
@@ -180,6 +180,13 @@ function Acts({ message, target, again }: ShownProps) {
   );
 }
 
+const mostCounted = 1000;
+
+function holdText({ waiting, requeued }: HeldKey) {
+  const behind = `${waiting === mostCounted ? "at least " : ""}${plural(waiting, "message waits", "messages wait")} behind it`;
+  return requeued ? `${behind} until it is done` : `${behind}: requeue or discard it`;
+}
+
 function Facts({ message, target }: { message: MessageDetail; target: Target }) {
   const { correlation_id: correlation, trace_id: trace, trace_link: link } = message;
   return (
@@ -197,6 +204,9 @@ function Facts({ message, target }: { message: MessageDetail; target: Target }) 
         </div>
       )}
       {message.partition_key && <Fact name="Partition key" text={message.partition_key} />}
+      {message.held_keys.map((held) => (
+        <Fact key={held.handler} name="Holds its key" text={holdText(held)} />
+      ))}
       {trace && (
         <div>
           <dt>Trace</dt>
