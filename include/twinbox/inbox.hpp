@@ -50,30 +50,33 @@ class Inbox : public WorkQueue {
     std::vector<Message>
         messages;  ///< empty when somebody else holds it, or it is finished or not due
   };
-  AcceptedAndClaimed accept_and_claim(const Arrival& arrival, OwnerToken owner, Duration lease,
-                                      std::span<const HandlerName> handlers = {});
-  AcceptedAndClaimed accept_and_claim(Session& session, const Arrival& arrival, OwnerToken owner,
-                                      Duration lease, std::span<const HandlerName> handlers = {});
+  [[nodiscard]] AcceptedAndClaimed accept_and_claim(const Arrival& arrival, OwnerToken owner,
+                                                    Duration lease,
+                                                    std::span<const HandlerName> handlers = {});
+  [[nodiscard]] AcceptedAndClaimed accept_and_claim(Session& session, const Arrival& arrival,
+                                                    OwnerToken owner, Duration lease,
+                                                    std::span<const HandlerName> handlers = {});
 
   /// Notes that the message has been seen; true iff it is done.
-  bool already_processed(const MessageKey& key, const std::optional<ContentHash>& hash = {});
-  bool already_processed(Session& session, const MessageKey& key,
-                         const std::optional<ContentHash>& hash = {});
+  [[nodiscard]] bool already_processed(const MessageKey& key,
+                                       const std::optional<ContentHash>& hash = {});
+  [[nodiscard]] bool already_processed(Session& session, const MessageKey& key,
+                                       const std::optional<ContentHash>& hash = {});
   Observed observe(const MessageKey& key, const std::optional<ContentHash>& hash = {});
   Observed observe(Session& session, const MessageKey& key,
                    const std::optional<ContentHash>& hash = {});
 
   /// True iff the message is done. Reads only.
-  bool has_processed(const MessageKey& key);
-  bool has_processed(Session& session, const MessageKey& key);
+  [[nodiscard]] bool has_processed(const MessageKey& key);
+  [[nodiscard]] bool has_processed(Session& session, const MessageKey& key);
   /// Empty: unknown.
-  std::optional<MessageState> state(const MessageKey& key);
-  std::optional<MessageState> state(Session& session, const MessageKey& key);
+  [[nodiscard]] std::optional<MessageState> state(const MessageKey& key);
+  [[nodiscard]] std::optional<MessageState> state(Session& session, const MessageKey& key);
 
   /// A seen message is taken by the caller, who handles it himself. False: it was not in that
   /// state.
-  bool mark_processing(const MessageKey& key);
-  bool mark_processing(Session& session, const MessageKey& key);
+  [[nodiscard]] bool mark_processing(const MessageKey& key);
+  [[nodiscard]] bool mark_processing(Session& session, const MessageKey& key);
   /// Seen, open or dead becomes done; a lease somebody holds is lost.
   bool mark_processed(const MessageKey& key);
   bool mark_processed(Session& session, const MessageKey& key);
@@ -86,10 +89,10 @@ class Inbox : public WorkQueue {
 
   /// The at-most-once gate: true for exactly one caller per (message, handler), durably, before it
   /// handles. With BoxOptions{.gate = false}: true for everybody, and no row is kept.
-  bool try_claim(const MessageKey& key, const Topic& type,
-                 const HandlerKey& handler = HandlerKey::by_topic());
-  bool try_claim(Session& session, const MessageKey& key, const Topic& type,
-                 const HandlerKey& handler = HandlerKey::by_topic());
+  [[nodiscard]] bool try_claim(const MessageKey& key, const Topic& type,
+                               const HandlerKey& handler = HandlerKey::by_topic());
+  [[nodiscard]] bool try_claim(Session& session, const MessageKey& key, const Topic& type,
+                               const HandlerKey& handler = HandlerKey::by_topic());
   /// Takes a claim of the gate back, so that a redelivery may handle the message.
   bool release_claim(const MessageKey& key, const HandlerKey& handler = HandlerKey::by_topic());
   bool release_claim(Session& session, const MessageKey& key,

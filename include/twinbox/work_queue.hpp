@@ -103,16 +103,17 @@ class WorkQueue {
 
   /// Leases up to `limit` due messages to `owner`, oldest first. An empty result means nothing is
   /// due. `visible_from` passes over what became visible earlier.
-  std::vector<Message> claim(OwnerToken owner, Duration lease = default_lease,
-                             std::int64_t limit = default_batch,
-                             std::optional<Instant> visible_from = {});
-  std::vector<Message> claim(Session& session, OwnerToken owner, Duration lease, std::int64_t limit,
-                             std::optional<Instant> visible_from = {});
+  [[nodiscard]] std::vector<Message> claim(OwnerToken owner, Duration lease = default_lease,
+                                           std::int64_t limit = default_batch,
+                                           std::optional<Instant> visible_from = {});
+  [[nodiscard]] std::vector<Message> claim(Session& session, OwnerToken owner, Duration lease,
+                                           std::int64_t limit,
+                                           std::optional<Instant> visible_from = {});
 
   /// Moves the end of leases that have not expired. Returns those that are still held.
-  std::vector<WorkId> renew(OwnerToken owner, const Duties& duties, Duration lease);
-  std::vector<WorkId> renew(Session& session, OwnerToken owner, const Duties& duties,
-                            Duration lease);
+  [[nodiscard]] std::vector<WorkId> renew(OwnerToken owner, const Duties& duties, Duration lease);
+  [[nodiscard]] std::vector<WorkId> renew(Session& session, OwnerToken owner, const Duties& duties,
+                                          Duration lease);
 
   /// Done. An expired lease still counts while nobody else has claimed the message. The outcome
   /// carries no error; failures before it are in the timeline (Admin::get).

@@ -1,5 +1,6 @@
 // Many arrivals in one call, and an arrival that is handled in the request.
 #include <set>
+#include <tuple>
 
 #include "support/inbox_test.hpp"
 
@@ -141,7 +142,7 @@ TEST_P(AcceptAndClaim, leases_what_an_earlier_arrival_left_open) {
 }
 
 TEST_P(AcceptAndClaim, IBX_033_IBX_038_gives_nothing_that_is_held_finished_or_not_due) {
-  inbox().accept_and_claim(an_arrival("held"), worker_b, 30s);
+  std::ignore = inbox().accept_and_claim(an_arrival("held"), worker_b, 30s);
   EXPECT_TRUE(inbox().accept_and_claim(an_arrival("held"), worker_a, 30s).messages.empty());
   make_done(an_arrival("done"));
   EXPECT_TRUE(inbox().accept_and_claim(an_arrival("done"), worker_a, 30s).messages.empty());
@@ -188,8 +189,10 @@ TEST_P(AcceptAndClaim, leases_a_duty_for_each_handler) {
 
 TEST_P(AcceptAndClaim, IBX_040_refuses_a_lease_of_zero_or_less_and_writes_nothing) {
   inbox();
-  EXPECT_THROW(inbox().accept_and_claim(an_arrival(), worker_a, 0s), std::out_of_range);
-  EXPECT_THROW(inbox().accept_and_claim(an_arrival(), worker_a, -1s), std::out_of_range);
+  EXPECT_THROW(std::ignore = inbox().accept_and_claim(an_arrival(), worker_a, 0s),
+               std::out_of_range);
+  EXPECT_THROW(std::ignore = inbox().accept_and_claim(an_arrival(), worker_a, -1s),
+               std::out_of_range);
   EXPECT_EQ(count_messages(), "0");
 }
 

@@ -1,5 +1,6 @@
 // What a person does with a box: look, send again, throw away, correct.
 #include <set>
+#include <tuple>
 
 #include "support/backend.hpp"
 #include <twinbox/admin.hpp>
@@ -25,7 +26,7 @@ class AdminOf : public BoxTest {
 TEST_P(AdminOf, counts_by_state_topic_and_handler) {
   make_dead({"boom"});
   outbox().enqueue(a_message("a"));
-  outbox().claim(worker_a, 30s, 1);
+  std::ignore = outbox().claim(worker_a, 30s, 1);
   outbox().enqueue(a_message("a"));
   NewMessage later = a_message("b");
   later.extras.due_at = clock().now() + 1h;
@@ -55,7 +56,7 @@ TEST_P(AdminOf, counts_history_only_when_asked_to) {
   outbox().ack(worker_a, outbox().claim(worker_a, 30s, 1));
   EXPECT_EQ(admin().counts().all.done, 0);
   EXPECT_EQ(admin().counts(true).all.done, 1);
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   EXPECT_EQ(Admin{inbox()}.counts(true).all.seen, 1);
 }
 
@@ -125,8 +126,8 @@ TEST_P(AdminOf, lists_finished_and_seen_ones_by_their_state) {
   const Page discarded = admin().list({.state = StateFilter::discarded});
   ASSERT_EQ(discarded.entries.size(), 1u);
   EXPECT_EQ(discarded.entries[0].duty.reason, "not needed");
-  inbox().already_processed(a_key("only seen"));
-  inbox().try_claim(a_key("marked"), Topic{"t"});
+  std::ignore = inbox().already_processed(a_key("only seen"));
+  std::ignore = inbox().try_claim(a_key("marked"), Topic{"t"});
   Admin of_inbox{inbox()};
   ASSERT_EQ(of_inbox.list({.state = StateFilter::seen}).entries.size(), 1u);
   EXPECT_EQ(of_inbox.list({.state = StateFilter::seen}).entries[0].duty.state, DutyState::seen);
@@ -238,7 +239,7 @@ TEST_P(AdminOf, a_requeued_message_goes_to_the_end_of_its_key) {
 }
 
 TEST_P(AdminOf, a_message_without_content_is_not_requeued) {
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   inbox().mark_dead(a_key(), "unwanted");
   Admin of_inbox{inbox()};
   EXPECT_EQ(of_inbox.requeue(Filter{}), 0u);
@@ -329,7 +330,7 @@ TEST_P(AdminOf, edit_leaves_leased_and_finished_messages_alone) {
 TEST_P(AdminOf, a_group_without_topic_is_not_every_topic) {
   make_dead({""});
   Inbox& box = inbox();
-  box.already_processed(a_key());
+  std::ignore = box.already_processed(a_key());
   box.mark_dead(a_key());
   box.accept(an_arrival("evt_2"));
   box.fail(worker_a, box.claim(worker_a, 30s, 1), "");

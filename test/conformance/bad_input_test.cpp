@@ -1,6 +1,7 @@
 // What cannot be stored is refused by name, before anything is written.
 #include <limits>
 #include <stdexcept>
+#include <tuple>
 
 #include "support/backend.hpp"
 #include "support/reused_schema.hpp"
@@ -59,8 +60,10 @@ TEST_P(BadInput, texts_that_no_database_keeps_are_refused_by_name) {
     expect_refused<Invalid>([&] { inbox().accept(an_arrival(text)); }, "message id");
     expect_refused<Invalid>([&] { inbox().accept(an_arrival("id", text)); }, "source");
     expect_refused<Invalid>([&] { inbox().accept(an_arrival("id", "source", text)); }, "topic");
-    expect_refused<Invalid>([&] { inbox().already_processed(a_key(text)); }, "message id");
-    expect_refused<Invalid>([&] { inbox().already_processed(a_key("id", text)); }, "source");
+    expect_refused<Invalid>([&] { std::ignore = inbox().already_processed(a_key(text)); },
+                            "message id");
+    expect_refused<Invalid>([&] { std::ignore = inbox().already_processed(a_key("id", text)); },
+                            "source");
     expect_refused<Invalid>([&] { HandlerKey{text}; }, "handler key");
     expect_refused<Invalid>([&] { CorrelationId{text}; }, "correlation id");
     expect_refused<Invalid>([&] { PartitionKey{text}; }, "partition key");
@@ -97,8 +100,8 @@ TEST_P(BadInput, headers_must_be_a_json_object) {
         },
         "headers");
     expect_refused<std::invalid_argument>([&] { inbox().accept(arrival); }, "headers");
-    expect_refused<std::invalid_argument>([&] { inbox().accept_and_claim(arrival, worker_a, 30s); },
-                                          "headers");
+    expect_refused<std::invalid_argument>(
+        [&] { std::ignore = inbox().accept_and_claim(arrival, worker_a, 30s); }, "headers");
     expect_refused<std::invalid_argument>([&] { inbox().mark_processed(arrival); }, "headers");
   }
   expect_nothing_written();
@@ -126,16 +129,17 @@ TEST_P(BadInput, OBX_027_leases_delays_and_limits_that_make_no_sense_are_refused
   using Range = std::out_of_range;
   outbox().enqueue(a_message());
   for (const Duration lease : {Duration{0}, Duration{-1}, Duration::max(), Duration::min()}) {
-    expect_refused<Range>([&] { outbox().claim(worker_a, lease, 1); }, "lease");
-    expect_refused<Range>([&] { outbox().renew(worker_a, WorkId{1}, lease); }, "lease");
-    expect_refused<Range>([&] { inbox().accept_and_claim(an_arrival(), worker_a, lease); },
+    expect_refused<Range>([&] { std::ignore = outbox().claim(worker_a, lease, 1); }, "lease");
+    expect_refused<Range>([&] { std::ignore = outbox().renew(worker_a, WorkId{1}, lease); },
                           "lease");
+    expect_refused<Range>(
+        [&] { std::ignore = inbox().accept_and_claim(an_arrival(), worker_a, lease); }, "lease");
     expect_refused<Range>([&] { outbox().abandon(worker_a, WorkId{1}, "error", lease); }, "delay");
   }
   constexpr auto lowest = std::numeric_limits<std::int64_t>::min();
   constexpr auto highest = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t limit : {std::int64_t{0}, std::int64_t{-1}, lowest, highest}) {
-    expect_refused<Range>([&] { outbox().claim(worker_a, 30s, limit); }, "limit");
+    expect_refused<Range>([&] { std::ignore = outbox().claim(worker_a, 30s, limit); }, "limit");
     expect_refused<Range>([&] { outbox().reap(limit); }, "limit");
     expect_refused<Range>([&] { outbox().expire(limit); }, "limit");
     expect_refused<Range>([&] { outbox().prune({.older_than = 1s, .batch = limit}); }, "limit");
@@ -143,8 +147,9 @@ TEST_P(BadInput, OBX_027_leases_delays_and_limits_that_make_no_sense_are_refused
   expect_refused<Range>([&] { outbox().prune({.older_than = 1s, .limit = 0}); }, "limit");
   expect_refused<Range>([&] { outbox().prune({.older_than = -1s}); }, "older_than");
   database().in_transaction([&](Session& session) {
-    expect_refused<Range>([&] { outbox().claim(session, worker_a, 0s, 1); }, "lease");
-    expect_refused<Range>([&] { outbox().claim(session, worker_a, 30s, 0); }, "limit");
+    expect_refused<Range>([&] { std::ignore = outbox().claim(session, worker_a, 0s, 1); }, "lease");
+    expect_refused<Range>([&] { std::ignore = outbox().claim(session, worker_a, 30s, 0); },
+                          "limit");
     expect_refused<Range>([&] { outbox().reap(session, 0); }, "limit");
   });
   const auto claimed = outbox().claim(worker_a, 30s, 1);
@@ -318,11 +323,12 @@ class Stranger final : public Session {
 TEST_P(BadInput, a_session_of_another_database_is_refused) {
   Stranger stranger(on_postgres() ? Dialect::sqlite : Dialect::postgres);
   EXPECT_THROW(outbox().enqueue(stranger, a_message()), UsageError);
-  EXPECT_THROW(outbox().claim(stranger, worker_a, 30s, 1), UsageError);
+  EXPECT_THROW(std::ignore = outbox().claim(stranger, worker_a, 30s, 1), UsageError);
   EXPECT_THROW(outbox().ack(stranger, worker_a, WorkId{1}), UsageError);
   EXPECT_THROW(outbox().prune(stranger, {.older_than = 1s}), UsageError);
   EXPECT_THROW(inbox().accept(stranger, an_arrival()), UsageError);
-  EXPECT_THROW(inbox().accept_and_claim(stranger, an_arrival(), worker_a, 30s), UsageError);
+  EXPECT_THROW(std::ignore = inbox().accept_and_claim(stranger, an_arrival(), worker_a, 30s),
+               UsageError);
   EXPECT_THROW(inbox().observe(stranger, a_key()), UsageError);
   EXPECT_THROW(inbox().mark_processed(stranger, an_arrival()), UsageError);
   expect_nothing_written();

@@ -1,4 +1,6 @@
 // A caller's transaction: the box takes part in it and leaves its end to the caller.
+#include <tuple>
+
 #include "support/outbox_test.hpp"
 
 namespace twinbox::test {
@@ -106,7 +108,7 @@ TEST_P(CallerTransaction, a_claimed_message_is_acked_with_the_handlers_own_rows)
 TEST_P(CallerTransaction, wrong_arguments_leave_the_transaction_usable) {
   const Message message = enqueue_and_claim(worker_a);
   database().in_transaction([&](Session& session) {
-    EXPECT_THROW(outbox().claim(session, worker_a, 0s, 1), std::out_of_range);
+    EXPECT_THROW(std::ignore = outbox().claim(session, worker_a, 0s, 1), std::out_of_range);
     EXPECT_THROW(outbox().reap(session, 0), std::out_of_range);
     NewMessage wrong = a_message();
     wrong.extras.headers = "no json";
@@ -151,7 +153,7 @@ TEST_P(CallerTransaction, a_session_of_another_dialect_is_refused) {
   outbox();
   other.in_transaction([&](Session& session) {
     EXPECT_THROW(outbox().enqueue(session, a_message()), UsageError);
-    EXPECT_THROW(outbox().claim(session, worker_a, 30s, 1), UsageError);
+    EXPECT_THROW(std::ignore = outbox().claim(session, worker_a, 30s, 1), UsageError);
     EXPECT_THROW(outbox().ack(session, worker_a, WorkId{1}), UsageError);
   });
   EXPECT_EQ(rows("message"), 0);

@@ -1,6 +1,7 @@
 // Claiming: who gets what, and when.
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "support/outbox_test.hpp"
 
@@ -113,19 +114,19 @@ TEST_P(Claim, OBX_026_takes_no_more_than_the_limit) {
 TEST_P(Claim, OBX_027_refuses_a_lease_that_is_not_above_zero_before_it_asks_the_database) {
   outbox().enqueue(a_message());
   rename_table("outbox_work", "work_elsewhere");
-  EXPECT_THROW(outbox().claim(worker_a, 0s, 10), std::out_of_range);
-  EXPECT_THROW(outbox().claim(worker_a, -1us, 10), std::out_of_range);
-  EXPECT_THROW(outbox().claim(worker_a, Duration::max(), 10), std::out_of_range);
-  EXPECT_THROW(outbox().renew(worker_a, WorkId{1}, 0s), std::out_of_range);
-  EXPECT_THROW(outbox().claim(worker_a, 30s, 10), DatabaseError);
+  EXPECT_THROW(std::ignore = outbox().claim(worker_a, 0s, 10), std::out_of_range);
+  EXPECT_THROW(std::ignore = outbox().claim(worker_a, -1us, 10), std::out_of_range);
+  EXPECT_THROW(std::ignore = outbox().claim(worker_a, Duration::max(), 10), std::out_of_range);
+  EXPECT_THROW(std::ignore = outbox().renew(worker_a, WorkId{1}, 0s), std::out_of_range);
+  EXPECT_THROW(std::ignore = outbox().claim(worker_a, 30s, 10), DatabaseError);
 }
 
 TEST_P(Claim, OBX_028_refuses_a_limit_that_is_not_above_zero_before_it_asks_the_database) {
   outbox().enqueue(a_message());
   rename_table("outbox_work", "work_elsewhere");
-  EXPECT_THROW(outbox().claim(worker_a, 30s, 0), std::out_of_range);
-  EXPECT_THROW(outbox().claim(worker_a, 30s, -1), std::out_of_range);
-  EXPECT_THROW(outbox().claim(worker_a, 30s, INT64_MAX), std::out_of_range);
+  EXPECT_THROW(std::ignore = outbox().claim(worker_a, 30s, 0), std::out_of_range);
+  EXPECT_THROW(std::ignore = outbox().claim(worker_a, 30s, -1), std::out_of_range);
+  EXPECT_THROW(std::ignore = outbox().claim(worker_a, 30s, INT64_MAX), std::out_of_range);
 }
 
 TEST_P(Claim, refuses_wrong_arguments_before_it_asks_for_a_connection) {
@@ -133,14 +134,14 @@ TEST_P(Claim, refuses_wrong_arguments_before_it_asks_for_a_connection) {
   Database one_connection(place().address(), {.pool_size = 1}, environment());
   Outbox outbox(one_connection, options());
   one_connection.in_transaction([&](Session&) {
-    EXPECT_THROW(outbox.claim(worker_a, 0s, 10), std::out_of_range);
-    EXPECT_THROW(outbox.claim(worker_a, 30s, 0), std::out_of_range);
-    EXPECT_THROW(outbox.renew(worker_a, WorkId{1}, 0s), std::out_of_range);
+    EXPECT_THROW(std::ignore = outbox.claim(worker_a, 0s, 10), std::out_of_range);
+    EXPECT_THROW(std::ignore = outbox.claim(worker_a, 30s, 0), std::out_of_range);
+    EXPECT_THROW(std::ignore = outbox.renew(worker_a, WorkId{1}, 0s), std::out_of_range);
     EXPECT_THROW(outbox.abandon(worker_a, WorkId{1}, "", 0s), std::out_of_range);
     EXPECT_THROW(outbox.reap(0), std::out_of_range);
     EXPECT_THROW(outbox.expire(-1), std::out_of_range);
     EXPECT_THROW(outbox.prune({.older_than = -1s}), std::out_of_range);
-    EXPECT_THROW(outbox.claim(worker_a, 30s, 10), UsageError);
+    EXPECT_THROW(std::ignore = outbox.claim(worker_a, 30s, 10), UsageError);
   });
 }
 
@@ -185,12 +186,12 @@ TEST_P(Claim, counts_an_epoch_with_every_claim) {
 
 TEST_P(Claim, OBX_097_warns_once_about_a_lease_outside_the_recommended_range_and_takes_it) {
   outbox().enqueue(a_message());
-  outbox().claim(worker_a, 10s, 1);
-  outbox().claim(worker_a, 300s, 1);
+  std::ignore = outbox().claim(worker_a, 10s, 1);
+  std::ignore = outbox().claim(worker_a, 300s, 1);
   EXPECT_TRUE(log().events("unusual_lease").empty());
   clock().advance(1h);
   EXPECT_EQ(outbox().claim(worker_a, 9s, 1).size(), 1u);
-  outbox().claim(worker_a, 301s, 1);
+  std::ignore = outbox().claim(worker_a, 301s, 1);
   ASSERT_EQ(log().events("unusual_lease").size(), 1u);
   EXPECT_EQ(log().events("unusual_lease")[0].level, LogLevel::warning);
 }
@@ -198,10 +199,10 @@ TEST_P(Claim, OBX_097_warns_once_about_a_lease_outside_the_recommended_range_and
 TEST_P(Claim, OBX_098_warns_once_about_a_batch_outside_the_recommended_range_and_takes_it) {
   outbox().enqueue(std::vector<NewMessage>(102, a_message()));
   EXPECT_EQ(outbox().claim(worker_a, 30s, 1).size(), 1u);
-  outbox().claim(worker_a, 30s, 100);
+  std::ignore = outbox().claim(worker_a, 30s, 100);
   EXPECT_TRUE(log().events("unusual_batch").empty());
   EXPECT_EQ(outbox().claim(worker_a, 30s, 101).size(), 1u);
-  outbox().claim(worker_a, 30s, 500);
+  std::ignore = outbox().claim(worker_a, 30s, 500);
   ASSERT_EQ(log().events("unusual_batch").size(), 1u);
   EXPECT_EQ(log().events("unusual_batch")[0].level, LogLevel::warning);
 }

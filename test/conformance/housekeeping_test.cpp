@@ -2,6 +2,8 @@
 // for the next interval.
 #include "support/housekeeping_test.hpp"
 
+#include <tuple>
+
 #include <twinbox/channel.hpp>
 #include <twinbox/dispatcher.hpp>
 
@@ -124,9 +126,9 @@ TEST_P(House, PHD_25_deletes_what_is_finished_and_old_and_nothing_else) {
   Admin{inbox()}.discard(Filter{.state = StateFilter::open}, {.reason = "test"});
   ASSERT_TRUE(inbox().try_claim(a_key("marked"), Topic{"t"}));
   make_dead(an_arrival("dead"));
-  inbox().already_processed(a_key("seen"));
+  std::ignore = inbox().already_processed(a_key("seen"));
   inbox().accept(an_arrival("open"));
-  inbox().accept_and_claim(an_arrival("leased"), worker_a, 10s);
+  std::ignore = inbox().accept_and_claim(an_arrival("leased"), worker_a, 10s);
   clock().advance(1h);
   make_done(an_arrival("young"));
   clock().advance(24h - 1s);

@@ -1,6 +1,7 @@
 // Several workers on one inbox: what one has in hand, no other sees or gets.
 #include <future>
 #include <set>
+#include <tuple>
 
 #include "support/inbox_test.hpp"
 #include "support/postgres.hpp"
@@ -89,7 +90,7 @@ TEST_P(InboxConcurrency, IBX_106_takes_an_expired_lease_over_once) {
   constexpr int workers = 4;
   for (int i = 0; i < workers; ++i) other_inbox(static_cast<std::size_t>(i));
   inbox().accept(an_arrival());
-  inbox().claim(worker_a, 30s, 1);
+  std::ignore = inbox().claim(worker_a, 30s, 1);
   for (int round = 1; round < 5; ++round) {
     clock().advance(30s);
     std::atomic<int> taken = 0;
@@ -113,7 +114,7 @@ TEST_P(InboxConcurrency, IBX_102_makes_each_call_one_transaction) {
   EXPECT_THROW(inbox().fail(worker_a, held, "boom"), DatabaseError);
   EXPECT_THROW(inbox().mark_processed(a_key("known")), DatabaseError);
   EXPECT_THROW(inbox().mark_processed(an_arrival("unknown")), DatabaseError);
-  EXPECT_THROW(inbox().try_claim(a_key("gate"), Topic{"t"}), DatabaseError);
+  EXPECT_THROW(std::ignore = inbox().try_claim(a_key("gate"), Topic{"t"}), DatabaseError);
   EXPECT_EQ(inbox().state(a_key("known")), MessageState::open);
   EXPECT_EQ(duty(a_key("known")).attempts, 0);
   EXPECT_TRUE(detail(a_key("known")).timeline.empty());

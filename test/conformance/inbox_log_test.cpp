@@ -1,4 +1,6 @@
 // What the inbox writes down: the act, its numbers and names, never a payload.
+#include <tuple>
+
 #include "support/inbox_test.hpp"
 
 namespace twinbox::test {
@@ -15,7 +17,7 @@ class InboxLog : public InboxTest {
 };
 
 TEST_P(InboxLog, IBX_107_tells_a_duplicate_check_and_its_answer_at_debug_level) {
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   RecordedEvent event = only("observe");
   EXPECT_EQ(event.level, LogLevel::debug);
   EXPECT_EQ(event.field("source"), "stripe");
@@ -23,7 +25,7 @@ TEST_P(InboxLog, IBX_107_tells_a_duplicate_check_and_its_answer_at_debug_level) 
   EXPECT_EQ(event.field("done"), "false");
   inbox().mark_processed(a_key());
   log().clear();
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   EXPECT_EQ(only("observe").field("done"), "true");
 }
 
@@ -59,7 +61,7 @@ TEST_P(InboxLog, IBX_108_tells_nothing_of_an_accept_that_failed) {
 TEST_P(InboxLog, IBX_109_tells_a_claim_at_debug_level_with_its_count) {
   inbox().accept(an_arrival("a"));
   inbox().accept(an_arrival("b"));
-  inbox().claim(worker_a, 30s, 10);
+  std::ignore = inbox().claim(worker_a, 30s, 10);
   const RecordedEvent event = only("claim");
   EXPECT_EQ(event.level, LogLevel::debug);
   EXPECT_EQ(event.field("count"), "2");
@@ -67,7 +69,7 @@ TEST_P(InboxLog, IBX_109_tells_a_claim_at_debug_level_with_its_count) {
 
 TEST_P(InboxLog, IBX_112_tells_a_reap_at_info_level_with_its_count) {
   inbox().accept(an_arrival());
-  inbox().claim(worker_a, 30s, 10);
+  std::ignore = inbox().claim(worker_a, 30s, 10);
   clock().advance(30s);
   inbox().reap();
   const RecordedEvent event = only("reap");
@@ -82,14 +84,14 @@ TEST_P(InboxLog, IBX_113_IBX_127_names_the_store_in_every_event_and_shows_no_pay
   inbox().accept(arrival);
   arrival.extras.hash = ContentHash::of("second");
   const auto held = inbox().accept_and_claim(arrival, worker_a, 5s).messages;
-  inbox().renew(worker_a, held, 5s);
+  std::ignore = inbox().renew(worker_a, held, 5s);
   inbox().abandon(worker_a, held, "busy");
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   inbox().mark_dead(a_key(), "poison");
   inbox().mark_processed(a_key());
-  inbox().already_processed(a_key("seen"));
-  inbox().mark_processing(a_key("seen"));
-  inbox().try_claim(a_key("gate"), Topic{"payment.received"});
+  std::ignore = inbox().already_processed(a_key("seen"));
+  std::ignore = inbox().mark_processing(a_key("seen"));
+  std::ignore = inbox().try_claim(a_key("gate"), Topic{"payment.received"});
   inbox().release_claim(a_key("gate"));
   inbox().accept(an_arrival("failing"));
   inbox().fail(worker_a, inbox().claim(worker_a, 30s, 1000), "boom");
@@ -128,25 +130,25 @@ TEST_P(InboxLog, IBX_127_shows_no_payload_in_the_text_of_an_error) {
 }
 
 TEST_P(InboxLog, IBX_119_advises_once_about_a_lease_that_is_not_10_to_300_seconds) {
-  inbox().claim(worker_a, 10s, 1);
-  inbox().claim(worker_a, 300s, 1);
+  std::ignore = inbox().claim(worker_a, 10s, 1);
+  std::ignore = inbox().claim(worker_a, 300s, 1);
   EXPECT_TRUE(log().events("unusual_lease").empty());
-  inbox().claim(worker_a, 301s, 1);
-  inbox().claim(worker_a, 9s, 1);
+  std::ignore = inbox().claim(worker_a, 301s, 1);
+  std::ignore = inbox().claim(worker_a, 9s, 1);
   EXPECT_EQ(only("unusual_lease").level, LogLevel::warning);
 }
 
 TEST_P(InboxLog, IBX_119_advises_about_a_short_lease) {
-  inbox().claim(worker_a, 9s, 1);
+  std::ignore = inbox().claim(worker_a, 9s, 1);
   EXPECT_EQ(only("unusual_lease").level, LogLevel::warning);
 }
 
 TEST_P(InboxLog, IBX_120_advises_once_about_a_batch_that_is_not_1_to_100) {
-  inbox().claim(worker_a, 30s, 1);
-  inbox().claim(worker_a, 30s, 100);
+  std::ignore = inbox().claim(worker_a, 30s, 1);
+  std::ignore = inbox().claim(worker_a, 30s, 100);
   EXPECT_TRUE(log().events("unusual_batch").empty());
-  inbox().claim(worker_a, 30s, 101);
-  inbox().claim(worker_a, 30s, 102);
+  std::ignore = inbox().claim(worker_a, 30s, 101);
+  std::ignore = inbox().claim(worker_a, 30s, 102);
   EXPECT_EQ(only("unusual_batch").level, LogLevel::warning);
 }
 

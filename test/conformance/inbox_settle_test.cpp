@@ -1,5 +1,6 @@
 // The work of the inbox: claimed under a lease, finished, put back or given up.
 #include <set>
+#include <tuple>
 
 #include "support/inbox_test.hpp"
 
@@ -27,9 +28,9 @@ class InboxSettle : public InboxTest {
 TEST_P(InboxSettle, IBX_031_IBX_038_claims_open_messages_only) {
   make_done(an_arrival("done"));
   make_dead(an_arrival("dead"));
-  inbox().already_processed(a_key("seen"));
-  inbox().already_processed(a_key("marked"));
-  inbox().mark_processing(a_key("marked"));
+  std::ignore = inbox().already_processed(a_key("seen"));
+  std::ignore = inbox().already_processed(a_key("marked"));
+  std::ignore = inbox().mark_processing(a_key("marked"));
   inbox().accept(an_arrival("open"));
   clock().advance(24h);
   const auto messages = inbox().claim(worker_a, 30s, 10);
@@ -97,10 +98,10 @@ TEST_P(InboxSettle, IBX_039_claims_no_more_than_asked_for) {
 
 TEST_P(InboxSettle, IBX_040_IBX_041_refuses_a_lease_or_a_batch_of_zero_or_less) {
   inbox().accept(an_arrival());
-  EXPECT_THROW(inbox().claim(worker_a, 0s, 10), std::out_of_range);
-  EXPECT_THROW(inbox().claim(worker_a, -1s, 10), std::out_of_range);
-  EXPECT_THROW(inbox().claim(worker_a, 30s, 0), std::out_of_range);
-  EXPECT_THROW(inbox().claim(worker_a, 30s, -1), std::out_of_range);
+  EXPECT_THROW(std::ignore = inbox().claim(worker_a, 0s, 10), std::out_of_range);
+  EXPECT_THROW(std::ignore = inbox().claim(worker_a, -1s, 10), std::out_of_range);
+  EXPECT_THROW(std::ignore = inbox().claim(worker_a, 30s, 0), std::out_of_range);
+  EXPECT_THROW(std::ignore = inbox().claim(worker_a, 30s, -1), std::out_of_range);
   EXPECT_EQ(held(), "0");
 }
 
@@ -283,7 +284,7 @@ TEST_P(InboxSettle, settles_by_message_id_what_only_one_source_uses) {
   inbox().accept(an_arrival("evt_1", "stripe"));
   inbox().accept(an_arrival("both", "stripe"));
   inbox().accept(an_arrival("both", "paypal"));
-  inbox().claim(worker_a, 30s, 10);
+  std::ignore = inbox().claim(worker_a, 30s, 10);
   const std::vector<MessageId> ids{MessageId{"both"}, MessageId{"evt_1"}, MessageId{"nowhere"}};
   const SettledById settled = inbox().ack(worker_a, ids);
   EXPECT_EQ(settled.changed, 1u);

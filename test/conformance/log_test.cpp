@@ -1,4 +1,6 @@
 // What the boxes tell their log, and what they keep to themselves.
+#include <tuple>
+
 #include "support/outbox_test.hpp"
 #include "support/reused_schema.hpp"
 #include <twinbox/admin.hpp>
@@ -32,8 +34,8 @@ TEST_P(Log, OBX_085_an_enqueue_that_failed_is_not_told_as_one) {
 
 TEST_P(Log, OBX_086_claim_is_told_with_the_number_of_messages) {
   outbox().enqueue(std::vector<NewMessage>(3, a_message()));
-  outbox().claim(worker_a, 30s, 10);
-  outbox().claim(worker_a, 30s, 10);
+  std::ignore = outbox().claim(worker_a, 30s, 10);
+  std::ignore = outbox().claim(worker_a, 30s, 10);
   const auto events = log().events("claim");
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].level, LogLevel::debug);
@@ -43,7 +45,7 @@ TEST_P(Log, OBX_086_claim_is_told_with_the_number_of_messages) {
 
 TEST_P(Log, OBX_089_reap_is_told_with_the_number_of_messages) {
   outbox().enqueue(std::vector<NewMessage>(2, a_message()));
-  outbox().claim(worker_a, 10s, 10);
+  std::ignore = outbox().claim(worker_a, 10s, 10);
   clock().advance(11s);
   outbox().reap();
   const auto events = log().events("reap");
@@ -63,7 +65,7 @@ TEST_P(Log, OBX_090_every_event_names_the_store) {
   outbox().enqueue(std::vector<NewMessage>(4, a_message()));
   const auto held = outbox().claim(worker_a, 5s, 500);
   ASSERT_EQ(held.size(), 5u);
-  outbox().renew(worker_a, held[4], 5s);
+  std::ignore = outbox().renew(worker_a, held[4], 5s);
   outbox().ack(worker_a, held[0]);
   outbox().abandon(worker_a, held[1]);
   outbox().fail(worker_a, held[2], "error");

@@ -1,4 +1,6 @@
 // Callers that handle a message themselves, and say what became of it.
+#include <tuple>
+
 #include "support/inbox_test.hpp"
 
 namespace twinbox::test {
@@ -6,7 +8,7 @@ namespace {
 
 class Mark : public InboxTest {
  protected:
-  void make_seen(const std::string& id) { inbox().already_processed(a_key(id)); }
+  void make_seen(const std::string& id) { std::ignore = inbox().already_processed(a_key(id)); }
   void make_marked(const std::string& id) {
     make_seen(id);
     ASSERT_TRUE(inbox().mark_processing(a_key(id)));

@@ -1,4 +1,6 @@
 // Sessions on connections of the caller's own: sqlite3*, PGconn* and libpqxx.
+#include <tuple>
+
 #include <libpq-fe.h>
 #include <sqlite3.h>
 
@@ -55,7 +57,7 @@ TEST_P(SqliteNativeSession, a_call_without_a_transaction_is_refused) {
   const SqliteHandle handle = open();
   SqliteSession session(handle.get());
   EXPECT_THROW(outbox().enqueue(session, a_message()), UsageError);
-  EXPECT_THROW(outbox().claim(session, worker_a, 30s, 1), UsageError);
+  EXPECT_THROW(std::ignore = outbox().claim(session, worker_a, 30s, 1), UsageError);
   EXPECT_EQ(sqlite3_get_autocommit(handle.get()), 1);
   EXPECT_EQ(rows("message"), 0);
 }

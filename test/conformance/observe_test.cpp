@@ -1,5 +1,6 @@
 // Has this message been handled? Asking, and keeping what was asked.
 #include <set>
+#include <tuple>
 
 #include "support/inbox_test.hpp"
 
@@ -35,7 +36,7 @@ TEST_P(Observe, IBX_002_asks_in_one_step) {
   told.timing = [&](std::string_view name, auto, std::size_t) { statements.emplace_back(name); };
   Database database(place().address(), {}, told);
   Inbox inbox(database, options());
-  inbox.already_processed(a_key());
+  std::ignore = inbox.already_processed(a_key());
   EXPECT_EQ(statements, std::vector<std::string>{"observe"});
 }
 
@@ -59,12 +60,12 @@ TEST_P(Observe, IBX_004_records_an_unknown_message_as_seen_and_answers_false) {
 }
 
 TEST_P(Observe, IBX_005_answers_false_for_an_unfinished_message_and_moves_its_last_seen_time) {
-  inbox().already_processed(a_key("seen"));
+  std::ignore = inbox().already_processed(a_key("seen"));
   make_dead(an_arrival("dead"));
   inbox().accept(an_arrival("open"));
-  inbox().accept_and_claim(an_arrival("leased"), worker_a, 30s);
-  inbox().already_processed(a_key("marked"));
-  inbox().mark_processing(a_key("marked"));
+  std::ignore = inbox().accept_and_claim(an_arrival("leased"), worker_a, 30s);
+  std::ignore = inbox().already_processed(a_key("marked"));
+  std::ignore = inbox().mark_processing(a_key("marked"));
   const Instant begin = clock().now();
   clock().advance(5s);
   for (const char* id : {"seen", "dead", "open", "leased", "marked"}) {
@@ -80,7 +81,7 @@ TEST_P(Observe, moves_the_last_seen_time_of_a_done_message_and_nothing_else) {
   make_done();
   const MessageDetail before = detail();
   clock().advance(5s);
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   const MessageDetail after = detail();
   EXPECT_EQ(after.message.last_seen_at, before.message.last_seen_at + 5s);
   EXPECT_EQ(after.message.seen_count, before.message.seen_count + 1);
@@ -89,10 +90,10 @@ TEST_P(Observe, moves_the_last_seen_time_of_a_done_message_and_nothing_else) {
 }
 
 TEST_P(Observe, never_moves_the_last_seen_time_back) {
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   const Instant late = clock().now();
   clock().advance(-60s);
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   EXPECT_EQ(detail().message.last_seen_at, late);
 }
 
@@ -115,16 +116,16 @@ TEST_P(Observe, IBX_006_never_fails_or_inserts_twice_when_many_ask_at_once) {
 
 TEST_P(Observe, IBX_007_keeps_the_hash_it_is_given) {
   const ContentHash hash = ContentHash::of(payload());
-  inbox().already_processed(a_key(), hash);
+  std::ignore = inbox().already_processed(a_key(), hash);
   EXPECT_EQ(detail().hash, hash);
 }
 
 TEST_P(Observe, IBX_007_keeps_the_first_hash_that_is_not_empty) {
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key());
   EXPECT_EQ(detail().hash, std::nullopt);
-  inbox().already_processed(a_key(), ContentHash::of("first"));
-  inbox().already_processed(a_key(), ContentHash::of("second"));
-  inbox().already_processed(a_key());
+  std::ignore = inbox().already_processed(a_key(), ContentHash::of("first"));
+  std::ignore = inbox().already_processed(a_key(), ContentHash::of("second"));
+  std::ignore = inbox().already_processed(a_key());
   EXPECT_EQ(detail().hash, ContentHash::of("first"));
 }
 
@@ -164,10 +165,11 @@ TEST_P(Observe, IBX_008_compares_only_what_can_be_compared) {
 TEST_P(Observe, IBX_009_IBX_010_IBX_011_IBX_012_refuses_names_out_of_bounds_and_writes_nothing) {
   inbox();
   const std::string long_text(256, 'x');
-  EXPECT_THROW(inbox().already_processed(a_key("")), std::invalid_argument);
-  EXPECT_THROW(inbox().already_processed(a_key("evt_1", "")), std::invalid_argument);
-  EXPECT_THROW(inbox().already_processed(a_key(long_text)), std::invalid_argument);
-  EXPECT_THROW(inbox().already_processed(a_key("evt_1", long_text)), std::invalid_argument);
+  EXPECT_THROW(std::ignore = inbox().already_processed(a_key("")), std::invalid_argument);
+  EXPECT_THROW(std::ignore = inbox().already_processed(a_key("evt_1", "")), std::invalid_argument);
+  EXPECT_THROW(std::ignore = inbox().already_processed(a_key(long_text)), std::invalid_argument);
+  EXPECT_THROW(std::ignore = inbox().already_processed(a_key("evt_1", long_text)),
+               std::invalid_argument);
   EXPECT_EQ(count_messages(), "0");
   EXPECT_FALSE(inbox().already_processed(a_key(long_text.substr(1), long_text.substr(1))));
   EXPECT_EQ(count_messages(), "1");
@@ -188,7 +190,7 @@ TEST_P(Observe, IBX_129_hashes_with_sha256_unless_told_otherwise) {
   EXPECT_EQ(hash.bytes,
             "\xBA\x78\x16\xBF\x8F\x01\xCF\xEA\x41\x41\x40\xDE\x5D\xAE\x22\x23"
             "\xB0\x03\x61\xA3\x96\x17\x7A\x9C\xB4\x10\xFF\x61\xF2\x00\x15\xAD"s);
-  inbox().already_processed(a_key(), hash);
+  std::ignore = inbox().already_processed(a_key(), hash);
   EXPECT_EQ(read("select hash_algorithm from {schema}inbox_message"), "sha256");
 }
 

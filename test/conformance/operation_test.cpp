@@ -1,5 +1,6 @@
 // Acts with an id: asked for again, cut off and gone on with, followed, written down.
 #include <set>
+#include <tuple>
 
 #include "support/backend.hpp"
 #include <twinbox/admin.hpp>
@@ -303,8 +304,8 @@ TEST_P(OperationOf, a_census_shows_what_counts_and_groups_show) {
   make_dead(2, "timeout after 5 s");
   make_dead(1, "timeout after 7 s", "other");
   for (int i = 0; i < 5; ++i) outbox().enqueue(a_message());
-  outbox().claim(worker_a, 30s, 2);
-  outbox().claim(worker_b, 30s, 1);
+  std::ignore = outbox().claim(worker_a, 30s, 2);
+  std::ignore = outbox().claim(worker_b, 30s, 1);
   clock().advance(3s);
   const Census census = admin().census();
   EXPECT_EQ(census.counts.all.ready, 2);

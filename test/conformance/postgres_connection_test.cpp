@@ -1,5 +1,6 @@
 // Connections that break, are refused, run out, or get in each other's way.
 #include <cstdlib>
+#include <tuple>
 
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
@@ -180,10 +181,11 @@ TEST_P(PostgresConnection, a_pool_that_is_used_up_says_so) {
   Database database(place().address(), narrow, environment());
   Outbox box(database, opened());
   database.in_transaction([&](Session&) {
-    Call other([&] { return error_of([&] { box.claim(worker_a, 30s, 1); }); });
+    Call other([&] { return error_of([&] { std::ignore = box.claim(worker_a, 30s, 1); }); });
     EXPECT_EQ(other.get(), Kind::contention);
     EXPECT_NE(words_.find("pool_size"), std::string::npos) << words_;
-    EXPECT_THROW(box.claim(worker_a, 30s, 1), UsageError) << "it would wait for itself";
+    EXPECT_THROW(std::ignore = box.claim(worker_a, 30s, 1), UsageError)
+        << "it would wait for itself";
   });
   EXPECT_TRUE(box.claim(worker_a, 30s, 1).empty());
 }

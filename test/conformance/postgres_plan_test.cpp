@@ -3,6 +3,7 @@
 #include "support/postgres_plan.hpp"
 
 #include <cstdlib>
+#include <tuple>
 
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
@@ -219,7 +220,7 @@ TEST_P(PostgresPlan, IBX_125_a_duplicate_and_every_settle_find_their_rows_by_ind
       on(side, [&](Session* session) {
         if (session == nullptr) {
           box->enqueue(known);
-          box->renew(worker_a, held, 60s);
+          std::ignore = box->renew(worker_a, held, 60s);
           box->abandon(worker_a, held[0], "error");
           box->fail(worker_a, held[1], "error");
           box->release(worker_a, held[2]);

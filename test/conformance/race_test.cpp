@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <stdexcept>
+#include <tuple>
 
 #include "support/backend.hpp"
 
@@ -143,11 +144,11 @@ TEST_P(Race, a_rollback_of_the_caller_leaves_nothing_of_an_arrival) {
   roll_back([&](Session& session) {
     inbox().accept(session, an_arrival("new"));
     inbox().accept(session, an_arrival("open"));
-    inbox().accept_and_claim(session, an_arrival("inline"), worker_a, 30s);
+    std::ignore = inbox().accept_and_claim(session, an_arrival("inline"), worker_a, 30s);
     inbox().observe(session, a_key("unknown"));
-    inbox().already_processed(session, a_key("open"), ContentHash::of("content"));
-    inbox().try_claim(session, a_key("gate"), Topic{"payment"});
-    inbox().mark_processing(session, a_key("seen"));
+    std::ignore = inbox().already_processed(session, a_key("open"), ContentHash::of("content"));
+    std::ignore = inbox().try_claim(session, a_key("gate"), Topic{"payment"});
+    std::ignore = inbox().mark_processing(session, a_key("seen"));
     inbox().mark_processed(session, a_key("open"));
     inbox().mark_processed(session, an_arrival("envelope"));
     inbox().mark_dead(session, a_key("seen"), "no");

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sys/stat.h>
 #include <thread>
+#include <tuple>
 #include <unistd.h>
 
 #include "support/backend.hpp"
@@ -64,7 +65,7 @@ class SqliteFile : public BoxTest {
     return refusal_of([&] {
       Database database(address(), {.retries = 0});
       Outbox box(database, options());
-      box.claim(worker_a, 30s, 1000);
+      std::ignore = box.claim(worker_a, 30s, 1000);
       box.enqueue(a_message());
     });
   }

@@ -1,5 +1,6 @@
 // A call in a caller's own SQLite transaction is done as a whole or not at all.
 #include <memory>
+#include <tuple>
 
 #include <sqlite3.h>
 
@@ -87,7 +88,8 @@ TEST_P(SqliteRace, an_accept_whose_claim_fails_leaves_no_message) {
   run("create trigger refuse before update on inbox_work begin select raise(abort, 'no'); end");
   SqliteSession session(connection());
   run("begin immediate");
-  EXPECT_THROW(inbox().accept_and_claim(session, an_arrival(), worker_a, 30s), DatabaseError);
+  EXPECT_THROW(std::ignore = inbox().accept_and_claim(session, an_arrival(), worker_a, 30s),
+               DatabaseError);
   run("commit");
   EXPECT_EQ(rows("inbox_message"), "0");
 }

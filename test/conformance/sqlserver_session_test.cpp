@@ -1,4 +1,6 @@
 // OdbcSession: the outbox in a transaction on the caller's own SQLHDBC.
+#include <tuple>
+
 #include "support/outbox_test.hpp"
 #include "support/sqlserver_handle.hpp"
 #include <twinbox/native_sessions.hpp>
@@ -65,7 +67,7 @@ TEST_P(OdbcNativeSession, a_call_without_a_transaction_is_refused) {
   OdbcSession session(handle->get());
   EXPECT_FALSE(session.in_transaction());
   EXPECT_THROW(outbox().enqueue(session, a_message()), UsageError);
-  EXPECT_THROW(outbox().claim(session, worker_a, 30s, 1), UsageError);
+  EXPECT_THROW(std::ignore = outbox().claim(session, worker_a, 30s, 1), UsageError);
   EXPECT_EQ(rows("message"), 0);
   EXPECT_THROW(OdbcSession{nullptr}, UsageError);
 }

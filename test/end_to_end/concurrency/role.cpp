@@ -7,6 +7,7 @@
 #include <random>
 #include <spawn.h>
 #include <system_error>
+#include <tuple>
 #include <unistd.h>
 
 #include "end_to_end/concurrency/act_log.hpp"
@@ -79,7 +80,7 @@ class WorkerRole {
   }
 
   void handle(const Message& message) {
-    if (chance_() % 4 == 0) queue().renew(owner_, message, lease);
+    if (chance_() % 4 == 0) std::ignore = queue().renew(owner_, message, lease);
     log_.write(Line::settling, words(message));
     const auto what = chance_() % 20;
     std::size_t changed = 0;
