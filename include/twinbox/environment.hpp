@@ -37,7 +37,7 @@ struct Environment {
   std::function<std::optional<Instant>()> clock = {};
   /// 64 random bits; empty means the system's source of randomness.
   std::function<std::uint64_t()> random = {};
-  /// Receives events of at least `log_level`; empty means silence.
+  /// Receives events of at least `log_level`; empty means silence. What it throws is swallowed.
   std::function<void(const LogEvent&)> log = {};
   LogLevel log_level = LogLevel::info;
   /// Told of every statement that ran: its name, how long it took, how many rows it changed or
@@ -47,9 +47,11 @@ struct Environment {
 
   [[nodiscard]] std::optional<Instant> now() const { return clock ? clock() : std::nullopt; }
   [[nodiscard]] std::uint64_t random_bits() const;
-  void write(LogLevel level, std::string_view name, std::initializer_list<LogField> fields) const {
-    if (log && level >= log_level) log({level, name, {fields.begin(), fields.size()}});
+  void write(LogLevel level, std::string_view name,
+             std::initializer_list<LogField> fields) const noexcept {
+    write({level, name, {fields.begin(), fields.size()}});
   }
+  void write(const LogEvent& event) const noexcept;
 };
 
 }  // namespace twinbox

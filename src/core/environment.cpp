@@ -43,6 +43,15 @@ class RandomBuffer {
 
 }  // namespace
 
+void Environment::write(const LogEvent& event) const noexcept {
+  if (!log || event.level < log_level) return;
+  try {
+    log(event);
+  } catch (...) {
+    // What has been done is done, whether it can be told or not.
+  }
+}
+
 std::uint64_t Environment::random_bits() const {
   if (random) return random();
   thread_local RandomBuffer buffer;

@@ -436,6 +436,24 @@ TEST_P(Running, a_second_run_is_refused_until_the_first_is_over) {
   EXPECT_NO_THROW(dispatcher.run(stopped.get_token()));
 }
 
+TEST_P(Running, a_log_that_throws_hurts_nobody) {
+  std::latch handled{2};
+  Environment loud = environment();
+  loud.log = [](const LogEvent&) { throw std::runtime_error("the disk is full"); };
+  Database store{place().address(), {}, loud};
+  Outbox box{store, options()};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    handled.count_down();
+    throw std::runtime_error("an error to be told");
+  });
+  Dispatcher dispatcher{box, std::move(handlers), by_wake_up(1)};
+  const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  box.enqueue(a_message());
+  box.enqueue(a_message());
+  handled.wait();
+}
+
 TEST_P(Running, leases_are_renewed_while_a_handler_works) {
   std::latch renewed{1};
   Handlers handlers;

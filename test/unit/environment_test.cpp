@@ -49,6 +49,16 @@ TEST(Environment, does_not_share_random_bits_with_a_forked_child) {
   EXPECT_NE(own, childs);
 }
 
+TEST(Environment, lets_no_error_of_the_log_through) {
+  int calls = 0;
+  const Environment environment{.log = [&](const LogEvent&) {
+    ++calls;
+    throw 42;
+  }};
+  EXPECT_NO_THROW(environment.write(LogLevel::error, "claim", {}));
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Environment, writes_events_from_its_level_on) {
   std::vector<std::string> events;
   const Environment environment{
