@@ -1,6 +1,8 @@
 // The life of a dispatcher: its stores, run and stop, chores, pause.
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
+#include <system_error>
 
 #include "database/interruptible.hpp"
 #include "dispatch/loop.hpp"
@@ -103,6 +105,10 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
   {
     const std::scoped_lock lock{mutex_};
     if (!over_) throw UsageError("dispatcher: run() is already running; use one run() at a time");
+    // First: there may be none. Those that are there rest until the next try.
+    while (threads_.size() < static_cast<std::size_t>(options_.workers + options_.pollers)) {
+      threads_.emplace_back([this] { serve(); });
+    }
     over_ = false;
     active_ = true;
     stopping_ = draining_ = false;
@@ -112,23 +118,30 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
       desk->look_now({}, false);
       schedule(*desk, Clock::now());
     }
-    while (threads_.size() < static_cast<std::size_t>(options_.workers + options_.pollers)) {
-      threads_.emplace_back([this] { serve(); });
-    }
     wake(others_wanted());
   }
+  std::exception_ptr trouble;
   std::optional<Countdown> countdown;
   {
     std::jthread house;
-    if (options_.housekeeping)
-      house = std::jthread{[this](const std::stop_token& end) { keep_house(end); }};
-    watch(stop);
+    try {
+      if (options_.housekeeping)
+        house = std::jthread{[this](const std::stop_token& end) { keep_house(end); }};
+      watch(stop);
+    } catch (const std::system_error&) {
+      trouble = std::current_exception();
+    }
     house.request_stop();
     shut_down();
-    countdown.emplace(last_calls_, last_calls_time);
+    try {
+      countdown.emplace(last_calls_, last_calls_time);
+    } catch (const std::system_error&) {
+      last_calls_.request_stop();
+    }
     wait_for_visits();
   }
   say_goodbye();
+  if (trouble) std::rethrow_exception(trouble);
 }
 
 /// What is still to be written down is, if the store lets it; then nobody listens to it any more.

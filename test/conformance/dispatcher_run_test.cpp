@@ -5,6 +5,7 @@
 #include <latch>
 #include <map>
 #include <mutex>
+#include <pthread.h>
 #include <random>
 #include <semaphore>
 #include <thread>
@@ -434,6 +435,59 @@ TEST_P(Running, a_second_run_is_refused_until_the_first_is_over) {
   }
   EXPECT_EQ(refused, 1);
   EXPECT_NO_THROW(dispatcher.run(stopped.get_token()));
+}
+
+/// While it lives, the system gives this process no more threads.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&usual_);
+    pthread_attr_t too_large;
+    pthread_attr_init(&too_large);
+    pthread_attr_setstacksize(&too_large, std::size_t{1} << 46);
+    pthread_setattr_default_np(&too_large);
+    pthread_attr_destroy(&too_large);
+  }
+  ~NoMoreThreads() {
+    pthread_setattr_default_np(&usual_);
+    pthread_attr_destroy(&usual_);
+  }
+  NoMoreThreads(const NoMoreThreads&) = delete;
+  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
+
+ private:
+  pthread_attr_t usual_;
+};
+
+TEST_P(Running, a_run_that_gets_no_threads_says_so_and_can_be_tried_again) {
+  std::latch handled{1};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1)};
+  outbox().enqueue(a_message());
+  {
+    const NoMoreThreads none;
+    EXPECT_THROW(dispatcher.run({}), std::system_error);
+  }
+  const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  handled.wait();
+}
+
+TEST_P(Running, a_run_that_gets_no_thread_for_its_chores_says_so_and_can_be_tried_again) {
+  std::latch handled{1};
+  std::stop_source stopped;
+  stopped.request_stop();
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
+  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1)};
+  dispatcher.run(stopped.get_token());
+  outbox().enqueue(a_message());
+  {
+    const NoMoreThreads none;  // its workers are there since the first run
+    EXPECT_THROW(dispatcher.run({}), std::system_error);
+  }
+  const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  handled.wait();
 }
 
 TEST_P(Running, a_log_that_throws_hurts_nobody) {
