@@ -18,6 +18,18 @@ Duration since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
+bool Losses::again(WorkId id) {
+  constexpr std::size_t most = 10'000;
+  const std::scoped_lock lock{mutex_};
+  if (ids_.size() >= most) ids_.clear();
+  return !ids_.insert(id).second;
+}
+
+void Losses::forget(WorkId id) {
+  const std::scoped_lock lock{mutex_};
+  ids_.erase(id);
+}
+
 Caller::Caller(WorkQueue& queue, const Handlers& handlers, const DispatcherOptions& options,
                const DispatchObserver& observer, OwnerToken owner)
     : queue_(queue),
@@ -163,6 +175,7 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
                                                    const Message& message, CallWatch& watch) const {
   bool settled = false;
   bool called = false;
+  bool returned = false;
   bool ours = true;  // what fails now is a transaction of ours, not the handler
   const auto work = [&]() -> Outcome {
     std::optional<Outcome> outcome;
@@ -176,7 +189,7 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
           ours = !session.in_transaction();
           throw;
         }
-        ours = true;
+        ours = returned = true;
         if (outcome->kind() != Outcome::Kind::done || watch.timed_out) throw RollBack{};
         settled = true;
         if (queue_.ack(session, owner_, message) == 0) {
@@ -208,9 +221,13 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
       throw;
     }
   });
+  if (!out_of_reach) losses_.forget(message.work_id);
   if (settled) return std::nullopt;
-  // That the database went away, or had no time for it, says nothing about the message.
-  if (out_of_reach) return Verdict{.act = Verdict::Act::release};
+  // That the database went away, or had no time for it, says nothing about the message, unless it
+  // goes away each time this handler is called.
+  if (out_of_reach && (!called || !losses_.again(message.work_id)))
+    return Verdict{.act = Verdict::Act::release};
+  if (out_of_reach && returned) return put_off(message, options_.lease);
   return judge(outcome, entry, message, watch);
 }
 

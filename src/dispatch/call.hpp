@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -22,6 +24,18 @@ struct CallWatch {
   std::atomic<bool> marked = false;  ///< at most once, and its mark ends the lease, or has ended it
   std::atomic<bool> shutting_down =
       false;  ///< it was told to stop because the dispatcher stops: no failure
+};
+
+/// Whose connections were lost under their handler, of late. Thread-safe.
+class Losses {
+ public:
+  /// False: it is the first time.
+  bool again(WorkId id);
+  void forget(WorkId id);
+
+ private:
+  std::mutex mutex_;
+  std::set<WorkId> ids_;
 };
 
 /// Calls handlers and decides what follows. Thread-safe.
@@ -69,6 +83,7 @@ class Caller {
   const DispatcherOptions& options_;
   const DispatchObserver& observer_;
   OwnerToken owner_;
+  mutable Losses losses_;
 };
 
 }  // namespace twinbox

@@ -5,6 +5,8 @@
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
 #include "support/postgres_wire.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -51,6 +53,8 @@ class PostgresConnection : public BoxTest {
   }
 
   std::string messages() { return admin_.value("select count(*) from outbox_message"); }
+
+  DutyView only_duty() { return Admin{outbox()}.list({}).entries.at(0).duty; }
 
   PgClient admin_;
   std::string words_;
@@ -263,6 +267,46 @@ TEST_P(PostgresConnection, a_session_without_a_usable_transaction_is_refused) {
   EXPECT_THROW(outbox().enqueue(client.session(), a_message()), UsageError);
   client.rollback();
   EXPECT_EQ(messages(), "0");
+}
+
+TEST_P(PostgresConnection, a_handler_that_ends_its_own_connection_each_time_comes_to_an_end) {
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"},
+              [&](Session& session, const Message&) {
+                ++calls;
+                terminate_others();
+                outbox().enqueue(session, named("effect"));
+              },
+              {.retry = RetryPolicy{.max_attempts = 3}});
+  Dispatcher dispatcher{outbox(), std::move(handlers)};
+  outbox().enqueue(a_message());
+  EXPECT_EQ(dispatcher.step(), 1u);
+  EXPECT_EQ(only_duty().attempts, 0) << "the first time it may have been an outage";
+  for (int i = 0; i < 5; ++i) {
+    dispatcher.step();
+    clock().advance(1h);
+  }
+  EXPECT_EQ(calls, 4);
+  EXPECT_EQ(only_duty().state, DutyState::dead);
+  EXPECT_EQ(only_duty().attempts, 3);
+}
+
+TEST_P(PostgresConnection, a_handler_whose_commit_never_arrives_is_not_called_again_at_once) {
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](Session&, const Message&) {
+    ++calls;
+    terminate_others();
+  });
+  Dispatcher dispatcher{outbox(), std::move(handlers)};
+  outbox().enqueue(a_message());
+  for (int i = 0; i < 5; ++i) dispatcher.step();
+  EXPECT_EQ(calls, 2);
+  clock().advance(1min);
+  dispatcher.step();
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(only_duty().attempts, 0);
 }
 
 TWINBOX_ON_BACKENDS(PostgresConnection, Backend::postgres);
