@@ -153,6 +153,7 @@ class Handlers {
   [[nodiscard]] const HandlerEntry* find(const HandlerKey& key, const Topic& topic) const;
   /// Every key and legacy key.
   [[nodiscard]] std::vector<HandlerKey> keys() const;
+  [[nodiscard]] bool any_transactional() const;
   /// The most messages that one call takes.
   [[nodiscard]] std::size_t largest_batch() const;
   /// One switch for all: every handler that is not transactional becomes at-most-once. Throws

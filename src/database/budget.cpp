@@ -157,6 +157,11 @@ void Budget::serve() noexcept {
   }
 }
 
+std::size_t Budget::for_new() const {
+  const std::scoped_lock lock{mutex_};
+  return ceiling(0);
+}
+
 std::size_t Budget::open() const {
   const std::scoped_lock lock{mutex_};
   return open_;

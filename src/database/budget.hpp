@@ -90,6 +90,8 @@ class Budget {
 
   [[nodiscard]] bool limited() const noexcept { return terms_.limit != unlimited; }
   [[nodiscard]] const Terms& terms() const noexcept { return terms_; }
+  /// How many threads that hold none may have one at once.
+  [[nodiscard]] std::size_t for_new() const;
   [[nodiscard]] std::size_t open() const;
   [[nodiscard]] std::size_t waiting() const;
 

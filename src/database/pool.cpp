@@ -276,6 +276,12 @@ std::string Pool::why_none(Budget::Answer answer) const {
          terms.option + " or wait_limit, or keep transactions short";
 }
 
+Pool::Bound Pool::bound() const {
+  const std::size_t own = lanes_[0].capacity;
+  const std::size_t shared = budget_->for_new();
+  return shared < own ? Bound{budget_->terms().option, shared} : Bound{"pool_size", own};
+}
+
 OpenWatch Pool::watch(const BoxName& box) const {
   OpenWatch open = driver_->watch(box);
   if (!open || !budget_->limited()) return open;

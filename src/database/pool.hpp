@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -59,6 +60,13 @@ class Pool {
   /// True while this thread holds a connection that others in a set may be short of. It must not
   /// wait for a thread that may be waiting for one.
   [[nodiscard]] static bool holds_budgeted() noexcept;
+
+  /// How many threads may have a transaction open at once, and the option that says so.
+  struct Bound {
+    std::string_view option;
+    std::size_t count;
+  };
+  [[nodiscard]] Bound bound() const;
 
   /// How to watch what others commit to `box`; empty where that cannot be, or where the budget has
   /// no connection to spare for it.

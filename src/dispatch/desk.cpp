@@ -65,10 +65,24 @@ WorkQueue* Desk::opened() {
 void Desk::listen(const std::function<void(bool)>& call) {
   if (wake_) return;
   if (!parts_.handlers.keys().empty()) unclaimed_keys(queue(), parts_.handlers);
+  warn_of_few_connections();
   watcher_ = Watcher::shared();
   watch_ = watcher_->watch(queue(), [call] { call(true); });
   wake_ = std::make_unique<Wake::Subscription>(queue().database().pool().wake(),
                                                [call] { call(false); });
+}
+
+/// A transactional handler holds a connection. Where all of them do, none is left to renew leases.
+void Desk::warn_of_few_connections() {
+  // SQLite lets them write one after the other, and nobody takes over a lease meanwhile.
+  if (queue().database().dialect() == Dialect::sqlite || !parts_.handlers.any_transactional())
+    return;
+  const Pool::Bound bound = queue().database().pool().bound();
+  if (static_cast<std::size_t>(parts_.options.workers) < bound.count) return;
+  queue().box().log(LogLevel::warning, "few_connections",
+                    {{"workers", std::int64_t{parts_.options.workers}},
+                     {"connections", static_cast<std::int64_t>(bound.count)},
+                     {"raise", bound.option}});
 }
 
 void Desk::stop_listening(bool polite) {

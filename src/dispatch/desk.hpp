@@ -111,6 +111,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
 
  private:
   void leave();
+  void warn_of_few_connections();
   Claim claim(Session* session, std::int64_t limit);
   std::vector<Message> claim_alone(std::int64_t limit);
   bool settle_with_claim(std::vector<Settlement>& settlements, std::int64_t limit,

@@ -123,6 +123,14 @@ void Handlers::for_each(Self& self, F&& call) {
   for (auto& [key, entry] : self.by_key_) call(key, entry);
 }
 
+bool Handlers::any_transactional() const {
+  bool any = false;
+  for_each(*this, [&](const std::string&, const HandlerEntry& entry) {
+    any = any || entry.guarantee() == Guarantee::transactional;
+  });
+  return any;
+}
+
 std::size_t Handlers::largest_batch() const {
   std::size_t largest = 1;
   for_each(*this, [&](const std::string&, const HandlerEntry& entry) {

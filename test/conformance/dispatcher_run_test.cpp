@@ -508,6 +508,33 @@ TEST_P(Running, a_log_that_throws_hurts_nobody) {
   handled.wait();
 }
 
+TEST_P(Running, warns_where_transactional_handlers_leave_no_connection_for_their_leases) {
+  const auto warnings = [&](int workers, auto handler) {
+    log().clear();
+    Database store{place().address(), {.pool_size = 3}, environment()};
+    Outbox box{store, options()};
+    Handlers handlers;
+    handlers.on(Topic{"order.placed"}, handler);
+    Dispatcher dispatcher{box, std::move(handlers), {.workers = workers}};
+    const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+    while (Workers{box}.list().empty()) std::this_thread::yield();
+    return log().events("few_connections");
+  };
+  const auto transactional = [](Session&, const Message&) {};
+  const auto warned = warnings(3, transactional);
+  if (on_sqlite()) {  // where they run one after the other, and nobody takes a lease meanwhile
+    EXPECT_TRUE(warned.empty());
+    return;
+  }
+  ASSERT_EQ(warned.size(), 1u);
+  EXPECT_EQ(warned[0].level, LogLevel::warning);
+  EXPECT_EQ(warned[0].field("workers"), "3");
+  EXPECT_EQ(warned[0].field("connections"), "3");
+  EXPECT_EQ(warned[0].field("raise"), "pool_size");
+  EXPECT_TRUE(warnings(2, transactional).empty());
+  EXPECT_TRUE(warnings(3, [](const Message&) {}).empty());
+}
+
 TEST_P(Running, leases_are_renewed_while_a_handler_works) {
   std::latch renewed{1};
   Handlers handlers;
