@@ -144,6 +144,16 @@ std::vector<Token> read_tokens(const std::filesystem::path& file) {
   return tokens;
 }
 
+std::vector<Token> read_tokens_again(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error) && !error) {
+    throw std::runtime_error("the token file " + file.string() +
+                             " is gone, and the tokens stay as they were; put it back, or empty "
+                             "it to take all of them back");
+  }
+  return read_tokens(file);
+}
+
 std::string make_token(const std::filesystem::path& file, const std::string& name, Role role) {
   std::string bytes(32, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {

@@ -32,6 +32,8 @@ struct Token {
 /// Reads a token file: a line `name role hash` for each, `#` begins a comment. A file that is not
 /// there holds none. Throws std::runtime_error that names the file, and the line that is wrong.
 std::vector<Token> read_tokens(const std::filesystem::path& file);
+/// For a reload: throws also when there is none any more.
+std::vector<Token> read_tokens_again(const std::filesystem::path& file);
 
 /// Makes a token of 256 random bits, adds its hash to the file (readable by its owner only) and
 /// returns it. Throws std::runtime_error.

@@ -74,7 +74,7 @@ class Daemon {
             [this](BoxKind kind, DispatchObserver next) { return observer(kind, std::move(next)); },
             spans(), token_file(config).replace_extension(".switches")),
         dashboard_(stores_, pulse_, dispatching_, log_.environment(), history_file(config)),
-        service_(make_service(config)),
+        service_(make_service(config, read_tokens(token_file(config)))),
         server_(config.server, config.limit, http_service(), log_.environment()),
         queue_limit_(static_cast<std::size_t>(config.server.queue)),
         workers_(static_cast<std::size_t>(config.server.workers), queue_limit_) {}
@@ -105,7 +105,7 @@ class Daemon {
   }
 
  private:
-  std::shared_ptr<const Service> make_service(const Config& config) {
+  std::shared_ptr<const Service> make_service(const Config& config, std::vector<Token> tokens) {
     const Surroundings surroundings{.stores = stores_,
                                     .acts = acts_,
                                     .dispatching = dispatching_,
@@ -114,7 +114,7 @@ class Daemon {
                                     .spans = spans(),
                                     .observer = [this] { return observer(BoxKind::inbox, {}); },
                                     .metrics = [this] { return metrics_text(); }};
-    return std::make_shared<const Service>(config, surroundings, read_tokens(token_file(config)));
+    return std::make_shared<const Service>(config, surroundings, std::move(tokens));
   }
 
   [[nodiscard]] std::shared_ptr<const Service> current() const {
@@ -322,7 +322,7 @@ class Daemon {
     const std::string token = make_token(file, "first", Role::admin);
     {
       const std::lock_guard lock{mutex_};
-      service_ = make_service(config);
+      service_ = make_service(config, read_tokens(file));
     }
     std::cout << "Operator token, shown once (its hash is in " << file.string() << "):\n  " << token
               << "\nThe command line takes it from TWINBOX_TOKEN, HTTP as \"Authorization: Bearer "
@@ -369,7 +369,7 @@ class Daemon {
       for (const std::string& key : keep_fixed(config, former)) {
         log_.write(LogLevel::warning, "reload_needs_restart", {{"key", key}});
       }
-      auto service = make_service(config);
+      auto service = make_service(config, read_tokens_again(token_file(config)));
       dispatching_.set(config);
       sources_.set(config);
       dashboard_.set(config.health);

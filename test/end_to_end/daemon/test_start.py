@@ -1,4 +1,5 @@
 """Start, a message in, stop."""
+import signal
 import sqlite3
 import unittest
 
@@ -30,6 +31,25 @@ class Start(unittest.TestCase):
         with again:
             self.assertEqual(again.stop(), 0)
         self.assertIsNone(again.token)
+
+    def test_a_token_file_that_is_gone_takes_no_token_back(self):
+        with Daemon() as daemon:
+            daemon.wait_for_token()
+            file = daemon.folder / "twinbox.tokens"
+            kept = file.read_text()
+            file.unlink()
+            daemon.signal(signal.SIGHUP)
+            self.assertIn("the token file twinbox.tokens is gone", daemon.wait_for(r"reload_failed (.*)")[1])
+            bearer = {"Authorization": f"Bearer {daemon.token}"}
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", bearer).status, 200)
+            file.write_text(kept.replace("first admin", "first read"))
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(" reloaded")
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", bearer).status, 403)
+            file.write_text("# nobody\n")
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(" reloaded")
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", bearer).status, 401)
 
 
 if __name__ == "__main__":
