@@ -34,6 +34,28 @@ Parsed parsed(std::string_view payload) {
   return {std::move(value)};
 }
 
+std::size_t members_of(const json::value& value) {
+  std::size_t count = 0;
+  if (const json::object* object = value.if_object()) {
+    for (const auto& member : *object) count += 1 + members_of(member.value());
+  } else if (const json::array* array = value.if_array()) {
+    for (const json::value& element : *array) count += members_of(element);
+  }
+  return count;
+}
+
+/// In valid JSON each member has one colon outside of strings.
+std::size_t colons_of(std::string_view text) {
+  std::size_t count = 0;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '"') in_string = !in_string;
+    if (text[at] == '\\') ++at;  // only strings have them
+    if (!in_string && text[at] == ':') ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
 std::vector<std::string> Redaction::apply(std::string& payload) const {
@@ -44,6 +66,8 @@ std::vector<std::string> Redaction::apply(std::string& payload) const {
     payload = mask;
     return pointers_;
   }
+  // Of members with the same name only the last is looked at: the others must not be shown.
+  const bool repeats = !value.is_null() && members_of(value) != colons_of(payload);
   for (const std::string& pointer : pointers_) {
     boost::system::error_code error;
     json::value* found = value.find_pointer(view(pointer), error);
@@ -51,7 +75,7 @@ std::vector<std::string> Redaction::apply(std::string& payload) const {
     *found = view(mask);
     blanked.push_back(pointer);
   }
-  if (!blanked.empty()) payload = json_text(value);
+  if (!blanked.empty() || repeats) payload = json_text(value);
   return blanked;
 }
 

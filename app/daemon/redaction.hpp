@@ -16,7 +16,8 @@ class Redaction {
   /// JSON pointers (RFC 6901).
   explicit Redaction(std::vector<std::string> pointers) : pointers_(std::move(pointers)) {}
 
-  /// Returns the pointers that led to something; its text is written anew then.
+  /// Returns the pointers that led to something; its text is written anew then, or when a name
+  /// comes twice in one object.
   std::vector<std::string> apply(std::string& payload) const;
   /// Throws Refused when a mask stands where something is hidden: who was shown a part only can
   /// replace the content whole, and not correct it.

@@ -35,6 +35,15 @@ TEST(Redaction, depth_marks_and_broken_text_are_no_way_around_it) {
   EXPECT_EQ(shown({"/card"}, around(5000, "")), "[redacted]");
 }
 
+TEST(Redaction, a_name_that_comes_twice_is_no_way_around_it) {
+  EXPECT_EQ(shown({"/card"}, R"({"card":"4711","card":"4712"})"), R"({"card":"[redacted]"})");
+  EXPECT_EQ(shown({"/card/number"}, R"({"card":{"number":"4711"},"card":1})", 0), R"({"card":1})");
+  EXPECT_EQ(shown({"/a/0/b"}, R"({"a":[{"b":{"c":"4711"},"b":2}],"x":"\":"})"),
+            R"({"a":[{"b":"[redacted]"}],"x":"\":"})");
+  EXPECT_EQ(shown({"/card/number"}, R"([{"card":{"number":"4711"}, "\u0063ard":[]}])", 0),
+            R"([{"card":[]}])");
+}
+
 TEST(Redaction, leaves_everything_else_as_it_came) {
   for (const char* payload :
        {R"({ "card" : {"number": 1.0} })", "no JSON", "", "[1,2]", "\xff\xfe", "null"}) {
