@@ -1,5 +1,6 @@
 // prune and reap: what housekeeping does by itself, by hand.
 #include <algorithm>
+#include <set>
 
 #include "cli/report.hpp"
 #include "cli/store.hpp"
@@ -42,6 +43,10 @@ std::int64_t count_prunable(const OpenBox& box, const PruneOptions& options, Ins
     }
   };
   Admin admin(box.queue);
+  std::set<std::int64_t> holding;  // their partition keys, whatever their age
+  if (options.include_dead) {
+    for (const HeldKey& held : admin.held_keys(100'000)) holding.insert(held.duty.number);
+  }
   const Filter filter{.created_before = bound + Duration{1}};
   std::int64_t count = 0;
   std::optional<DutyKey> after;
@@ -51,7 +56,7 @@ std::int64_t count_prunable(const OpenBox& box, const PruneOptions& options, Ins
       const auto end = std::find_if(begin, page.entries.end(), [&](const Entry& entry) {
         return entry.message.number != begin->message.number;
       });
-      if (std::all_of(begin, end, finished)) ++count;
+      if (std::all_of(begin, end, finished) && !holding.contains(begin->message.number)) ++count;
       begin = end;
     }
     after = page.next;
