@@ -270,21 +270,17 @@ void Desk::give_up(std::vector<Settlement>& settlements, std::string_view why) c
 }
 
 std::vector<SharedTask> Desk::renew(const std::vector<SharedTask>& tasks) {
+  if (tasks.empty()) return {};
   std::vector<Lease> leases;
-  for (const SharedTask& task : tasks) {
-    if (!task->lost && !task->watch->marked) leases.push_back(task->message.lease());
-  }
-  if (leases.empty()) return {};
+  for (const SharedTask& task : tasks) leases.push_back(task->message.lease());
   std::vector<WorkId> kept = queue().renew(parts_.owner, leases, parts_.options.lease);
   std::sort(kept.begin(), kept.end());
-  std::vector<SharedTask> lost;
+  std::vector<SharedTask> others;
   for (const SharedTask& task : tasks) {
-    // It may have been marked meanwhile.
-    if (!task->lost && !task->watch->marked &&
-        !std::binary_search(kept.begin(), kept.end(), task->message.work_id))
-      lost.push_back(task);
+    if (!std::binary_search(kept.begin(), kept.end(), task->message.work_id))
+      others.push_back(task);
   }
-  return lost;
+  return others;
 }
 
 void Desk::look_now(Clock::time_point call, bool from_afar) noexcept {

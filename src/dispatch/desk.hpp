@@ -81,7 +81,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   void write_down(std::vector<Settlement>& settlements);
   /// The leases of what could not be written down have ended: it is left to whoever claims it next.
   void give_up(std::vector<Settlement>& settlements, std::string_view why) const;
-  /// Moves the end of these leases. Returns those that are lost.
+  /// Moves the end of these leases. Returns those that are lost, or have been marked meanwhile.
   std::vector<SharedTask> renew(const std::vector<SharedTask>& tasks);
 
   /// When the next claim is due by itself.

@@ -1,6 +1,7 @@
 #include "dispatch/loop.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 #include "database/interruptible.hpp"
@@ -146,7 +147,8 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   std::vector<SharedTask> renewed;
   if (!desk.held.empty() && begin >= desk.next_renewal) {
     give_up_late(desk, begin);
-    renewed = desk.held;
+    std::ranges::copy_if(desk.held, std::back_inserter(renewed),
+                         [](const SharedTask& task) { return !task->lost && !task->marked(); });
     desk.next_renewal = begin + lease_third(options_);
   }
   std::vector<Settlement> finished = std::exchange(desk.finished, {});
@@ -185,10 +187,9 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   }
   // A place also runs out while nobody can be asked.
   if (rest && !desk.has_place()) active = false;
-  for (const SharedTask& task : lost) task->watch->stop.request_stop();
   lock.lock();
 
-  for (const SharedTask& task : lost) task->lost = true;
+  stop_lost(lost, lock);
   if (!active) leave_place(desk, lock);
   reservations_.erase(&desk);
   troubled_visits_ -= probing ? 1 : 0;
@@ -308,6 +309,20 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
       waiting_.push_back(std::move(task));
     }
   }
+}
+
+/// What runs without a lease is told to stop; what has not started will be.
+void Dispatcher::Loop::stop_lost(std::vector<SharedTask>& tasks, Lock& lock) {
+  std::erase_if(tasks, [](const SharedTask& task) { return task->marked(); });
+  if (tasks.empty()) return;
+  std::vector<std::shared_ptr<CallWatch>> calls;
+  for (const SharedTask& task : tasks) {
+    task->lost = true;
+    if (task->watch) calls.push_back(task->watch);
+  }
+  lock.unlock();
+  for (const auto& call : calls) call->stop.request_stop();
+  lock.lock();
 }
 
 /// Others may work on the box now: what has not started goes back, what runs is told to stop.

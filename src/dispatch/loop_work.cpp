@@ -1,5 +1,6 @@
 // Calls of handlers: by the threads of run(), and by hand.
 #include <algorithm>
+#include <span>
 
 #include "dispatch/call_batch.hpp"
 #include "dispatch/loop.hpp"
@@ -132,7 +133,6 @@ std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
       if (tasks.size() >= entry->options.max_batch || task->desk != first.desk ||
           handlers_.find(task->message.handler, task->message.topic) != entry)
         return false;
-      task->watch = first.watch;
       tasks.push_back(std::move(task));
       return true;
     });
@@ -141,6 +141,12 @@ std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
     tasks.front()->deadline = Clock::now() + *entry->options.timeout;
     retimed_ = true;
     calm_.notify_all();
+  }
+  const auto watch = std::make_shared<CallWatch>();
+  watch->claimed_at = first.claimed_at;
+  for (const SharedTask& task : tasks) {
+    task->watch = watch;
+    if (task->lost) watch->stop.request_stop();
   }
   running_.push_back(tasks.front());
   in_calls_ += tasks.size();
@@ -158,11 +164,10 @@ std::vector<Settlement> Dispatcher::Loop::call_tasks(Desk& desk,
       return settlements;
     }
     const auto messages = std::make_shared<std::vector<Message>>();
-    for (const SharedTask& task : tasks) {
-      std::string payload = std::move(task->message.payload);
-      messages->push_back(task->message);
-      messages->back().payload = std::move(payload);
-    }
+    messages->reserve(tasks.size());
+    messages->push_back(tasks.front()->message);  // who watches the call may ask for it
+    for (const SharedTask& task : std::span{tasks}.subspan(1))
+      messages->push_back(std::move(task->message));
     auto verdicts = desk.caller().call(*messages, *tasks.front()->watch);
     for (std::size_t i = 0; i < verdicts.size(); ++i) {
       if (verdicts[i])

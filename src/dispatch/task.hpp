@@ -16,18 +16,19 @@ inline constexpr Clock::time_point never = Clock::time_point::max();
 
 struct Task {
   Task(std::shared_ptr<Desk> of, Message claimed, Clock::time_point at)
-      : desk(std::move(of)), message(std::move(claimed)), claimed_at(at) {
-    watch->claimed_at = at;
-  }
+      : desk(std::move(of)), message(std::move(claimed)), claimed_at(at) {}
 
   const std::shared_ptr<Desk> desk;  ///< lives as long as something of it is under way
-  Message message;
+  Message message;                   ///< of a batch that runs, only the first is still whole
   const Clock::time_point claimed_at;
-  // Shared by all messages of one call of a batch handler.
-  std::shared_ptr<CallWatch> watch = std::make_shared<CallWatch>();
+  // Null until it is called; shared by all messages of one call.
+  std::shared_ptr<CallWatch> watch = {};
   Clock::time_point deadline = Clock::time_point::max();  ///< of the handler, once it runs
   std::size_t place = 0;                                  ///< among the tasks its desk holds
   bool lost = false;                                      ///< its lease is somebody else's by now
+
+  /// At most once: it has no lease any more.
+  [[nodiscard]] bool marked() const { return watch && watch->marked; }
 };
 
 // Shared by the worker that runs it and by the desk that renews and watches it.

@@ -551,6 +551,31 @@ TEST_P(Running, leases_are_renewed_while_a_handler_works) {
   renewed.wait();
 }
 
+TEST_P(Running, batches_begin_while_the_leases_of_others_are_renewed) {
+  constexpr int count = 40;
+  std::latch handled{count};
+  Handlers handlers;
+  handlers.on_batch(
+      Topic{"order.placed"},
+      [&](std::span<const Message> messages, const std::stop_token&) {
+        clock().advance(1ms);
+        const Message& first = messages.front();
+        while (Admin{outbox()}.get(first.id)->duties.at(0).lease_until <= first.lease_until) {
+          std::this_thread::yield();
+        }
+        handled.count_down(std::ssize(messages));
+        return std::vector<Outcome>(messages.size(), Outcome::done());
+      },
+      {.max_batch = 5});
+  Dispatcher dispatcher{outbox(), std::move(handlers), {.workers = 2, .lease = 150ms}};
+  for (int i = 0; i < count; ++i) outbox().enqueue(a_message());
+  {
+    const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+    handled.wait();
+  }
+  EXPECT_EQ(Admin{outbox()}.counts(true).all.done, count);
+}
+
 TWINBOX_ON_EVERY_BACKEND(Running);
 
 }  // namespace
