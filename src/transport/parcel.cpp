@@ -71,25 +71,31 @@ class LabelWriter {
   }
 
   void add(std::string name, std::string_view value) {
-    parcel_.labels.emplace_back(std::move(name),
-                                percent_ ? percent_encode(value, "\"%") : std::string{value});
+    const bool plain = !percent_ || std::ranges::all_of(value, stays);
+    add_plain(std::move(name), plain ? std::string{value} : percent_encode(value, "\"%"));
+  }
+  void add_plain(std::string name, std::string value) {
+    parcel_.labels.emplace_back(std::move(name), std::move(value));
   }
 
  private:
+  static bool stays(char c) noexcept { return c > 0x20 && c < 0x7F && c != '"' && c != '%'; }
+
   Parcel& parcel_;
   bool percent_;
 };
 
-void write_raw(Parcel& parcel, LabelWriter& labels, const Message& message) {
+void write_raw(Parcel& parcel, LabelWriter& labels, const Message& message, const Said& said) {
   parcel.body = message.payload;
   parcel.content_type = message.content_type.value_or("");
-  labels.add("twinbox-id", message.id.view());
+  if (!said.id) labels.add("twinbox-id", message.id.view());
   labels.add("twinbox-source", message.source.view());
-  labels.add("twinbox-topic", message.topic.view());
-  labels.add("twinbox-created-at", Timestamp{message.created_at}.str());
+  if (!said.topic) labels.add("twinbox-topic", message.topic.view());
+  if (!said.created_at) labels.add_plain("twinbox-created-at", Timestamp{message.created_at}.str());
   if (message.correlation_id) labels.add("twinbox-correlation-id", message.correlation_id->view());
   if (message.partition_key) labels.add("twinbox-partition-key", message.partition_key->view());
-  if (message.expires_at) labels.add("twinbox-expires-at", Timestamp{*message.expires_at}.str());
+  if (message.expires_at)
+    labels.add_plain("twinbox-expires-at", Timestamp{*message.expires_at}.str());
 }
 
 void write_binary(Parcel& parcel, LabelWriter& labels, CloudEvent event, const EventLabels& names) {
@@ -210,7 +216,8 @@ Arrival raw_arrival(Delivered delivered, bool percent) {
 
 }  // namespace
 
-Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& events) {
+Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& events,
+                 const Said& said) {
   Parcel parcel;
   LabelWriter labels{parcel, events.percent};
   switch (form_of(message, form)) {
@@ -220,15 +227,16 @@ Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& event
       parcel.content_type = std::string{event_content_type} + "; charset=utf-8";
       break;
     case BodyForm::raw:
-    case BodyForm::automatic: write_raw(parcel, labels, message); break;
+    case BodyForm::automatic: write_raw(parcel, labels, message, said); break;
   }
-  labels.add("twinbox-attempt", std::to_string(message.attempts + 1));
+  if (message.attempts > 0 || !said.first_attempt)
+    labels.add_plain("twinbox-attempt", std::to_string(message.attempts + 1));
   const Headers headers{message.headers ? *message.headers : std::string_view{}};
   if (!headers.own.empty()) labels.add("twinbox-headers", "{" + headers.own + "}");
   auto trace = TraceContext::parse(headers.parent, headers.state);
   if (!trace && is_envelope(message)) trace = trace_of(message);
   if (trace) {
-    labels.add("traceparent", trace->traceparent());
+    labels.add_plain("traceparent", trace->traceparent());
     if (!trace->state.empty()) labels.add("tracestate", trace->state);
   }
   return parcel;

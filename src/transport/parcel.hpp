@@ -30,8 +30,17 @@ struct Parcel {
   Labels labels = {};
 };
 
+/// What is said without a label: a server reads and keeps every one of them.
+struct Said {
+  bool id = false;
+  bool topic = false;
+  bool created_at = false;
+  bool first_attempt = false;
+};
+
 /// Throws EventError for a message that cannot be sent as an event.
-Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& events);
+Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& events,
+                 const Said& said = {});
 
 /// An event that is sent without an outbox, as a message that has been claimed now. Throws
 /// EventError for what is no event.

@@ -94,7 +94,9 @@ const EventLabels& event_labels() {
 }
 
 Record record_of(const Message& message, const KafkaSinkOptions& options) {
-  Parcel parcel = parcel_of(message, options.form, event_labels());
+  // The record's own time says when it was made, and a first attempt is nothing to tell.
+  Parcel parcel =
+      parcel_of(message, options.form, event_labels(), {.created_at = true, .first_attempt = true});
   Record record{.topic = options.topic.empty() ? message.topic.str() : options.topic,
                 .key = {},
                 .body = std::move(parcel.body)};
@@ -106,9 +108,6 @@ Record record_of(const Message& message, const KafkaSinkOptions& options) {
   }
   std::size_t size = record.body->size() + (record.key ? record.key->size() : 0);
   for (auto& [name, value] : parcel.labels) {
-    // The record's own time says it already, and a first attempt is nothing to tell.
-    if (name == "twinbox-created-at") continue;
-    if (name == "twinbox-attempt" && message.attempts == 0) continue;
     size += name.size() + value.size();
     record.headers.emplace_back(std::move(name), std::move(value));
   }

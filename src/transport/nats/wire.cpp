@@ -62,17 +62,6 @@ std::string repetition_id(const Message& message) {
   return percent_encode(message.source.view(), "%") + " " + id;
 }
 
-/// What is said elsewhere need not be said again: the server reads and keeps every header.
-void drop_repeated(Outgoing& out, const Message& message) {
-  std::erase_if(out.parcel.labels, [&](const auto& label) {
-    const std::string& name = label.first;
-    if (name == "twinbox-id") return out.id == message.id.view();
-    if (name == "twinbox-topic") return out.subject == message.topic.view();
-    if (name == "twinbox-attempt") return message.attempts == 0;
-    return false;
-  });
-}
-
 /// The value of a member, as it is written; empty: there is none.
 std::string_view member(const std::optional<std::vector<JsonPart>>& object, std::string_view name) {
   if (!object) return {};
@@ -138,12 +127,16 @@ const EventLabels& event_labels() {
   return labels;
 }
 
+std::string subject_of(const Message& message, const NatsSinkOptions& options) {
+  return options.subject.empty() ? options.subject_prefix + message.topic.str() : options.subject;
+}
+
 Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options) {
-  Outgoing out{.subject = options.subject.empty() ? options.subject_prefix + message.topic.str()
-                                                  : options.subject,
-               .parcel = parcel_of(message, options.form, event_labels()),
-               .id = repetition_id(message)};
-  drop_repeated(out, message);
+  Outgoing out{.subject = subject_of(message, options), .parcel = {}, .id = repetition_id(message)};
+  out.parcel = parcel_of(message, options.form, event_labels(),
+                         {.id = out.id == message.id.view(),
+                          .topic = out.subject == message.topic.view(),
+                          .first_attempt = true});
   if (!is_subject(out.subject)) {
     throw std::invalid_argument("the topic '" + message.topic.str() +
                                 "' is no subject of NATS: words between dots, without blanks, * "

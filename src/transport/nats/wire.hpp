@@ -20,6 +20,8 @@ struct Outgoing {
   std::string id;  ///< by which a stream knows a repetition
 };
 
+/// Where it goes.
+std::string subject_of(const Message& message, const NatsSinkOptions& options);
 /// Throws std::invalid_argument for what cannot be sent.
 Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options);
 /// Throws std::bad_alloc.
