@@ -2,7 +2,6 @@
 #include <charconv>
 #include <condition_variable>
 #include <mutex>
-#include <unordered_map>
 
 #include "core/text.hpp"
 #include "transport/nats/probe.hpp"
@@ -37,8 +36,8 @@ Options checked(Options options) {
 
 /// The messages of one call.
 struct Job {
-  std::vector<std::string> subjects;
-  std::vector<std::optional<Outcome>> outcomes;
+  std::span<const Message> messages;
+  std::vector<std::optional<Outcome>> outcomes{messages.size()};
   std::size_t open = 0;  ///< on their way
 };
 
@@ -47,6 +46,10 @@ class Flight : public nats::Listener {
  public:
   using Deadline = Clock::time_point;
 
+  explicit Flight(const NatsSinkOptions& options) : options_(options) {
+    for (std::size_t place = window; place > 0; --place) free_.push_back(place - 1);
+  }
+
   void receive(nats::Letter letter) override {
     const std::string_view subject = natsMsg_GetSubject(letter.get());
     const std::string_view digits = subject.substr(subject.rfind('.') + 1);
@@ -54,16 +57,15 @@ class Flight : public nats::Listener {
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
     const Answer answer = nats::read_answer(*letter);
     const std::scoped_lock lock{mutex_};
-    const auto found = sent_.find(number);
-    if (found == sent_.end()) return;  // whoever sent it has given up
-    const auto [job, index] = found->second;
-    end(found, outcome_of(answer, job->subjects[index]));
+    if (Sent* one = find(number)) end(*one, outcome_of(answer, one->job->messages[one->index]));
   }
 
   void closed() override {
     const std::scoped_lock lock{mutex_};
     closed_ = true;
-    while (!sent_.empty()) end(sent_.begin(), Outcome::retry("the connection was lost"));
+    for (Sent& one : sent_) {
+      if (one.job != nullptr) end(one, Outcome::retry("the connection was lost"));
+    }
     changed_.notify_all();
   }
 
@@ -77,18 +79,19 @@ class Flight : public nats::Listener {
   std::optional<std::uint64_t> begin(Job& job, std::size_t index, const std::stop_token& stop,
                                      Deadline deadline) {
     std::unique_lock lock{mutex_};
-    const auto ready = [&] { return closed_ || sent_.size() < window; };
+    const auto ready = [&] { return closed_ || !free_.empty(); };
     if (!ready() && !changed_.wait_until(lock, stop, deadline, ready)) return {};
     if (closed_) return {};
     ++job.open;
-    sent_.emplace(++number_, std::pair{&job, index});
-    return number_;
+    const std::size_t place = free_.back();
+    free_.pop_back();
+    sent_[place] = {++rounds_ * window + place, &job, index};
+    return sent_[place].number;
   }
   /// It was not sent after all, and this is why.
   void fail(std::uint64_t number, Outcome outcome) {
     const std::scoped_lock lock{mutex_};
-    const auto found = sent_.find(number);
-    if (found != sent_.end()) end(found, std::move(outcome));
+    if (Sent* one = find(number)) end(*one, std::move(outcome));
   }
   void finish(const Job& job, const std::stop_token& stop, Deadline deadline) {
     std::unique_lock lock{mutex_};
@@ -98,36 +101,57 @@ class Flight : public nats::Listener {
   void forget(const Job& job) {
     const std::scoped_lock lock{mutex_};
     if (job.open == 0) return;
-    std::erase_if(sent_, [&](const auto& one) { return one.second.first == &job; });
+    for (Sent& one : sent_) {
+      if (one.job == &job) clear(one);
+    }
     changed_.notify_all();
   }
 
  private:
-  using Sent = std::unordered_map<std::uint64_t, std::pair<Job*, std::size_t>>;
+  struct Sent {
+    std::uint64_t number = 0;  ///< its place, and how many were sent before it
+    Job* job = nullptr;        ///< null: the place is free
+    std::size_t index = 0;
+  };
 
-  static Outcome outcome_of(const Answer& answer, const std::string& subject) {
+  [[nodiscard]] Outcome outcome_of(const Answer& answer, const Message& message) const {
     switch (answer.kind) {
       case Answer::Kind::stored: return Outcome::done();
       case Answer::Kind::no_stream:
-        return Outcome::retry("no stream takes subject '" + subject + "'; make one that does");
+        return Outcome::retry("no stream takes subject '" + nats::subject_of(message, options_) +
+                              "'; make one that does");
       case Answer::Kind::too_large: return Outcome::dead("the stream refuses it: " + answer.text);
       case Answer::Kind::refused: break;
     }
-    return Outcome::retry("subject '" + subject + "' was refused: " + answer.text);
+    return Outcome::retry("subject '" + nats::subject_of(message, options_) +
+                          "' was refused: " + answer.text);
   }
 
-  void end(Sent::iterator one, Outcome outcome) {
-    const auto [job, index] = one->second;
-    const bool was_full = sent_.size() >= window;
-    sent_.erase(one);
-    job->outcomes[index] = std::move(outcome);
-    if (--job->open == 0 || was_full) changed_.notify_all();
+  /// Null: whoever sent it has given up.
+  Sent* find(std::uint64_t number) {
+    Sent& one = sent_[number % window];
+    return one.job != nullptr && one.number == number ? &one : nullptr;
   }
 
+  void end(Sent& one, Outcome outcome) {
+    Job& job = *one.job;
+    job.outcomes[one.index] = std::move(outcome);
+    const bool was_full = free_.empty();
+    clear(one);
+    if (--job.open == 0 || was_full) changed_.notify_all();
+  }
+
+  void clear(Sent& one) {
+    one.job = nullptr;
+    free_.push_back(one.number % window);
+  }
+
+  const NatsSinkOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  Sent sent_;
-  std::uint64_t number_ = 0;
+  std::vector<Sent> sent_{window};
+  std::vector<std::size_t> free_;  ///< places in `sent_`
+  std::uint64_t rounds_ = 0;
   bool closed_ = false;
 };
 
@@ -136,8 +160,8 @@ struct Way {
   std::shared_ptr<Flight> flight;
   Connection connection;
 
-  explicit Way(const NatsConnection& options)
-      : flight(std::make_shared<Flight>()), connection(options, flight) {}
+  Way(const NatsConnection& options, const NatsSinkOptions& sink)
+      : flight(std::make_shared<Flight>(sink)), connection(options, flight) {}
 };
 
 }  // namespace
@@ -151,17 +175,15 @@ class NatsPublisher::Line {
         shown_(nats::Address::parse(connection_.url).shown()) {}
 
   std::vector<Outcome> publish(std::span<const Message> messages, const std::stop_token& stop) {
-    Job job;
-    job.subjects.resize(messages.size());
-    job.outcomes.resize(messages.size());
+    Job job{messages};
     if (const std::shared_ptr<Way> way = find_way()) {
-      send(*way, job, messages, stop);
+      send(*way, job, stop);
       if (way->flight->is_closed()) forget(way, way->connection.last_error());
       // Whatever holds this connection up must not hold up the next call.
       if (job.open > 0 && !stop.stop_requested()) forget(way, shown_ + late);
     } else {
       for (std::size_t i = 0; i < messages.size(); ++i) {
-        if (outgoing(job, messages, i)) put_off(job, messages, i);
+        if (outgoing(job, i)) put_off(job, i);
       }
     }
     std::vector<Outcome> outcomes;
@@ -176,32 +198,29 @@ class NatsPublisher::Line {
   static constexpr const char* late = ": not acknowledged in time";
 
   /// Sends one while the next is made, and waits for the answers.
-  void send(Way& way, Job& job, std::span<const Message> messages, const std::stop_token& stop) {
+  void send(Way& way, Job& job, const std::stop_token& stop) {
     struct Leave {
       Flight& flight;
       Job& job;
       ~Leave() { flight.forget(job); }
     } const leave{*way.flight, job};
     const auto deadline = Clock::now() + std::chrono::ceil<Clock::duration>(options_.timeout);
-    for (std::size_t i = 0; i < messages.size(); ++i) {
-      const std::optional<Outgoing> message = outgoing(job, messages, i);
+    for (std::size_t i = 0; i < job.messages.size(); ++i) {
+      const std::optional<Outgoing> message = outgoing(job, i);
       if (!message) continue;
       if (const auto number = way.flight->begin(job, i, stop, deadline)) {
         send_one(way, *message, *number);
       } else if (way.flight->is_closed()) {
-        put_off(job, messages, i);
+        put_off(job, i);
       }
     }
     way.flight->finish(job, stop, deadline);
   }
 
   /// Empty: it cannot be sent, and never will be.
-  std::optional<Outgoing> outgoing(Job& job, std::span<const Message> messages,
-                                   std::size_t index) const {
+  std::optional<Outgoing> outgoing(Job& job, std::size_t index) const {
     try {
-      Outgoing made = nats::outgoing_of(messages[index], options_);
-      job.subjects[index] = made.subject;
-      return made;
+      return nats::outgoing_of(job.messages[index], options_);
     } catch (const std::invalid_argument& error) {
       job.outcomes[index] = Outcome::malformed(error.what());
       return {};
@@ -209,8 +228,8 @@ class NatsPublisher::Line {
   }
 
   /// No attempt is counted for what was not even sent.
-  static void put_off(Job& job, std::span<const Message> messages, std::size_t index) {
-    job.outcomes[index] = Outcome::postpone(messages[index].lease_until);
+  static void put_off(Job& job, std::size_t index) {
+    job.outcomes[index] = Outcome::postpone(job.messages[index].lease_until);
   }
 
   void send_one(Way& way, const Outgoing& message, std::uint64_t number) {
@@ -232,7 +251,7 @@ class NatsPublisher::Line {
     if (way_) return way_;
     if (Clock::now() < not_before_) return {};
     try {
-      auto way = std::make_shared<Way>(connection_);
+      auto way = std::make_shared<Way>(connection_, options_);
       nats::prepare(way->connection, options_);
       environment_.write(LogLevel::info, "broker_connected",
                          {{"broker", std::string_view{shown_}}});
