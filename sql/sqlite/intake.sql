@@ -1,7 +1,7 @@
 -- How messages come in. One writer at a time: what a step reads is what the next one finds.
 
 -- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
--- that are not new; they go through accept. The duty of a message that is not new has no number, which "or
+-- that are not new; they go through again. The duty of a message that is not new has no number, which "or
 -- ignore" passes over: an insert … select would do the same, but SQLite keeps a journal for undoing each.
 -- name: add
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm,
@@ -42,6 +42,13 @@ exists (select 1 from {outcome} d where d.number = m.number and d.state = 2)
 -- define: finished
 exists (select 1 from {outcome} d where d.number = m.number)
 
+-- define: move_duties
+update {work}
+set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})
+                      else max(visible_at, coalesce(@due_at, visible_at)) end,
+    expires_at = @expires_at
+where number = @number and (lease_until is null or lease_until <= {now})
+
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
@@ -75,11 +82,7 @@ set topic = @topic, payload = @payload, content_type = @content_type, headers = 
 where number = @number and @answer <> 2
   and (@answer > 0 or (seen_count > 1 and (content_version = 0 or {open} or {dead} or not {finished})));
 -- each
-update {work}
-set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})
-                      else max(visible_at, coalesce(@due_at, visible_at)) end,
-    expires_at = @expires_at
-where number = @number and (lease_until is null or lease_until <= {now});
+{move_duties};
 -- each
 select @position, 0, @conflict, m.number as number, h.value ->> 'key' as wanted, m.partition_key as key,
        exists (
@@ -92,6 +95,28 @@ from {message} m cross join {missing} and m.number = @number and @answer = 0;
 -- each
 insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
 values (@number, @wanted, max(coalesce(@due_at, {now}), {now}), @expires_at, @key, @waiting);
+
+-- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
+-- keys. No answer: the message has no content yet or lacks the duty; then it goes through accept.
+-- name: again
+select @position, case when {open} then 1 when {dead} then 3 else 2 end as answer,
+       coalesce(m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0) as conflict, m.number as number
+from {message} m
+where m.id = @id and m.source = @source and m.content_version > 0
+  and (exists (select 1 from {work} d where d.number = m.number and d.handler in ('', @handlers ->> '$[0].key'))
+       or exists (select 1 from {outcome} d where d.number = m.number and d.handler in ('', @handlers ->> '$[0].key')));
+-- each
+update {message}
+set last_seen_at = max(last_seen_at, {now}), seen_count = seen_count + 1, topic = @topic, payload = @payload,
+    content_type = @content_type, headers = @headers, correlation_id = @correlation_id, hash = @hash,
+    hash_algorithm = @hash_algorithm, due_at = @due_at, expires_at = @expires_at,
+    content_version = content_version + 1
+where number = @number and @answer <> 2;
+-- each
+update {message} set last_seen_at = max(last_seen_at, {now}), seen_count = seen_count + 1
+where number = @number and @answer = 2;
+-- each
+{move_duties};
 
 -- define: touch
 insert into {message} (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)

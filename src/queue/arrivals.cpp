@@ -109,7 +109,7 @@ std::vector<Positions> rounds_of(std::span<const Incoming> messages) {
 }
 
 /// The fast way for messages that are most likely new, sorted by key. Returns the positions of
-/// those that are not.
+/// those that are not, in the same order.
 Positions add_new(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
                   const Positions& chosen, const Addressees& addressees) {
   const Columns columns(messages, chosen);
@@ -117,22 +117,28 @@ Positions add_new(Box& box, const Transaction& transaction, std::span<const Inco
   args.resize(args.size() - 2, args.front());  // add knows neither partition keys nor positions
   args.emplace_back("handler", addressees.only());
   args.push_back(box.now());
-  Positions known;
+  std::vector<bool> named;
   transaction([&](Session& session) {
-    known.clear();
+    named.assign(chosen.size(), false);
     box.run(session, box.sql().add, args, [&](const Row& row) {
-      const Key key{row.text(0), row.text(1)};
-      known.push_back(*std::lower_bound(chosen.begin(), chosen.end(), key,
-                                        [&](std::size_t position, const Key& wanted) {
-                                          return key_of(messages[position]) < wanted;
-                                        }));
+      const auto found = std::lower_bound(
+          chosen.begin(), chosen.end(), Key{row.text(0), row.text(1)},
+          [&](std::size_t position, const Key& key) { return key_of(messages[position]) < key; });
+      named[static_cast<std::size_t>(found - chosen.begin())] = true;
     });
   });
+  // PostgreSQL names those that are new, which costs it less, the others those that are not.
+  const bool names_new = box.database().dialect() == Dialect::postgres;
+  Positions known;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    if (named[i] != names_new) known.push_back(chosen[i]);
+  }
   return known;
 }
 
+/// `way` is accept, or again for what is known, sorted by key; that may leave some unanswered.
 void accept_some(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
-                 const Positions& chosen, const Addressees& addressees,
+                 const Positions& chosen, const Addressees& addressees, const Statement& way,
                  std::span<std::optional<Accepted>> answers) {
   const Columns columns(messages, chosen);
   std::vector<Arg> args = columns.args();
@@ -141,7 +147,7 @@ void accept_some(Box& box, const Transaction& transaction, std::span<const Incom
   std::vector<std::pair<std::size_t, Accepted>> found;
   transaction([&](Session& session) {
     found.clear();
-    box.run(session, box.sql().accept, args, [&](const Row& row) {
+    box.run(session, way, args, [&](const Row& row) {
       found.emplace_back(static_cast<std::size_t>(row.integer(0)),
                          Accepted{static_cast<Acceptance>(row.integer(1)), row.boolean(2)});
     });
@@ -164,10 +170,15 @@ void write_rounds(Box& box, const Transaction& transaction, std::span<const Inco
       const Positions known = add_new(box, transaction, messages, plain, addressees);
       for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
       for (const std::size_t position : known) answers[position].reset();
-      rest.insert(rest.end(), known.begin(), known.end());
+      if (!known.empty())
+        accept_some(box, transaction, messages, known, addressees, box.sql().again, answers);
+      for (const std::size_t position : known) {
+        if (!answers[position]) rest.push_back(position);
+      }
     }
     std::sort(rest.begin(), rest.end());  // inside a partition key, order is what the caller gave
-    if (!rest.empty()) accept_some(box, transaction, messages, rest, addressees, answers);
+    if (!rest.empty())
+      accept_some(box, transaction, messages, rest, addressees, box.sql().accept, answers);
   }
 }
 

@@ -19,6 +19,7 @@ constexpr std::int64_t largest_batch = 100'000;
 Statements::Statements(const StatementSet& set)
     : add(set["add"]),
       accept(set["accept"]),
+      again(set.contains("again") ? set["again"] : accept),
       observe(set["observe"]),
       state(set["state"]),
       lock_message(set["lock_message"]),

@@ -64,7 +64,9 @@ TEST(Dialects, of_sql_server_takes_the_columns_of_a_call_as_one_array) {
     EXPECT_EQ(names.erase("bytes"), columns.contains("payload") ? 1u : 0u) << name;
     names.insert(columns.begin(), columns.end());
   }
-  EXPECT_EQ(found, parameters(Dialect::postgres));
+  Parameters known = parameters(Dialect::postgres);
+  known.erase("again");  // on SQL Server, accept
+  EXPECT_EQ(found, known);
 }
 
 TEST(Dialects, call_functions_with_no_other_parameters_than_the_statement_has) {
