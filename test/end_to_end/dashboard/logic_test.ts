@@ -32,6 +32,23 @@ test("headers that are no object of texts are shown as they are", () => {
   expect(parseHeaders("a: b")).toBeNull();
 });
 
+test("no label of an axis is rounded", () => {
+  for (const step of format.axisSteps.filter((step) => step >= 1 && step < 1000)) {
+    for (let at = 0; at <= 5 * step; at += step) {
+      expect(format.compact(at).replace(",", "")).toBe(String(at));
+      if (at < 1000) expect(format.milliseconds(at)).toBe(`${at} ms`);
+    }
+  }
+  expect(format.axisSteps.filter((step) => step < 1).map(format.percent).slice(3)).toEqual([
+    "1 %",
+    "2 %",
+    "5 %",
+    "10 %",
+    "20 %",
+    "50 %",
+  ]);
+});
+
 test("a difference keeps what is common", () => {
   const kinds = diff("a\nb\nc\nd", "a\nc\nx\nd").map((line) => line.kind[0] + line.text);
   expect(kinds).toEqual(["sa", "rb", "sc", "ax", "sd"]);

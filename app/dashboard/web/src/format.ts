@@ -6,6 +6,11 @@ const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 export const nothing = "–";
 
+/** Steps of an axis whose labels are exact: a half of 5 would be read as 3. */
+export const axisSteps = Array.from({ length: 18 }, (_, power) => power - 3).flatMap((power) =>
+  [1, 2, 5].map((digit) => Number(`${digit}e${power}`)),
+);
+
 export function count(value: number): string {
   return whole.format(value);
 }

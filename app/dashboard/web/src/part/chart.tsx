@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { Series } from "../api/types";
-import { clockTime, nothing } from "../format";
+import { axisSteps, clockTime, nothing } from "../format";
 import { useThemeName } from "../theme";
 
 export interface Line {
@@ -57,7 +57,13 @@ function options({ lines, format, least }: Props, width: number, onPoint: (index
         values: (_: uPlot, splits: number[]) =>
           splits.map((second) => clockTime(new Date(second * 1000)).slice(0, 5)),
       },
-      { ...axis, size: 52, space: 28, values: (_: uPlot, splits: number[]) => splits.map(format) },
+      {
+        ...axis,
+        size: 52,
+        space: 28,
+        incrs: axisSteps,
+        values: (_: uPlot, splits: number[]) => splits.map(format),
+      },
     ],
     series: [
       {},
