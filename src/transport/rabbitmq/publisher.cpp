@@ -38,13 +38,17 @@ RabbitSinkOptions checked(RabbitSinkOptions options) {
   return options;
 }
 
-/// The broker closes the channel because of what a message is, not because of where it goes.
-bool is_about_message(int code) noexcept {
-  constexpr int too_large = 311, refused = 406;
-  return code == too_large || code == refused;
-}
+/// After so many messages in a row that their user may not send, the others are put off: to ask
+/// for each of them takes a connection.
+constexpr int most_refusals = 3;
 
 }  // namespace
+
+RabbitPublisher::Loop::Cause RabbitPublisher::Loop::cause_of(int code) noexcept {
+  constexpr int too_large = 311, not_allowed = 403, refused = 406;
+  if (code == too_large || code == refused) return Cause::message;
+  return code == not_allowed ? Cause::right : Cause::broker;
+}
 
 RabbitPublisher::Loop::Loop(RabbitConnection connection, RabbitSinkOptions options,
                             Environment environment)
@@ -93,9 +97,13 @@ void RabbitPublisher::Loop::run(const std::stop_token& stop) {
       failures = 0;
       serve(connection, stop);
     } catch (const ChannelClosed& error) {
-      connection_lost(error.what(), is_about_message(error.code()));
+      connection_lost(error.what(), cause_of(error.code()));
     } catch (const std::exception& error) {
-      connection_lost(error.what(), false);
+      connection_lost(error.what(), Cause::broker);
+    }
+    if (refusals_ >= most_refusals) {
+      tray_.put_off_until({}, stop);
+      refusals_ = 0;
     }
     if (served) continue;
     tray_.put_off_until(
@@ -193,7 +201,8 @@ void RabbitPublisher::Loop::block() {
 
 void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool taken) {
   const auto end = sent_.upper_bound(sequence);
-  for (auto one = multiple ? sent_.begin() : sent_.find(sequence); one != end;) {
+  // Of one that is not on its way, or not any more, there is nothing to say.
+  for (auto one = multiple ? sent_.begin() : sent_.lower_bound(sequence); one != end;) {
     const auto& [item, returned] = one->second;
     if (!taken) {
       tray_.settle(item, Outcome::retry(shown_ + ": the broker refused it; a queue may be full"));
@@ -205,24 +214,23 @@ void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool 
       tray_.settle(item, Outcome::done());
     }
     one = sent_.erase(one);
-    if (!multiple) return;
+    refusals_ = 0;
   }
 }
 
 /// What was on its way may have arrived or not: it is sent again, under the same id. One that
 /// closes the channel is found by sending each alone.
-void RabbitPublisher::Loop::connection_lost(const std::string& error, bool about_message) {
+void RabbitPublisher::Loop::connection_lost(const std::string& error, Cause cause) {
   const std::string cut = cut_error(error);
   environment_.write(LogLevel::warning, "broker_lost",
                      {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
   for (const auto& [sequence, one] : sent_) {
-    if (!about_message) {
-      tray_.settle(one.item, Outcome::retry(cut));
-    } else if (sent_.size() > 1) {
+    if (cause != Cause::broker && sent_.size() > 1) {
       tray_.put_alone(one.item);
-    } else {
-      tray_.settle(one.item, Outcome::dead(cut));
+      continue;
     }
+    tray_.settle(one.item, cause == Cause::message ? Outcome::dead(cut) : Outcome::retry(cut));
+    if (cause == Cause::right) ++refusals_;
   }
   sent_.clear();
 }

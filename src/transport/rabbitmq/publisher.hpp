@@ -28,6 +28,10 @@ class RabbitPublisher::Loop {
     bool returned = false;
   };
 
+  /// Why a connection has ended: a message is what it is, or goes where it may not, or neither.
+  enum class Cause { message, right, broker };
+  static Cause cause_of(int code) noexcept;
+
   void run(const std::stop_token& stop);
   void serve(rabbitmq::Connection& connection, const std::stop_token& stop);
   std::optional<Tray::Item> next_item();
@@ -36,7 +40,7 @@ class RabbitPublisher::Loop {
   void read(rabbitmq::Connection& connection, const amqp_frame_t& frame);
   void block();
   void confirm(std::uint64_t sequence, bool multiple, bool taken);
-  void connection_lost(const std::string& error, bool about_message);
+  void connection_lost(const std::string& error, Cause cause);
   void interrupt();
 
   const RabbitConnection connection_;
@@ -54,6 +58,7 @@ class RabbitPublisher::Loop {
   std::map<std::uint64_t, Sent> sent_;
   std::uint64_t sequence_ = 0;
   bool blocked_ = false;  ///< the broker takes nothing for now
+  int refusals_ = 0;      ///< for want of a right, since something was taken
   std::jthread thread_;
 };
 

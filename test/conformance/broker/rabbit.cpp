@@ -83,6 +83,11 @@ void Rabbit::alarm(bool on) {
       setting("TWINBOX_TEST_BROKERS_DIR") + " rabbitmq");
 }
 
+void Rabbit::permit(const std::string& exchange, const std::string& pattern) {
+  run(setting("TWINBOX_TEST_BROKERS") + " permit " + setting("TWINBOX_TEST_BROKERS_DIR") +
+      " rabbitmq '" + exchange + "' '" + pattern + "'");
+}
+
 Rabbit::Rabbit() { connect(); }
 
 void Rabbit::connect() {

@@ -40,6 +40,8 @@ class Rabbit {
   static void start();
   /// Whether it takes no messages for now, as when its memory or its disk is full.
   static void alarm(bool on);
+  /// The test's user may publish there under routing keys that match, and under no others.
+  static void permit(const std::string& exchange, const std::string& pattern);
 
   /// A durable classic queue, that is deleted with this object; `arguments`: texts and numbers.
   std::string queue(const std::string& name,

@@ -1,5 +1,8 @@
 // From the outbox to RabbitMQ.
+#include <algorithm>
+
 #include "rabbit_test.hpp"
+#include "relay.hpp"
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/event.hpp>
 #include <twinbox/event_bus.hpp>
@@ -168,6 +171,52 @@ TEST_P(RabbitSink, a_message_that_the_broker_finds_too_large_is_dead_and_the_oth
   EXPECT_EQ(found, (std::vector<std::string>{"a", "b", "c", "d"}));
   enqueue("e");
   EXPECT_EQ(to->publish(claim()).at(0).kind(), Kind::done);
+}
+
+TEST_P(RabbitSink, a_routing_key_that_is_not_allowed_is_a_failed_attempt_and_the_others_go) {
+  Rabbit::permit(exchange, "^order");
+  for (const char* id : {"a", "b"}) enqueue(id);
+  enqueue("forbidden", "payment.received");
+  for (const char* id : {"c", "d"}) enqueue(id);
+  const auto claimed = claim();
+  const auto to = publisher();
+  const auto outcomes = to->publish(claimed);
+  for (std::size_t i = 0; i < claimed.size(); ++i) {
+    const bool forbidden = claimed[i].id.view() == "forbidden";
+    EXPECT_EQ(outcomes[i].kind(), forbidden ? Kind::retry : Kind::done) << outcomes[i].reason();
+    if (forbidden) {
+      EXPECT_TRUE(has(outcomes[i].reason(), "403")) << outcomes[i].reason();
+    }
+  }
+}
+
+TEST_P(RabbitSink, an_exchange_that_takes_nothing_from_its_user_costs_few_messages_an_attempt) {
+  Rabbit::permit(exchange, "^$");
+  for (int i = 0; i < 50; ++i) enqueue(std::to_string(i));
+  Relay relay{port_of(Rabbit::url())};
+  const auto to = publisher({}, {.url = with_port(Rabbit::url(), relay.port())});
+  const auto outcomes = to->publish(claim());
+  EXPECT_EQ(std::ranges::count(outcomes, Kind::retry, &Outcome::kind), 3);
+  EXPECT_EQ(std::ranges::count(outcomes, Kind::postpone, &Outcome::kind), 47);
+  EXPECT_LE(relay.connections(), 4);
+}
+
+/// A confirm as RabbitMQ would send it.
+std::string confirm_of(char tag) {
+  return std::string{"\1\0\1\0\0\0\15\0\74\0\120\0\0\0\0\0\0\0", 18} + tag + '\0' + '\xCE';
+}
+
+TEST_P(RabbitSink, a_confirm_that_comes_again_or_for_nothing_is_passed_over) {
+  Relay relay{port_of(Rabbit::url())};
+  const auto to = publisher({}, {.url = with_port(Rabbit::url(), relay.port())});
+  enqueue("a");
+  ASSERT_EQ(to->publish(claim()).at(0).kind(), Kind::done);
+  for (const char tag : std::string{"\1\0\143", 3}) {
+    relay.answer_first(confirm_of(tag));
+    enqueue("next " + std::to_string(tag));
+    EXPECT_EQ(to->publish(claim()).at(0).kind(), Kind::done);
+  }
+  EXPECT_EQ(relay.connections(), 1);
 }
 
 TEST_P(RabbitSink, what_cannot_be_sent_is_malformed_without_asking_the_broker) {

@@ -80,6 +80,18 @@ void Relay::accept_all() {
   }
 }
 
+void Relay::answer_first(std::string bytes) {
+  const std::scoped_lock lock{mutex_};
+  first_answer_ = std::move(bytes);
+}
+
+void Relay::answer(int client) {
+  const std::scoped_lock lock{mutex_};
+  if (first_answer_.empty()) return;
+  send(client, first_answer_.data(), first_answer_.size(), MSG_NOSIGNAL);
+  first_answer_.clear();
+}
+
 void Relay::carry(int from, int to, bool to_target) {
   char buffer[4096];
   while (true) {
@@ -93,6 +105,7 @@ void Relay::carry(int from, int to, bool to_target) {
       if (last) size = left_;
       left_ -= size;
     }
+    if (to_target) answer(from);
     if (send(to, buffer, size, MSG_NOSIGNAL) < 0 || last) break;
   }
   shutdown(from, SHUT_RDWR);

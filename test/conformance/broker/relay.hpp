@@ -24,6 +24,8 @@ class Relay {
   void cut();
   /// Closes a connection once that many more bytes have gone to the target; 0: never.
   void cut_after(std::uint64_t bytes) { left_ = bytes; }
+  /// The next time something goes to the target, whoever sent it gets these bytes first.
+  void answer_first(std::string bytes);
   /// Cuts, and turns new connections away until open().
   void close_door();
   void open_door() { refusing_ = false; }
@@ -35,6 +37,7 @@ class Relay {
  private:
   void accept_all();
   void carry(int from, int to, bool to_target);
+  void answer(int client);
 
   std::uint16_t target_;
   std::uint16_t port_ = 0;
@@ -45,6 +48,7 @@ class Relay {
   std::atomic<bool> frozen_ = false;
   std::mutex mutex_;
   std::vector<int> sockets_;
+  std::string first_answer_;
   std::vector<std::jthread> threads_;
   std::jthread acceptor_;
 };
