@@ -34,7 +34,7 @@ struct SourceRetry {
 
 struct SourceStatus {
   bool connected = false;
-  std::string error = {};  ///< why it is not connected, or what failed last; empty: nothing
+  std::string error = {};  ///< why it is not connected, or what fails; empty: nothing
   std::uint64_t accepted = 0;
   std::uint64_t duplicates = 0;
   std::uint64_t retried = 0;

@@ -37,12 +37,11 @@ void AcceptThread::run(const std::stop_token& stop) {
     std::vector<Settled> settled = desk_.step(DeliveryDesk::Time::clock::now());
     lock.lock();
     retried_ += desk_.retried() - before;
+    const bool news = !settled.empty() || error_ != desk_.last_error();
     error_ = desk_.last_error();
-    if (!settled.empty()) {
-      settled_.insert(settled_.end(), std::make_move_iterator(settled.begin()),
-                      std::make_move_iterator(settled.end()));
-      wake_();
-    }
+    settled_.insert(settled_.end(), std::make_move_iterator(settled.begin()),
+                    std::make_move_iterator(settled.end()));
+    if (news) wake_();
     const auto some = [&] { return !came_.empty(); };
     if (const auto next = desk_.next()) {
       some_.wait_until(lock, stop, *next, some);

@@ -25,7 +25,8 @@ class AcceptThread {
   std::vector<Settled> take();
   /// What is under way is finished.
   void stop();
-  /// How many attempts have failed since the last call, and why the last one did.
+  /// How many attempts have failed since the last call, and why the last one did, unless that is
+  /// over.
   std::pair<std::uint64_t, std::string> take_failures();
 
  private:

@@ -72,7 +72,10 @@ std::vector<Settled> DeliveryDesk::step(Time now) {
   if (now < away_until_) return {};
   std::vector<Waiting> ready = take_ready(now);
   if (ready.empty()) return {};
-  if (auto all = accept_all(ready, now)) return std::move(*all);
+  if (auto all = accept_all(ready, now)) {
+    forget_error(*all);
+    return std::move(*all);
+  }
   // One of them is refused, or the store is away: one by one, so that none suffers for another.
   std::vector<Settled> settled;
   std::vector<Waiting> back;
@@ -92,6 +95,7 @@ std::vector<Settled> DeliveryDesk::step(Time now) {
   waiting_.insert(waiting_.begin(), std::make_move_iterator(back.begin()),
                   std::make_move_iterator(back.end()));
   std::ranges::stable_sort(waiting_, {}, [](const Waiting& one) { return one.delivery.tag; });
+  forget_error(settled);
   return settled;
 }
 
@@ -149,6 +153,16 @@ std::optional<Settled> DeliveryDesk::failed(Waiting& one, const std::string& err
   ++retried_;
   one.not_before = now + delay(one.failures);
   return {};
+}
+
+/// What failed is over when all goes well and nothing waits for its next attempt.
+void DeliveryDesk::forget_error(const std::vector<Settled>& settled) {
+  const auto accepted = [](const Settled& one) { return one.accepted.has_value(); };
+  const auto failed = [](const Waiting& one) { return one.failures > 0; };
+  if (away_ == 0 && !settled.empty() && std::ranges::all_of(settled, accepted) &&
+      std::ranges::none_of(waiting_, failed)) {
+    last_error_.clear();
+  }
 }
 
 void DeliveryDesk::store_is_away(const std::string& error, Time now) {

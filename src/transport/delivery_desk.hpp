@@ -44,7 +44,7 @@ class DeliveryDesk {
   /// When step has something to do; empty: nothing waits.
   [[nodiscard]] std::optional<Time> next() const;
   [[nodiscard]] std::size_t size() const noexcept { return waiting_.size(); }
-  /// How many attempts have failed so far, and why the last one did.
+  /// How many attempts have failed so far, and why the last one did; empty: that is over.
   [[nodiscard]] std::uint64_t retried() const noexcept { return retried_; }
   [[nodiscard]] const std::string& last_error() const noexcept { return last_error_; }
 
@@ -60,6 +60,7 @@ class DeliveryDesk {
   std::optional<Settled> failed(Waiting& one, const std::string& error, Time now);
   std::vector<Waiting> take_ready(Time now);
   void store_is_away(const std::string& error, Time now);
+  void forget_error(const std::vector<Settled>& settled);
   [[nodiscard]] Duration delay(int failures) const;
 
   AcceptCall accept_;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "core/text.hpp"
 #include "transport/consuming.hpp"
@@ -132,13 +133,13 @@ class Member {
     finish(done);
     const std::uint64_t retried = desk_.retried() - retried_;
     retried_ += retried;
-    const bool news = desk_.last_error() != told_;
-    told_ = desk_.last_error();
+    const std::string before = std::exchange(told_, desk_.last_error());
     record_.change([&](SourceStatus& status) {
       status.accepted += done.size() - duplicates;
       status.duplicates += duplicates;
       status.retried += retried;
-      if (news) status.error = told_;
+      // One of the dead letters' is not over because this one is.
+      if (told_ != before && (!told_.empty() || status.error == before)) status.error = told_;
     });
   }
 

@@ -210,7 +210,7 @@ void Consumer::settle() {
     status.accepted += accepted;
     status.duplicates += duplicates;
     status.retried += failures.first;
-    if (!failures.second.empty()) status.error = failures.second;
+    status.error = failures.second;
   });
 }
 

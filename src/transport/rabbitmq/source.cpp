@@ -114,7 +114,7 @@ class Consumer {
       status.accepted += done.size() - duplicates;
       status.duplicates += duplicates;
       status.retried += failures.first;
-      if (!failures.second.empty()) status.error = failures.second;
+      status.error = failures.second;
     });
   }
 

@@ -171,6 +171,21 @@ TEST_P(RabbitSource, PHD_30_a_store_that_is_away_is_waited_for_without_giving_an
   EXPECT_EQ(rabbit.count(queue + ".dead"), 0u);
 }
 
+TEST_P(RabbitSource, tells_no_more_of_an_error_that_is_over) {
+  source_options();
+  send("a");
+  std::atomic<bool> away = true;
+  RunningRabbit source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
+                         if (away)
+                           throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
+                         return inbox().accept(arrivals);
+                       }};
+  ASSERT_TRUE(eventually([&] { return has(source.status().error, "away"); }));
+  away = false;
+  ASSERT_TRUE(source.wait_for(1));
+  EXPECT_TRUE(eventually([&] { return source.status().error.empty(); })) << source.status().error;
+}
+
 TEST_P(RabbitSource, PHD_30_what_has_no_id_is_a_dead_letter_at_once_and_the_others_go_on) {
   source_options();
   rabbit.publish("", queue, {.body = payload("anonymous"), .type = "order.placed"});

@@ -46,6 +46,25 @@ TEST_F(DeliveryDeskWith, good_ones_accepts_them_in_one_call) {
   EXPECT_FALSE(desk.next());
 }
 
+TEST_F(DeliveryDeskWith, trouble_that_is_over_says_no_more_of_it) {
+  bool away = true;
+  fail = [&](const Arrival& one) {
+    if (away) throw DatabaseError(Kind::connection_lost, "away");
+    if (one.id.view() == "bad") throw std::runtime_error("refused");
+  };
+  desk.add(delivery(1, "good"));
+  desk.step(now);
+  EXPECT_EQ(desk.last_error(), "away");
+  away = false;
+  desk.step(now + 1min);
+  EXPECT_EQ(desk.last_error(), "");
+  desk.add(delivery(2, "bad"));
+  desk.step(now + 2min);
+  desk.add(delivery(3, "good"));
+  EXPECT_EQ(desk.step(now + 2min).size(), 1u);
+  EXPECT_EQ(desk.last_error(), "refused") << "it is to be tried again";
+}
+
 TEST_F(DeliveryDeskWith, a_bad_one_repeats_it_with_growing_delays_and_gives_it_up) {
   fail = [](const Arrival& one) {
     if (one.id.view() == "bad") throw std::runtime_error("refused");
