@@ -30,6 +30,19 @@ void set_header(natsMsg& message, const std::string& name, const std::string& va
   if (natsMsgHeader_Set(&message, name.c_str(), value.c_str()) != NATS_OK) throw std::bad_alloc();
 }
 
+/// With all of its values.
+void copy_header(natsMsg& from, natsMsg& to, const std::string& name) {
+  const char** values = nullptr;
+  int count = 0;
+  if (natsMsgHeader_Values(&from, name.c_str(), &values, &count) != NATS_OK) return;
+  natsStatus status = NATS_OK;
+  for (int i = 0; i < count && status == NATS_OK; ++i) {
+    status = natsMsgHeader_Add(&to, name.c_str(), values[i]);
+  }
+  std::free(values);  // the library says so
+  if (status != NATS_OK) throw std::bad_alloc();
+}
+
 Letter new_letter(const std::string& subject, const std::string& reply, std::string_view body) {
   natsMsg* message = nullptr;
   if (natsMsg_Create(&message, subject.c_str(), reply.c_str(), body.data(),
@@ -214,7 +227,7 @@ Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptio
   bool has_id = false;
   for (const auto& [name, value] : labels_of(message)) {
     if (is_of_server(name)) continue;
-    set_header(*letter, name, value);
+    copy_header(message, *letter, name);
     has_id = has_id || equal(name, "twinbox-id") || equal(name, "ce-id");
   }
   // Who sends it again from there needs it, and this one must not pass for a repetition.
@@ -233,7 +246,7 @@ Letter bare_dead_letter(natsMsg& message, const NatsSourceOptions& options,
                         const std::string& reply) {
   Letter letter = new_letter(dead_subject(options), reply, body_of(message));
   for (const auto& [name, value] : labels_of(message)) {
-    if (!is_of_server(name) || equal(name, id_header)) set_header(*letter, name, value);
+    if (!is_of_server(name) || equal(name, id_header)) copy_header(message, *letter, name);
   }
   return letter;
 }

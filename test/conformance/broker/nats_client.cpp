@@ -24,9 +24,12 @@ NatsMessage message_of(natsMsg* message) {
   int count = 0;
   if (natsMsgHeader_Keys(message, &keys, &count) != NATS_OK) return found;
   for (int i = 0; i < count; ++i) {
-    const char* value = nullptr;
-    natsMsgHeader_Get(message, keys[i], &value);
-    found.headers[keys[i]] = value;
+    const char** values = nullptr;
+    int several = 0;
+    natsMsgHeader_Values(message, keys[i], &values, &several);
+    found.headers[keys[i]] = values[0];
+    for (int j = 1; j < several; ++j) found.more.emplace_back(keys[i], values[j]);
+    std::free(values);
   }
   std::free(keys);
   return found;
@@ -100,6 +103,9 @@ void Nats::publish(const std::string& subject, const NatsMessage& message) {
         "message");
   for (const auto& [name, value] : message.headers) {
     natsMsgHeader_Set(made, name.c_str(), value.c_str());
+  }
+  for (const auto& [name, value] : message.more) {
+    natsMsgHeader_Add(made, name.c_str(), value.c_str());
   }
   const natsStatus status = js_PublishMsg(nullptr, context_, made, nullptr, nullptr);
   natsMsg_Destroy(made);

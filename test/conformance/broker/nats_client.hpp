@@ -6,6 +6,7 @@
 #include <map>
 #include <nats/nats.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace twinbox::test {
@@ -15,6 +16,7 @@ struct NatsMessage {
   std::string body;
   std::map<std::string, std::string> headers = {};
   std::string subject = {};
+  std::vector<std::pair<std::string, std::string>> more = {};  ///< further values of headers
 };
 
 /// A client of the test's own. Throws std::runtime_error.

@@ -129,6 +129,18 @@ TEST_P(NatsSource, PHD_30_an_accept_that_keeps_failing_is_repeated_and_then_a_de
   EXPECT_TRUE(has(dead.headers.at("twinbox-error"), "refused")) << dead.headers.at("twinbox-error");
 }
 
+TEST_P(NatsSource, PHD_30_a_dead_letter_keeps_every_value_of_a_header) {
+  make_all();
+  nats.publish(stream + ".order",
+               {.body = "", .headers = {{"color", "blue"}}, .more = {{"color", "red"}}});
+  RunningNats source = run();
+  ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
+  source.stop();
+  const NatsMessage dead = dead_letters().at(0);
+  EXPECT_EQ(dead.headers.at("color"), "blue");
+  EXPECT_EQ(dead.more, (std::vector<std::pair<std::string, std::string>>{{"color", "red"}}));
+}
+
 TEST_P(NatsSource, PHD_30_a_dead_letter_that_is_published_again_can_be_accepted) {
   refuse_poison("insert");
   make_all();
