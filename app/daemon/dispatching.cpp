@@ -31,6 +31,14 @@ void keep_box(Store& store, BoxKind kind, const DispatchObserver& observer,
   }
 }
 
+DispatcherOptions options_of(const Config& config, BoxKind kind) {
+  DispatcherOptions options = config.dispatch;
+  options.missing = "a [[route]] with box = \"" + std::string{to_string(kind)} +
+                    "\" and this topic, or a pattern of it";
+  if (!config.file.empty()) options.missing += ", in " + config.file.string();
+  return options;
+}
+
 }  // namespace
 
 Dispatching::Dispatching(const Stores& stores, Environment environment, Observe observe,
@@ -63,9 +71,9 @@ Dispatching::Desks Dispatching::make(const Config& config) {
       };
       counting.handled = [running = desk->running](std::string_view, const Message&, const Outcome&,
                                                    Duration) { --*running; };
-      desk->dispatcher =
-          std::make_unique<Dispatcher>(*set.stores, kind, desk->routes->handlers(), config.dispatch,
-                                       observe_(kind, std::move(counting)));
+      desk->dispatcher = std::make_unique<Dispatcher>(*set.stores, kind, desk->routes->handlers(),
+                                                      options_of(config, kind),
+                                                      observe_(kind, std::move(counting)));
       desks.push_back(std::move(desk));
     }
   }

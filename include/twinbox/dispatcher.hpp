@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <stop_token>
+#include <string>
 #include <string_view>
 
 #include "twinbox/database_set.hpp"
@@ -35,6 +36,8 @@ struct DispatcherOptions {
       std::chrono::seconds{10};  ///< how long run() waits for handlers after a stop request
   NoHandler no_handler = NoHandler::retry;
   UnknownKey unknown_key = UnknownKey::dead;
+  /// What a host lacks when nobody handles a topic, in its own words; log and error repeat it.
+  std::string missing = {};
   /// How long a store rests after an error that is none of its database's; those of the database
   /// begin with 250 ms and double up to 30 s, or 4 s while it cannot be reached.
   Duration restart_delay = std::chrono::seconds{5};

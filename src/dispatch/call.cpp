@@ -54,11 +54,17 @@ std::vector<std::optional<Verdict>> Caller::call(std::span<const Message> messag
     box_.log(LogLevel::warning, "no_handler",
              {{"topic", message.topic.view()},
               {"handler", message.handler.view()},
-              {"id", message.id.view()}});
+              {"id", message.id.view()},
+              {"missing", missing(message)}});
     verdicts.push_back(
         decide_unhandled(message, options_, queue_.options().retry, box_.environment()));
   }
   return verdicts;
+}
+
+std::string_view Caller::missing(const Message& message) const noexcept {
+  if (!message.handler.view().empty()) return "a handler of this key";
+  return options_.missing.empty() ? std::string_view{"a handler"} : options_.missing;
 }
 
 void Caller::log_call(const Message& message) const {

@@ -70,6 +70,7 @@ class Caller {
                               const Message& message, const CallWatch& watch) const;
   Outcome guarded(const Message& message, const CallWatch& watch,
                   const std::function<Outcome()>& handler) const;
+  [[nodiscard]] std::string_view missing(const Message& message) const noexcept;
   void report_lost() const;
   void report_start(const Message& message, const CallWatch& watch) const;
   void log_call(const Message& message) const;

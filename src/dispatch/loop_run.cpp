@@ -38,7 +38,7 @@ class Countdown {
 Dispatcher::Loop::Loop(Handlers handlers, DispatcherOptions options, DispatchObserver observer,
                        const Environment& environment)
     : handlers_(std::move(handlers)),
-      options_(options),
+      options_(std::move(options)),
       observer_(std::move(observer)),
       environment_(environment),
       owner_(OwnerToken::make(environment)),

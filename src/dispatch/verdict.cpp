@@ -69,6 +69,7 @@ Verdict decide_unhandled(const Message& message, const DispatcherOptions& option
     return retry_or_die(std::move(error), message.attempts, {}, retry, environment);
   }
   std::string error = "no handler for topic '" + message.topic.str() + "'";
+  if (!options.missing.empty()) error += "; missing: " + options.missing;
   switch (options.no_handler) {
     case NoHandler::dead:
       return {.act = Verdict::Act::fail,

@@ -47,6 +47,20 @@ class Delivery(unittest.TestCase):
                 return found
         raise AssertionError(f"{target} never fits: {found}")
 
+    def test_a_topic_without_a_route_says_what_is_missing(self):
+        for no_route in ["dead", "retry"]:
+            config = ROUTES.replace('"dead"', f'"{no_route}"').format(url="http://127.0.0.1:1")
+            with self.subTest(no_route), Daemon(config) as daemon:
+                daemon.ask("POST", "/v1/outbox/payment.received", b"x", {"Idempotency-Key": "one"})
+                missing = ('a [[route]] with box = "outbox" and this topic, or a pattern of it, '
+                           "in twinbox.toml")
+                line = daemon.wait_for(r"no_handler (.*)")[1]
+                self.assertIn("topic=payment.received", line)
+                self.assertIn(missing, line.replace("\\", ""))
+                found = self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["last_error"])
+                self.assertEqual(found["duties"][0]["last_error"],
+                                 "no handler for topic 'payment.received'; missing: " + missing)
+
     def test_a_message_goes_in_and_out(self):
         with Receiver() as receiver:
             daemon = self.daemon(ROUTES.format(url=receiver.url))
