@@ -159,7 +159,8 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
       if (time_.now() >= deadline) throw;
       kind = error.kind();
     }
-    environment_.write(LogLevel::warning, "retry",
+    // Whoever made the call tells of a connection that stays lost.
+    environment_.write(kind == Kind::connection_lost ? LogLevel::debug : LogLevel::warning, "retry",
                        {{"store", std::string_view{name()}},
                         {"attempt", std::int64_t{attempt}},
                         {"kind", to_string(kind)}});

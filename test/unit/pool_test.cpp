@@ -126,6 +126,17 @@ TEST_F(PoolTest, repeats_its_own_calls_a_bounded_number_of_times) {
   EXPECT_EQ(waits_.size(), 4u);
 }
 
+TEST_F(PoolTest, leaves_it_to_its_callers_to_tell_that_a_connection_stays_lost) {
+  Pool& pool = this->pool({.name = "orders", .retries = 1});
+  world_.commit_faults = {Kind::connection_lost};
+  write(pool);
+  EXPECT_TRUE(log_.empty()) << log_.front();
+  environment_.log_level = LogLevel::debug;
+  world_.commit_faults = {Kind::connection_lost};
+  write(this->pool({.name = "orders", .retries = 1}));
+  EXPECT_EQ(log_, Acts{"retry store=orders attempt=1 kind=connection_lost"});
+}
+
 TEST_F(PoolTest, waits_longer_each_time_but_never_very_long) {
   Pool& pool = this->pool({.retries = 40});
   world_.commit_faults.assign(40, Kind::contention);
