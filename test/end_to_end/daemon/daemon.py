@@ -141,10 +141,16 @@ class Daemon:
     def wait_for(self, pattern):
         """The next line of the log that matches; fails when the program ends first."""
         seen = []
+        end = time.monotonic() + LIMIT
         while True:
-            line = self.events.get(timeout=LIMIT)
+            late = False
+            try:
+                line = self.events.get(timeout=max(0, end - time.monotonic()))
+            except queue.Empty:
+                line, late = None, True
             if line is None:
-                if self.process.poll() is None and any(r.is_alive() for r in self.readers):
+                alive = self.process.poll() is None and any(r.is_alive() for r in self.readers)
+                if alive and not late:
                     continue
                 raise AssertionError(f"no line like {pattern}; there were:\n" + "\n".join(seen))
             seen.append(line)
