@@ -231,6 +231,11 @@ void Desk::write_down(std::vector<Settlement>& settlements) {
   settlements.clear();
 }
 
+bool Desk::writes_beside() const {
+  Database& database = queue_->database();
+  return database.dialect() != Dialect::sqlite && database.pool().bound().count > 1;
+}
+
 /// Those that are refused are left; why is the answer.
 std::string Desk::settle_each(std::vector<Settlement>& settlements) {
   std::string refusal;

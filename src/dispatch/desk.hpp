@@ -38,7 +38,7 @@ struct DeskParts {
   const std::atomic<int>& desks;  ///< how many there are
 };
 
-/// One visit at a time.
+/// One visit at a time, and beside it one that only writes down.
 class Desk : public std::enable_shared_from_this<Desk> {
  public:
   Desk(QueueSource source, const DeskParts& parts);
@@ -78,7 +78,10 @@ class Desk : public std::enable_shared_from_this<Desk> {
   /// others is reported and given up. When it throws, `settlements` are those that are still to be
   /// written down; otherwise none.
   std::vector<Message> settle_and_claim(std::vector<Settlement>& settlements, std::int64_t limit);
+  /// Thread-safe.
   void write_down(std::vector<Settlement>& settlements);
+  /// Something can be written down while something else is claimed. Once the box is open.
+  [[nodiscard]] bool writes_beside() const;
   /// The leases of what could not be written down have ended: it is left to whoever claims it next.
   void give_up(std::vector<Settlement>& settlements, std::string_view why) const;
   /// Moves the end of these leases. Returns those that are lost, or have been marked meanwhile.
@@ -103,11 +106,15 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::atomic<bool> called_from_afar = false;
   Clock::time_point next_renewal = {};
   bool busy = false;      ///< somebody visits it now
+  bool writing = false;   ///< somebody writes down beside the visits
   bool starving = false;  ///< it would claim, but there is no room
   bool troubled = false;  ///< its last visit failed
   bool paused = false;
   bool leaving = false;                   ///< it finishes what it holds, and nothing new begins
   Clock::time_point stuck_since = never;  ///< nothing could be written down since
+  [[nodiscard]] bool has_nothing() const {
+    return held.empty() && finished.empty() && !busy && !writing;
+  }
 
  private:
   void leave();

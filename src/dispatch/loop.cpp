@@ -123,7 +123,7 @@ void Dispatcher::Loop::visit_next(Desk& desk, Lock& lock) {
   schedule(desk, never);
   ++visits_;
   visit(desk, lock);
-  if (desk.leaving && !desk.busy && desk.held.empty() && desk.finished.empty()) {
+  if (desk.leaving && desk.has_nothing()) {
     SharedDesk gone = take_out(desk);
     lock.unlock();
     gone.reset();
@@ -211,6 +211,41 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   }
   feed_starving();
   if (draining_) calm_.notify_all();
+}
+
+/// A visit to a server takes its time: meanwhile another connection can write down.
+bool Dispatcher::Loop::is_crowded(const Desk& desk) const {
+  return desk.busy && writes_ == 0 && !desk.troubled && !stopping_ &&
+         std::ssize(desk.finished) >= options_.batch && desk.writes_beside();
+}
+
+void Dispatcher::Loop::write_beside(Desk& desk, Lock& lock) {
+  std::vector<Settlement> finished = std::exchange(desk.finished, {});
+  desk.writing = true;
+  ++writes_;
+  const std::stop_token last = last_calls_.get_token();
+  const Wanted others = others_wanted();
+  lock.unlock();
+  wake(others);
+  try {
+    const Interruptible until_the_end{last};
+    desk.write_down(finished);
+  } catch (...) {
+    // The next visit tries it again, and tells of what it finds.
+  }
+  lock.lock();
+  desk.finished.insert(desk.finished.begin(), std::make_move_iterator(finished.begin()),
+                       std::make_move_iterator(finished.end()));
+  desk.writing = false;
+  --writes_;
+  schedule_settling(desk, Clock::now());
+  if (draining_) calm_.notify_all();
+}
+
+void Dispatcher::Loop::schedule_settling(Desk& desk, Clock::time_point now) {
+  if (desk.busy || (desk.finished.empty() && !desk.leaving)) return;
+  const Clock::time_point at = desk.finished.empty() ? now : settle_time(desk, now);
+  if (at < desk.at) schedule(desk, at);
 }
 
 void Dispatcher::Loop::schedule_next(Desk& desk, Clock::time_point now) {

@@ -68,10 +68,14 @@ class Dispatcher::Loop {
   // Visits.
   void visit_next(Desk& desk, Lock& lock);
   void visit(Desk& desk, Lock& lock);
+  /// What a desk has to write down is worth a connection of its own, beside its visit.
+  [[nodiscard]] bool is_crowded(const Desk& desk) const;
+  void write_beside(Desk& desk, Lock& lock);
   void call(Desk& desk, bool from_afar);
   void look_again();
   void schedule(Desk& desk, Clock::time_point at);
   void schedule_next(Desk& desk, Clock::time_point now);
+  void schedule_settling(Desk& desk, Clock::time_point now);
   /// Null: there is none, or as many are under way as may be.
   Desk* next_visit(Clock::time_point now);
   /// When the next one is due that is not yet.
@@ -142,6 +146,7 @@ class Dispatcher::Loop {
   Duration usual_time_ = {};                         ///< the same, whatever a few of them take
   std::size_t next_step_ = 0;                        ///< the desk of the next step by hand
   int visits_ = 0;                                   ///< under way
+  int writes_ = 0;                                   ///< beside visits: one at most
   int troubled_visits_ = 0;         ///< those of them that try a store that failed before
   int calls_ = 0;                   ///< of handlers, under way
   int resting_ = 0;                 ///< threads that have nothing to do
@@ -157,7 +162,8 @@ class Dispatcher::Loop {
   std::stop_source claims_;      ///< stopped with run(): calls that would begin something new end
   std::stop_source last_calls_;  ///< stopped a while after the grace period: all others end, too
 
-  /// As many as may visit and call at once. A handler may outlast run(), and its thread with it.
+  /// As many as may visit, write down and call at once. A handler may outlast run(), and its thread
+  /// with it.
   std::vector<std::jthread> threads_;  ///< last: joined before anything above is destroyed
 };
 

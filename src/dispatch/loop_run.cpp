@@ -106,7 +106,9 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     const std::scoped_lock lock{mutex_};
     if (!over_) throw UsageError("dispatcher: run() is already running; use one run() at a time");
     // First: there may be none. Those that are there rest until the next try.
-    while (threads_.size() < static_cast<std::size_t>(options_.workers + options_.pollers)) {
+    constexpr int writers = 1;
+    const int most = options_.workers + options_.pollers + writers;
+    while (std::ssize(threads_) < most) {
       threads_.emplace_back([this] { serve(); });
     }
     over_ = false;
@@ -280,16 +282,15 @@ void Dispatcher::Loop::shut_down() {
   for (const SharedTask& task : running) task->watch->stop.request_stop();
   Lock lock{mutex_};
   calm_.wait_until(lock, Clock::now() + options_.grace, [&] {
-    return std::all_of(desks_.begin(), desks_.end(), [](const SharedDesk& desk) {
-      return desk->held.empty() && desk->finished.empty() && !desk->busy;
-    });
+    return std::all_of(desks_.begin(), desks_.end(),
+                       [](const SharedDesk& desk) { return desk->has_nothing(); });
   });
   stopping_ = true;
 }
 
 void Dispatcher::Loop::wait_for_visits() {
   Lock lock{mutex_};
-  calm_.wait(lock, [&] { return visits_ == 0; });
+  calm_.wait(lock, [&] { return visits_ == 0 && writes_ == 0; });
 }
 
 // ---- pause

@@ -115,7 +115,10 @@ void Dispatcher::Loop::call_next(Lock& lock) {
   lock.lock();
   --calls_;
   finish(tasks, std::move(settlements), begin, lock);
-  if (active_) return;
+  if (active_) {
+    if (is_crowded(desk)) write_beside(desk, lock);
+    return;
+  }
   // Perhaps the last of a store that was removed.
   lock.unlock();
   tasks.clear();
@@ -202,10 +205,7 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
   desk->finished.insert(desk->finished.end(), std::make_move_iterator(settlements.begin()),
                         std::make_move_iterator(settlements.end()));
   if (active_) {
-    if (!desk->busy) {
-      const Clock::time_point at = desk->finished.empty() ? now : settle_time(*desk, now);
-      if (at < desk->at && (!desk->finished.empty() || desk->leaving)) schedule(*desk, at);
-    }
+    schedule_settling(*desk, now);
     feed_starving();
     if (draining_) calm_.notify_all();
     return;
