@@ -52,6 +52,23 @@ std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kin
   return findings;
 }
 
+/// A sink that writes into an inbox of the same store holds a connection while it does.
+std::vector<Finding> few_connections(const app::Config& config, const OpenStore& store) {
+  const app::StoreConfig* configured = config.find_store(store.name());
+  if (configured == nullptr || configured->url.starts_with("sqlite:")) return {};
+  const bool writes = std::ranges::any_of(config.routes, [&](const app::RouteConfig& route) {
+    const app::SinkConfig* sink = config.find_sink(route.sink);
+    return sink != nullptr && sink->kind == app::SinkConfig::Kind::inbox &&
+           (sink->store.empty() || sink->store == configured->name);
+  });
+  if (!writes || config.dispatch.workers < configured->connections) return {};
+  return {{"workers", Level::warning,
+           std::to_string(config.dispatch.workers) +
+               " sinks may write into an inbox of this store at once, on " +
+               counted(configured->connections, "connection") + ": none is left to renew leases",
+           "raise connections in [store." + configured->name + "] above workers in [dispatch]"}};
+}
+
 /// Looks at what is open twice, `between` apart: growth cannot be seen at one look.
 void examine_backlog(const Common& common, OpenStore& store, const std::vector<BoxKind>& kinds,
                      Duration between, std::vector<Placed>& all) {
@@ -126,7 +143,9 @@ int doctor(const Common& common, const DoctorOptions& options, const Screen& scr
   const Duration between = parse_duration("--interval", options.interval);
   OpenStore store(common);
   std::vector<Placed> all = examine(common, store, between);
-  add(all, "", app::examine_brokers(chosen_config(common)));
+  const app::Config config = chosen_config(common);
+  add(all, "", few_connections(config, store));
+  add(all, "", app::examine_brokers(config));
   const auto wrong = std::count_if(
       all.begin(), all.end(), [](const Placed& one) { return one.finding.level != Level::ok; });
   if (common.json) {
