@@ -5,12 +5,11 @@
 #include <latch>
 #include <map>
 #include <mutex>
-#include <pthread.h>
 #include <random>
 #include <semaphore>
 #include <thread>
 
-#include "support/backend.hpp"
+#include "support/running.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/worker.hpp>
@@ -18,22 +17,7 @@
 namespace twinbox::test {
 namespace {
 
-/// Waits until the token's stop is requested.
-void wait_for_stop(const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock{mutex};
-  never.wait(lock, stop, [] { return false; });
-}
-
-class Running : public BoxTest {
- protected:
-  /// Only a wake-up can end a wait.
-  static DispatcherOptions by_wake_up(int workers = 2) {
-    return {.workers = workers, .poll_interval = 1h};
-  }
-  DutyView only_duty() { return Admin{outbox()}.list({}).entries.at(0).duty; }
-};
+class Running : public RunningTest {};
 
 TEST_P(Running, PHD_28_a_committed_enqueue_wakes_a_waiting_dispatcher) {
   std::latch handled{4};
@@ -365,174 +349,6 @@ TEST_P(Running, IBX_072_OBX_053_reaps_expires_and_prunes_while_it_runs) {
   EXPECT_EQ(rows[Chore::expire], 1u);
   EXPECT_EQ(rows[Chore::prune], 0u);
   EXPECT_EQ(Admin{outbox()}.counts().all.leased, 0);
-}
-
-TEST_P(Running, EVB_32_an_error_of_the_database_is_reported_and_heals_by_itself) {
-  std::latch trouble{1};
-  std::atomic<int> troubles = 0;
-  std::latch handled{1};
-  DispatchObserver observer;
-  observer.loop_error = [&](std::string_view, std::string_view) {
-    if (++troubles == 1) trouble.count_down();
-  };
-  Handlers handlers;
-  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
-  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1), observer};
-  outbox().enqueue(a_message());
-  rename_table("outbox_message", "hidden");
-  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
-  trouble.wait();
-  rename_table("hidden", "outbox_message");
-  handled.wait();
-  EXPECT_FALSE(log().events("loop_error").empty());
-}
-
-TEST_P(Running, PHD_15_a_place_that_runs_out_while_the_database_is_away_stops_what_runs) {
-  std::latch started{1};
-  std::promise<void> told_to_stop;
-  Handlers handlers;
-  handlers.on(Topic{"order.placed"}, [&](const Message&, const std::stop_token& stop) {
-    started.count_down();
-    wait_for_stop(stop);
-    told_to_stop.set_value();
-  });
-  DispatcherOptions single = by_wake_up(1);
-  single.lease = 300ms;
-  single.processors = 1;
-  Dispatcher dispatcher{outbox(), std::move(handlers), single};
-  outbox().enqueue(a_message());
-  const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
-  started.wait();
-  rename_table("outbox_work", "hidden");
-  rename_table("outbox_named_lease", "hidden_too");
-  clock().advance(1s);  // others may work on the box now
-  EXPECT_EQ(told_to_stop.get_future().wait_for(60s), std::future_status::ready);
-  rename_table("hidden_too", "outbox_named_lease");
-  rename_table("hidden", "outbox_work");
-}
-
-TEST_P(Running, a_second_run_is_refused_until_the_first_is_over) {
-  std::stop_source stopped;
-  stopped.request_stop();
-  Dispatcher* mine = nullptr;
-  std::atomic<int> refused = 0;
-  Environment watched = environment();
-  watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
-    if (statement != "worker_leave") return;  // the last that a run does
-    try {
-      mine->run(stopped.get_token());
-    } catch (const UsageError&) {
-      ++refused;
-    }
-  };
-  Database store{place().address(), {}, watched};
-  Outbox box{store, options()};
-  Dispatcher dispatcher{box, Handlers{}, by_wake_up(1)};
-  mine = &dispatcher;
-  {
-    const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
-    while (Workers{box}.list().empty()) std::this_thread::yield();
-  }
-  EXPECT_EQ(refused, 1);
-  EXPECT_NO_THROW(dispatcher.run(stopped.get_token()));
-}
-
-/// While it lives, the system gives this process no more threads.
-class NoMoreThreads {
- public:
-  NoMoreThreads() {
-    pthread_getattr_default_np(&usual_);
-    pthread_attr_t too_large;
-    pthread_attr_init(&too_large);
-    pthread_attr_setstacksize(&too_large, std::size_t{1} << 46);
-    pthread_setattr_default_np(&too_large);
-    pthread_attr_destroy(&too_large);
-  }
-  ~NoMoreThreads() {
-    pthread_setattr_default_np(&usual_);
-    pthread_attr_destroy(&usual_);
-  }
-  NoMoreThreads(const NoMoreThreads&) = delete;
-  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
-
- private:
-  pthread_attr_t usual_;
-};
-
-TEST_P(Running, a_run_that_gets_no_threads_says_so_and_can_be_tried_again) {
-  std::latch handled{1};
-  Handlers handlers;
-  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
-  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1)};
-  outbox().enqueue(a_message());
-  {
-    const NoMoreThreads none;
-    EXPECT_THROW(dispatcher.run({}), std::system_error);
-  }
-  const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
-  handled.wait();
-}
-
-TEST_P(Running, a_run_that_gets_no_thread_for_its_chores_says_so_and_can_be_tried_again) {
-  std::latch handled{1};
-  std::stop_source stopped;
-  stopped.request_stop();
-  Handlers handlers;
-  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
-  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1)};
-  dispatcher.run(stopped.get_token());
-  outbox().enqueue(a_message());
-  {
-    const NoMoreThreads none;  // its workers are there since the first run
-    EXPECT_THROW(dispatcher.run({}), std::system_error);
-  }
-  const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
-  handled.wait();
-}
-
-TEST_P(Running, a_log_that_throws_hurts_nobody) {
-  std::latch handled{2};
-  Environment loud = environment();
-  loud.log = [](const LogEvent&) { throw std::runtime_error("the disk is full"); };
-  Database store{place().address(), {}, loud};
-  Outbox box{store, options()};
-  Handlers handlers;
-  handlers.on(Topic{"order.placed"}, [&](const Message&) {
-    handled.count_down();
-    throw std::runtime_error("an error to be told");
-  });
-  Dispatcher dispatcher{box, std::move(handlers), by_wake_up(1)};
-  const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
-  box.enqueue(a_message());
-  box.enqueue(a_message());
-  handled.wait();
-}
-
-TEST_P(Running, warns_where_transactional_handlers_leave_no_connection_for_their_leases) {
-  const auto warnings = [&](int workers, auto handler) {
-    log().clear();
-    Database store{place().address(), {.pool_size = 3}, environment()};
-    Outbox box{store, options()};
-    Handlers handlers;
-    handlers.on(Topic{"order.placed"}, handler);
-    Dispatcher dispatcher{box, std::move(handlers), {.workers = workers}};
-    const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
-    while (Workers{box}.list().empty()) std::this_thread::yield();
-    return log().events("few_connections");
-  };
-  const auto transactional = [](Session&, const Message&) {};
-  const auto warned = warnings(3, transactional);
-  if (on_sqlite()) {  // where they run one after the other, and nobody takes a lease meanwhile
-    EXPECT_TRUE(warned.empty());
-    return;
-  }
-  ASSERT_EQ(warned.size(), 1u);
-  EXPECT_EQ(warned[0].level, LogLevel::warning);
-  EXPECT_EQ(warned[0].field("workers"), "3");
-  EXPECT_EQ(warned[0].field("connections"), "3");
-  EXPECT_EQ(warned[0].field("raise"), "pool_size");
-  EXPECT_TRUE(warnings(2, transactional).empty());
-  EXPECT_TRUE(warnings(3, [](const Message&) {}).empty());
 }
 
 TEST_P(Running, leases_are_renewed_while_a_handler_works) {

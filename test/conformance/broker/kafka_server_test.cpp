@@ -8,10 +8,6 @@
 namespace twinbox::test {
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 class KafkaServer : public InboxTest {
  protected:
   void SetUp() override {

@@ -12,10 +12,6 @@ namespace {
 
 using Kind = Outcome::Kind;
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 class KafkaSink : public KafkaTest {
  protected:
   KafkaSink() { topic = kafka.topic(own_name("out")); }

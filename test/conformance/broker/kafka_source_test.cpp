@@ -7,10 +7,6 @@
 namespace twinbox::test {
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 class KafkaSource : public KafkaTest {};
 
 TEST_P(KafkaSource, PHD_29_an_offset_moves_on_after_the_accept_has_committed) {

@@ -6,10 +6,6 @@
 namespace twinbox::test {
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 class NatsServer : public NatsTest {};
 
 /// Messages go from an outbox over a server into an inbox while the server goes away twice.

@@ -52,6 +52,14 @@ class NatsTest : public InboxTest {
   void make_stream(const std::function<void(jsStreamConfig&)>& change = {}) {
     nats.stream(stream, {stream + ".>"}, change);
   }
+  /// The consumer and the place of dead letters, too: a source has been there before.
+  void make_all() {
+    make_stream();
+    nats.stream(stream + "_dead", {"dead." + stream + ".*"});
+    nats.consumer(stream, "box", [](jsConsumerConfig& config) {
+      config.AckWait = std::chrono::nanoseconds{1s}.count();
+    });
+  }
   void send(const std::string& id, const std::string& topic = "order.placed",
             std::map<std::string, std::string> headers = {}) {
     headers["Nats-Msg-Id"] = id;

@@ -8,10 +8,6 @@
 namespace twinbox::test {
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 class RabbitServer : public RabbitTest {};
 
 /// Messages go from an outbox over a broker into an inbox while the broker goes away twice.

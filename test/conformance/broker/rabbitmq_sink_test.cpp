@@ -13,10 +13,6 @@ namespace {
 
 using Kind = Outcome::Kind;
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 class RabbitSink : public RabbitTest {
  protected:
   RabbitSink() {

@@ -7,10 +7,6 @@
 namespace twinbox::test {
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 class RabbitSource : public RabbitTest {};
 
 TEST_P(RabbitSource, PHD_29_a_delivery_is_acknowledged_after_the_accept_has_committed) {

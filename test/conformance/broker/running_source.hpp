@@ -15,6 +15,10 @@ namespace twinbox::test {
 
 using namespace std::chrono_literals;
 
+inline bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// Until `ready` holds; false after a minute and a half.
 inline bool eventually(const std::function<bool()>& ready) {
   const auto end = std::chrono::steady_clock::now() + 90s;
