@@ -6,15 +6,27 @@
 
 namespace {
 
-std::atomic<std::size_t> count = 0;
+std::atomic<bool> counts = false;
+std::atomic<std::size_t> counted = 0;
 
 }  // namespace
 
-std::size_t twinbox::bench::allocations() noexcept { return count.load(); }
+namespace twinbox::bench {
+
+Allocations::Allocations() noexcept {
+  counted = 0;
+  counts = true;
+}
+
+Allocations::~Allocations() { counts = false; }
+
+std::size_t Allocations::count() const noexcept { return counted; }
+
+}  // namespace twinbox::bench
 
 // The other forms of operator new and delete call these.
 void* operator new(std::size_t size) {
-  count.fetch_add(1, std::memory_order_relaxed);
+  if (counts.load(std::memory_order_relaxed)) counted.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc{};
 }

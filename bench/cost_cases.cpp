@@ -59,9 +59,9 @@ std::function<double()> drain_allocations(const Effort& effort, Dialect dialect,
   auto backlog = std::make_shared<Backlog>(dialect, side, 1, 256);
   return [=] {
     backlog->fill(effort.backlog);
-    const std::size_t before = allocations();
+    const Allocations allocations;
     backlog->drain(effort.backlog, batch);
-    return static_cast<double>(allocations() - before) / effort.backlog;
+    return static_cast<double>(allocations.count()) / effort.backlog;
   };
 }
 
@@ -71,10 +71,9 @@ std::function<double()> enqueue_allocations(Dialect dialect, Backlog::Side side)
       side == Backlog::Side::ours ? place->twinbox() : place->raw();
   return [place, who, messages = some_messages(100, 256)] {
     constexpr int calls = 20;
-    const std::size_t before = allocations();
+    const Allocations allocations;
     for (int i = 0; i < calls; ++i) who->enqueue(messages);
-    return static_cast<double>(allocations() - before) /
-           static_cast<double>(calls * messages.size());
+    return static_cast<double>(allocations.count()) / static_cast<double>(calls * messages.size());
   };
 }
 
