@@ -141,8 +141,8 @@ select * from {function:accept_batch}(
 -- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
 -- keys. Locks their rows, in the order of their keys, and looks in a second step at those alone that it has locked
 -- (xmax): one may have come in between. No answer: the message has a partition key, whose lock must come first, has
--- no content yet, lacks the duty, or is gone; then it goes through accept. One update of each message, with a case
--- for each column: a second one for those that are done would cost a single call some 10 µs.
+-- no content yet, lacks the duty, or is gone; then it goes through accept. One update for all of them, with a
+-- case for each column: starting a second one costs a single call more.
 -- name: again
 select count(*) from unnest(@id::text[], @source::text[]) a(id, source)
 cross join lateral (
