@@ -46,6 +46,16 @@ class WriteBeside : public BoxTest {
     const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
     while (handled < count && !(enough && enough())) std::this_thread::yield();
   }
+  /// The write beside the claim fails once.
+  void run_with(DatabaseError::Kind failure) {
+    FaultPlan plan;
+    Database faulty = open_faulty(place().address(), plan, {.retries = 0},
+                                  claiming_until([&] { return plan.happened() == 1; }));
+    Outbox box(faulty, options());
+    fill();
+    plan.fail_statement(failure, 1, "ack");
+    run(box);
+  }
   StateCounts totals() { return Admin{outbox()}.counts(true).all; }
 
  private:
@@ -65,24 +75,12 @@ TEST_P(WriteBeside, what_has_finished_waits_for_no_claim) {
 }
 
 TEST_P(WriteBeside, what_could_not_be_written_down_is_by_the_next_visit) {
-  FaultPlan plan;
-  Database faulty = open_faulty(place().address(), plan, {.retries = 0},
-                                claiming_until([&] { return plan.happened() == 1; }));
-  Outbox box(faulty, options());
-  fill();
-  plan.fail_statement(DatabaseError::Kind::contention, 1, "ack");
-  run(box);
+  run_with(DatabaseError::Kind::contention);
   EXPECT_EQ(totals().done, count);
 }
 
 TEST_P(WriteBeside, a_commit_in_doubt_is_written_down_again_and_changes_nothing) {
-  FaultPlan plan;
-  Database faulty = open_faulty(place().address(), plan, {.retries = 0},
-                                claiming_until([&] { return plan.happened() == 1; }));
-  Outbox box(faulty, options());
-  fill();
-  plan.fail_statement(DatabaseError::Kind::commit_in_doubt, 1, "ack");
-  run(box);
+  run_with(DatabaseError::Kind::commit_in_doubt);
   EXPECT_EQ(totals().done, count);
 }
 

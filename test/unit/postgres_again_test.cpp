@@ -89,5 +89,14 @@ TEST_F(PostgresAgain, leaves_a_message_to_accept_that_came_after_its_locks) {
   EXPECT_EQ(seen_count(), "1");
 }
 
+TEST_F(PostgresAgain, leaves_what_it_has_locked_behind_a_savepoint_to_accept) {
+  inbox_->accept(arrival);
+  database_->in_transaction([&](Session& session) {
+    session.execute("savepoint mine");
+    EXPECT_EQ(inbox_->accept(session, arrival).state, Acceptance::duplicate_open);
+  });
+  EXPECT_EQ(seen_count(), "2");
+}
+
 }  // namespace
 }  // namespace twinbox

@@ -146,13 +146,7 @@ TEST_P(KafkaSource, PHD_30_no_offset_goes_past_a_dead_letter_that_nobody_takes) 
 TEST_P(KafkaSource, PHD_30_a_store_that_is_away_is_waited_for_without_giving_anything_up) {
   source_options();
   send("a");
-  std::atomic<int> calls = 0;
-  RunningKafka source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
-                        if (++calls < 10) {
-                          throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
-                        }
-                        return inbox().accept(arrivals);
-                      }};
+  RunningKafka source{connection(), source_options(), away_at_first(accept_into(inbox()))};
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
   EXPECT_EQ(source.status().dead, 0u);

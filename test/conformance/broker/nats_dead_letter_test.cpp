@@ -89,13 +89,7 @@ TEST_P(NatsDeadLetter, PHD_30_dead_letters_that_would_come_back_are_refused) {
 TEST_P(NatsDeadLetter, PHD_30_a_store_that_is_away_is_waited_for_without_giving_anything_up) {
   make_all();
   send("a");
-  std::atomic<int> calls = 0;
-  RunningNats source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
-                       if (++calls < 10) {
-                         throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
-                       }
-                       return inbox().accept(arrivals);
-                     }};
+  RunningNats source{connection(), source_options(), away_at_first(accept_into(inbox()))};
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
   EXPECT_EQ(source.status().dead, 0u);
@@ -134,11 +128,7 @@ TEST_P(NatsDeadLetter, PHD_30_what_comes_too_often_without_being_accepted_is_a_d
   options.max_deliver = 2;
   for (int life = 1; life <= 2; ++life) {  // each ends before it could accept, and gives it back
     std::atomic<bool> called = false;
-    RunningNats source{connection(), options,
-                       [&](std::span<const Arrival>) -> std::vector<Accepted> {
-                         called = true;
-                         throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
-                       }};
+    RunningNats source{connection(), options, away(called)};
     ASSERT_TRUE(eventually([&] { return called.load(); }));
   }
   RunningNats source = run(options);

@@ -99,11 +99,7 @@ TEST_P(NatsSource, what_was_not_accepted_comes_at_once_to_the_next_after_a_stop)
   send("a");
   {
     std::atomic<bool> called = false;
-    RunningNats source{connection(), options,
-                       [&](std::span<const Arrival>) -> std::vector<Accepted> {
-                         called = true;
-                         throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
-                       }};
+    RunningNats source{connection(), options, away(called)};
     ASSERT_TRUE(eventually([&] { return called.load(); }));
   }
   RunningNats second = run(options);

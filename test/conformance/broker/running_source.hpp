@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "relay.hpp"
+#include <twinbox/error.hpp>
 #include <twinbox/source.hpp>
 
 namespace twinbox::test {
@@ -17,6 +18,22 @@ using namespace std::chrono_literals;
 
 inline bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
+}
+
+/// Accepts as a store does that is away nine times before it takes anything.
+inline AcceptCall away_at_first(AcceptCall accept) {
+  return [accept = std::move(accept), calls = 0](std::span<const Arrival> arrivals) mutable {
+    if (++calls < 10) throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
+    return accept(arrivals);
+  };
+}
+
+/// The same of one that stays away; says that it was asked.
+inline AcceptCall away(std::atomic<bool>& asked) {
+  return [&asked](std::span<const Arrival>) -> std::vector<Accepted> {
+    asked = true;
+    throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
+  };
 }
 
 /// Until `ready` holds; false after a minute and a half.
