@@ -1,7 +1,11 @@
--- The life of a duty: claimed, settled, swept. A block with a column of ids runs once per id.
+-- The life of a duty: claimed, settled, swept. A block with a column of ids runs once per id; its steps for many, once.
 
 -- define: held
 id = @id and owner = @owner and (not @guarded or epoch = @epoch)
+
+-- define: rows_held
+json_each(@rows) r cross join {work} w on w.id = cast(r.key as integer)
+where w.owner = @owner and (not @guarded or w.epoch = r.value)
 
 -- define: content
 w.last_error, m.source, m.id as message_id, m.topic, m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash, m.hash_algorithm, m.due_at,
@@ -63,6 +67,11 @@ returning id;
 insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
 select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from {work} where {held};
 delete from {work} where {held};
+-- many
+insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
+select w.number, w.id, {now}, @owner, w.attempts, w.expiries, w.requeues, 1, w.handler from {rows_held};
+-- many
+delete from {work} where id in (select w.id from {rows_held});
 
 -- name: attempts
 select id, attempts from {work} where id = @id;

@@ -15,6 +15,11 @@ constexpr std::string_view name_directive = "-- name:";
 constexpr std::string_view define_directive = "-- define:";
 constexpr std::string_view each_mark = "-- each";
 constexpr std::string_view call_mark = "-- call";
+constexpr std::string_view many_mark = "-- many";
+
+bool is_mark(std::string_view comment) noexcept {
+  return comment == each_mark || comment == call_mark || comment == many_mark;
+}
 
 std::string_view trim(std::string_view text) noexcept {
   while (!text.empty() && is_sql_blank(text.front())) text.remove_prefix(1);
@@ -64,7 +69,7 @@ std::vector<Section> sections(const SqlFile& file, Dialect dialect) {
       begin_section(trim(comment.substr(name_directive.size())), false);
     } else if (comment.starts_with(define_directive)) {
       begin_section(trim(comment.substr(define_directive.size())), true);
-    } else if (token.kind != Lexeme::comment || comment == each_mark || comment == call_mark) {
+    } else if (token.kind != Lexeme::comment || is_mark(comment)) {
       if (!found.empty()) {
         found.back().text.append(text);
       } else if (!trim(text).empty()) {
@@ -120,7 +125,7 @@ class BlockReader {
     }
     if (dialect_ == Dialect::sqlserver && !trim(sql_).empty()) finish_step();
     if (!trim(sql_).empty()) refuse("the last statement has no semicolon at a line's end, add it");
-    if (each_ || call_) refuse("a mark without a statement after it, remove it");
+    if (!mark_.empty()) refuse("a mark without a statement after it, remove it");
     if (statement_.steps.empty()) refuse("no statement, write one or remove the block");
     return std::move(statement_);
   }
@@ -128,26 +133,28 @@ class BlockReader {
  private:
   void see_mark(std::string_view mark) {
     if (!trim(sql_).empty()) refuse("a mark inside a statement, put it before the statement");
-    if (each_ || call_) refuse("two marks for one statement, keep one");
-    (mark == each_mark ? each_ : call_) = true;
+    if (!mark_.empty()) refuse("two marks for one statement, keep one");
+    mark_ = mark;
   }
 
   void finish_step() {
     const std::string step_sql = without_gaps(sql_, dialect_);
     if (step_sql.empty()) refuse("an empty statement, remove its semicolon");
     auto [sql, params] = rewrite_parameters(step_sql, dialect_);
-    Step step{.sql = std::move(sql), .params = std::move(params), .each = each_};
-    if (call_) {
+    Step step{.sql = std::move(sql), .params = std::move(params), .each = mark_ == each_mark};
+    if (mark_ == many_mark) {
+      statement_.many.push_back(std::move(step));
+    } else if (mark_ == call_mark) {
       if (!statement_.call.sql.empty()) refuse("a second `-- call`, keep one");
       statement_.call = std::move(step);
     } else {
-      if (each_ && statement_.steps.empty()) {
+      if (step.each && statement_.steps.empty()) {
         refuse("`-- each` before the first step, put a step that returns rows before it");
       }
       statement_.steps.push_back(std::move(step));
     }
     sql_.clear();
-    each_ = call_ = false;
+    mark_ = {};
   }
 
   [[noreturn]] void refuse(const std::string& reason) const {
@@ -157,9 +164,8 @@ class BlockReader {
   const SqlFile& file_;
   Dialect dialect_;
   Statement statement_;
-  std::string sql_;  ///< of the step being read
-  bool each_ = false;
-  bool call_ = false;
+  std::string sql_;        ///< of the step being read
+  std::string_view mark_;  ///< of the step being read
 };
 
 void add_definitions(const SqlFile& file, const std::vector<Section>& parts, Placeholders& known) {

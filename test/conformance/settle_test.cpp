@@ -50,6 +50,47 @@ TEST_P(Settle, OBX_034_ack_settles_what_fits_and_ignores_the_rest) {
   EXPECT_EQ(shown("Status", theirs.id.str()), "1");
 }
 
+/// Large batches go another way on SQLite.
+TEST_P(Settle, OBX_033_OBX_034_ack_of_many_settles_what_fits_and_ignores_the_rest) {
+  for (int i = 0; i < 40; ++i) outbox().enqueue(a_message());
+  const std::vector<Message> mine = outbox().claim(worker_a, 30s, 20);
+  const std::vector<Message> theirs = outbox().claim(worker_b, 30s, 20);
+  ASSERT_EQ(theirs.size(), 20u);
+  std::vector<Lease> leases{{unknown, 1}};
+  for (const Message& message : theirs) leases.push_back(message.lease());
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const Lease lease = mine[i].lease();
+    leases.push_back({lease.work, lease.epoch + 1});
+    if (i % 2 == 0) leases.insert(leases.end(), {lease, lease});
+  }
+  EXPECT_EQ(outbox().ack(worker_a, leases), 10u);
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    EXPECT_EQ(shown("Status", mine[i].id.str()), i % 2 == 0 ? "2" : "1");
+    EXPECT_EQ(shown("Status", theirs[i].id.str()), "1");
+  }
+  EXPECT_EQ(outbox().ack(worker_a, ids_of(mine)), 10u);
+  EXPECT_EQ(outbox().ack(worker_b, theirs), 20u);
+  EXPECT_EQ(outbox().ack(worker_b, theirs), 0u);
+}
+
+TEST_P(Settle, ack_of_many_lets_the_next_of_each_key_go) {
+  for (const char* body : {"first", "second"}) {
+    for (char key = 'a'; key < 'm'; ++key) {
+      NewMessage message = a_message();
+      message.payload = body;
+      message.extras.partition_key = PartitionKey{std::string{key}};
+      outbox().enqueue(message);
+    }
+  }
+  for (const char* body : {"first", "second"}) {
+    const std::vector<Message> heads = outbox().claim(worker_a, 30s, 100);
+    ASSERT_EQ(heads.size(), 12u);
+    for (const Message& message : heads) EXPECT_EQ(message.payload, body);
+    EXPECT_EQ(outbox().ack(worker_a, heads), 12u);
+  }
+  EXPECT_TRUE(outbox().claim(worker_a, 30s, 100).empty());
+}
+
 TEST_P(Settle, OBX_035_ack_ends_a_message_for_ever) {
   const Message message = enqueue_and_claim(worker_a);
   ASSERT_EQ(outbox().ack(worker_a, message), 1u);

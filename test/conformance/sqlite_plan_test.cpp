@@ -55,6 +55,8 @@ TEST_P(SqlitePlan, OBX_100_claim_and_the_settles_read_index_ranges_and_never_a_w
   outbox().ack(session, worker_a, held[0]);
   outbox().abandon(session, worker_a, held[1]);
   outbox().fail(session, worker_a, held[2], "error");
+  outbox().enqueue(session, std::vector(20, a_message()));
+  EXPECT_EQ(outbox().ack(session, worker_a, outbox().claim(session, worker_a, 30s, 20)), 20u);
   bool by_visibility = false;
   for (const std::string& line : plans()) {
     by_visibility = by_visibility || line.find("USING INDEX outbox_work_visible") != line.npos;

@@ -1,4 +1,5 @@
 // The dialects offer the same statements with the same parameters; no database is needed to know.
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <set>
@@ -67,6 +68,21 @@ TEST(Dialects, of_sql_server_takes_the_columns_of_a_call_as_one_array) {
   Parameters known = parameters(Dialect::postgres);
   known.erase("again");  // on SQL Server, accept
   EXPECT_EQ(found, known);
+}
+
+TEST(Dialects, of_sqlite_takes_many_with_no_other_parameters_than_a_few) {
+  const Parameters known = parameters(Dialect::sqlite);
+  int found = 0;
+  for (const auto& [name, statement] : StatementSet(Dialect::sqlite, {"infra", "outbox"})) {
+    for (const Step& step : statement.many) {
+      ++found;
+      Names names(step.params.begin(), step.params.end());
+      EXPECT_EQ(names.erase("rows"), 1u) << name;
+      const Names& all = known.at(std::string{name});
+      EXPECT_TRUE(std::ranges::includes(all, names)) << name;
+    }
+  }
+  EXPECT_GT(found, 0);
 }
 
 TEST(Dialects, call_functions_with_no_other_parameters_than_the_statement_has) {

@@ -280,6 +280,19 @@ TEST(Block, has_steps_with_parameters_of_their_own) {
   EXPECT_FALSE(claim.call.each);
 }
 
+TEST(Block, may_have_steps_for_many) {
+  const auto statements = parsed(
+      "-- name: ack\n"
+      "delete from {work} where id = @id;\n"
+      "-- many\n"
+      "delete from {work} where id in (select key from json_each(@rows));\n",
+      Dialect::sqlite);
+  ASSERT_EQ(statements.size(), 1u);
+  EXPECT_EQ(statements[0].steps.size(), 1u);
+  ASSERT_EQ(statements[0].many.size(), 1u);
+  EXPECT_EQ(statements[0].many[0].params, Names{"rows"});
+}
+
 TEST(Block, may_use_definitions_of_its_file) {
   const auto statements = parsed(
       "-- define: held\n"

@@ -236,6 +236,39 @@ TEST_F(SqliteDriver, an_each_step_needs_a_step_that_returns_rows) {
   });
 }
 
+TEST_F(SqliteDriver, for_many_elements_a_block_may_have_steps_that_run_once) {
+  const auto connection = connect();
+  create(*connection, "create table work(id integer primary key, epoch integer)");
+  create(*connection, "create table trace(way text)");
+  Statement ack = statement(
+      "ack", {{.sql = "insert into trace values ('each')", .params = {}},
+              {.sql = "delete from work where id = @id and epoch = @epoch", .params = {}}});
+  ack.many = {{.sql = "insert into trace values (@way)", .params = {}},
+              {.sql = "delete from work where id in (select w.id from json_each(@rows) r join work "
+                      "w on w.id = cast(r.key as integer) and w.epoch = r.value)",
+               .params = {}}};
+  const auto run_for = [&](int count) {
+    std::vector<Value> ids;
+    std::vector<Value> epochs;
+    for (std::int64_t i = 0; i < count; ++i) {
+      connection->execute("insert or replace into work values (@id, 3)", {{"id", i - 2}});
+      ids.emplace_back(i - 2);
+      epochs.emplace_back(i == 1 ? std::int64_t{4} : std::int64_t{3});
+    }
+    connection->execute("delete from trace");
+    return run(
+        *connection, ack,
+        {{"id", ValueType::integer, ids}, {"way", "many"}, {"epoch", ValueType::integer, epochs}});
+  };
+  in_transaction(*connection, [&] {
+    EXPECT_EQ(run_for(7), 6U);
+    EXPECT_EQ(text_of(*connection, "select count(*) || min(way) from trace"), "7each");
+    EXPECT_EQ(run_for(100), 99U);
+    EXPECT_EQ(text_of(*connection, "select count(*) || min(way) from trace"), "1many");
+    EXPECT_EQ(text_of(*connection, "select group_concat(id) from work"), "-1");
+  });
+}
+
 TEST_F(SqliteDriver, counts_changed_rows_and_nothing_for_a_definition) {
   const auto connection = connect();
   in_transaction(*connection, [&] {

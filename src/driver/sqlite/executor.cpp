@@ -11,6 +11,8 @@ namespace {
 constexpr std::size_t blocks_bound = 512;
 constexpr std::size_t texts_bound = 32;
 constexpr std::size_t kept_bytes_bound = 1U << 20U;
+/// From so many elements on, one run for all of them costs less than one for each.
+constexpr std::size_t many = 8;
 
 std::string_view parameter_name(std::string_view what, sqlite3_stmt* statement, int parameter) {
   const char* name = sqlite3_bind_parameter_name(statement, parameter);
@@ -48,6 +50,16 @@ std::size_t count_elements(std::string_view what, std::span<const Arg> args) {
     count = arg.column.size();
   }
   return count.value_or(1);
+}
+
+/// Two columns of integers as {"<first>": second, …}.
+std::string object_of(std::span<const Value> keys, std::span<const Value> values) {
+  std::string text = "{";
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    text.append(i == 0 ? "\"" : ",\"").append(std::to_string(std::get<std::int64_t>(keys[i])));
+    text.append("\":").append(std::to_string(std::get<std::int64_t>(values[i])));
+  }
+  return text.append("}");
 }
 
 Value wall_clock() {
@@ -107,19 +119,28 @@ std::size_t SqliteExecutor::execute_for_caller(std::string_view sql, std::span<c
   return run_for_caller(block_of(sql), args, rows);
 }
 
+SqliteExecutor::Block SqliteExecutor::make_block(std::string_view name,
+                                                 std::span<const Step> steps) {
+  Block block;
+  block.name = name;
+  for (const auto& step : steps) {
+    PreparedStep prepared;
+    prepared.statement = prepare(handle_, block.name, step.sql);
+    prepared.each = step.each;
+    prepared.returns_rows = sqlite3_column_count(prepared.statement.get()) > 0;
+    block.steps.push_back(std::move(prepared));
+  }
+  return block;
+}
+
 SqliteExecutor::Block& SqliteExecutor::block_of(const Statement& statement) {
   return blocks_.get(statement.number, [&] {
-    Block block;
-    block.name = statement.name;
-    if (statement.steps.empty())
-      throw std::logic_error(block.name + ": the statement has no SQL for SQLite");
-    for (const auto& step : statement.steps) {
-      PreparedStep prepared;
-      prepared.statement = prepare(handle_, block.name, step.sql);
-      prepared.each = step.each;
-      prepared.returns_rows = sqlite3_column_count(prepared.statement.get()) > 0;
-      block.steps.push_back(std::move(prepared));
+    if (statement.steps.empty()) {
+      throw std::logic_error(std::string{statement.name} + ": the statement has no SQL for SQLite");
     }
+    Block block = make_block(statement.name, statement.steps);
+    if (!statement.many.empty())
+      block.many = std::make_unique<Block>(make_block(statement.name, statement.many));
     return block;
   });
 }
@@ -204,6 +225,7 @@ void SqliteExecutor::plan_step(Block& block, std::size_t number, std::span<const
 
 std::size_t SqliteExecutor::run(Block& block, std::span<const Arg> args, RowSink rows) {
   const auto elements = count_elements(block.name, args);
+  if (block.many && elements >= many) return run_many(*block.many, args, rows);
   if (!is_planned_for(block, args)) plan(block, args);
   if (kept_.size() < block.steps.size()) kept_.resize(block.steps.size());
   if (elements > 0) bind_scalars(block, args);
@@ -218,6 +240,25 @@ std::size_t SqliteExecutor::run(Block& block, std::span<const Arg> args, RowSink
     if (kept.bytes.capacity() > kept_bytes_bound) kept = {};
   }
   return total;
+}
+
+/// `block` is what is run for many.
+std::size_t SqliteExecutor::run_many(Block& block, std::span<const Arg> args, RowSink rows) {
+  std::vector<Arg> scalars;
+  std::vector<const Arg*> columns;
+  for (const auto& arg : args) {
+    if (arg.is_column) {
+      columns.push_back(&arg);
+    } else {
+      scalars.push_back(arg);
+    }
+  }
+  if (columns.size() != 2)
+    throw std::logic_error(block.name + ": @rows is made of two columns, not of " +
+                           std::to_string(columns.size()));
+  const std::string object = object_of(columns[0]->column, columns[1]->column);
+  scalars.emplace_back("rows", std::string_view{object});
+  return run(block, scalars, rows);
 }
 
 void SqliteExecutor::bind_scalars(const Block& block, std::span<const Arg> args) {

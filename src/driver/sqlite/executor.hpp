@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,6 +62,7 @@ class SqliteExecutor {
     std::vector<PreparedStep> steps;
     std::vector<Shape> shape;  ///< the arguments that the bindings were made for
     bool planned = false;
+    std::unique_ptr<Block> many;  ///< instead of the steps, for more than a few elements
   };
 
   struct Cell {
@@ -81,6 +83,7 @@ class SqliteExecutor {
     void add(sqlite3_stmt* statement, std::span<const int> columns);
   };
 
+  Block make_block(std::string_view name, std::span<const Step> steps);
   Block& block_of(const Statement& statement);
   Block& block_of(std::string_view sql);
 
@@ -89,6 +92,7 @@ class SqliteExecutor {
   static bool is_planned_for(const Block& block, std::span<const Arg> args);
 
   std::size_t run(Block& block, std::span<const Arg> args, RowSink rows);
+  std::size_t run_many(Block& block, std::span<const Arg> args, RowSink rows);
   std::size_t run_for_caller(Block& block, std::span<const Arg> args, RowSink rows);
   void bind_scalars(const Block& block, std::span<const Arg> args);
   std::size_t run_element(Block& block, std::span<const Arg> args, std::size_t element,
