@@ -47,6 +47,20 @@ with fresh as (
   where number > (select {wake})
 )
 select id, source from fresh;
+-- one
+with fresh as (
+  insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash,
+                         hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
+  values (@source::text, @id::text, @topic::text, @payload::bytea, @content_type::text, @headers::text,
+          @correlation_id::text, @hash::bytea, @hash_algorithm::text, @due_at::timestamptz,
+          @expires_at::timestamptz, {now}, {now}, 1)
+  on conflict (id, source) do nothing
+  returning number, due_at, expires_at
+)
+insert into {work} (number, handler, visible_at, expires_at)
+select number, @handler::text, greatest(due_at, {now}), expires_at from fresh
+where number > (select {wake})
+returning @id::text, @source::text;
 
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
 -- Sorted as C++ sorts what add takes, whatever the database's own order.
@@ -138,26 +152,8 @@ select * from {function:accept_batch}(
 -- define: only_handler
 (select @handlers::jsonb -> 0 ->> 'key')
 
--- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
--- keys. Locks their rows, in the order of their keys, and looks in a second step at those alone that it has locked
--- (xmax): one may have come in between. No answer: the message has a partition key, whose lock must come first, has
--- no content yet, lacks the duty, or is gone; then it goes through accept. One update for all of them, with a
--- case for each column: starting a second one costs a single call more.
--- name: again
-select count(*) from unnest(@id::text[], @source::text[]) a(id, source)
-cross join lateral (
-  select 1 from {message}
-  where id = a.id and source = a.source and partition_key is null and content_version > 0
-  for no key update) locked
-having count(*) < 0;
-
-with arrived as materialized (
-  select a.*, m.*, so.*, so.open or so.dead as replaced
-  from unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[],
-              @headers::text[], @correlation_id::text[], @hash::bytea[], @hash_algorithm::text[],
-              @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[])
-    as a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at,
-         expires_at, position)
+-- What again does with each of its messages, called a.
+-- define: again_write
   cross join lateral (
     select ctid as place, number, hash as known_hash, hash_algorithm as known_algorithm
     from {message} where id = a.id and source = a.source and xmax = pg_current_xact_id()::xid offset 0) m
@@ -192,6 +188,43 @@ select position, case when open then 1 when dead then 3 else 2 end as answer,
        coalesce(known_hash <> hash and known_algorithm is not distinct from hash_algorithm, false) as conflict
 from arrived
 where not open or (select {wake}) = 0;
+
+-- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
+-- keys. Locks their rows, in the order of their keys, and looks in a second step at those alone that it has locked
+-- (xmax): one may have come in between. No answer: the message has a partition key, whose lock must come first, has
+-- no content yet, lacks the duty, or is gone; then it goes through accept. One update for all of them, with a
+-- case for each column: starting a second one costs a single call more.
+-- name: again
+select count(*) from unnest(@id::text[], @source::text[]) a(id, source)
+cross join lateral (
+  select 1 from {message}
+  where id = a.id and source = a.source and partition_key is null and content_version > 0
+  for no key update) locked
+having count(*) < 0;
+
+with arrived as materialized (
+  select a.*, m.*, so.*, so.open or so.dead as replaced
+  from unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[],
+              @headers::text[], @correlation_id::text[], @hash::bytea[], @hash_algorithm::text[],
+              @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[])
+    as a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at,
+         expires_at, position)
+{again_write}
+-- one
+select count(*) from (
+  select 1 from {message}
+  where id = @id::text and source = @source::text and partition_key is null and content_version > 0
+  for no key update) locked
+having count(*) < 0;
+-- one
+with arrived as materialized (
+  select a.*, m.*, so.*, so.open or so.dead as replaced
+  from (select @source::text as source, @id::text as id, @topic::text as topic, @payload::bytea as payload,
+               @content_type::text as content_type, @headers::text as headers,
+               @correlation_id::text as correlation_id, @hash::bytea as hash,
+               @hash_algorithm::text as hash_algorithm, @due_at::timestamptz as due_at,
+               @expires_at::timestamptz as expires_at, @position::bigint as position) a
+{again_write}
 -- call
 select * from {function:accept_batch}(
   @source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],

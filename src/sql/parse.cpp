@@ -15,10 +15,12 @@ constexpr std::string_view name_directive = "-- name:";
 constexpr std::string_view define_directive = "-- define:";
 constexpr std::string_view each_mark = "-- each";
 constexpr std::string_view call_mark = "-- call";
+constexpr std::string_view one_mark = "-- one";
 constexpr std::string_view many_mark = "-- many";
 
 bool is_mark(std::string_view comment) noexcept {
-  return comment == each_mark || comment == call_mark || comment == many_mark;
+  return comment == each_mark || comment == call_mark || comment == one_mark ||
+         comment == many_mark;
 }
 
 std::string_view trim(std::string_view text) noexcept {
@@ -142,7 +144,9 @@ class BlockReader {
     if (step_sql.empty()) refuse("an empty statement, remove its semicolon");
     auto [sql, params] = rewrite_parameters(step_sql, dialect_);
     Step step{.sql = std::move(sql), .params = std::move(params), .each = mark_ == each_mark};
-    if (mark_ == many_mark) {
+    if (mark_ == one_mark) {
+      statement_.one.push_back(std::move(step));
+    } else if (mark_ == many_mark) {
       statement_.many.push_back(std::move(step));
     } else if (mark_ == call_mark) {
       if (!statement_.call.sql.empty()) refuse("a second `-- call`, keep one");

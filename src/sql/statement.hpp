@@ -29,6 +29,9 @@ struct Statement {
   /// PostgreSQL: `select * from <function>(…)`, for sessions that may not set the planner (somebody
   /// else's connection, or one behind a pooler). Empty when there is no such function.
   Step call = {};
+  /// PostgreSQL: what is run instead of the steps when there is one element of each column, which
+  /// is given as it is, without an array. To take arrays apart costs a single call a sixth.
+  std::vector<Step> one = {};
   /// SQLite: what is run instead of the steps for more than a few elements, once. Takes the two
   /// columns of the call, both of integers, as one JSON object @rows. What starts once is cheaper
   /// than what starts for each, but SQLite makes a table for it.

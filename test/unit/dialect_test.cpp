@@ -70,6 +70,19 @@ TEST(Dialects, of_sql_server_takes_the_columns_of_a_call_as_one_array) {
   EXPECT_EQ(found, known);
 }
 
+TEST(Dialects, of_postgres_takes_one_with_the_same_parameters_as_many) {
+  const Parameters known = parameters(Dialect::postgres);
+  int found = 0;
+  for (const auto& [name, statement] : StatementSet(Dialect::postgres, {"infra", "outbox"})) {
+    Names names;
+    for (const Step& step : statement.one) names.insert(step.params.begin(), step.params.end());
+    if (names.empty()) continue;
+    ++found;
+    EXPECT_EQ(names, known.at(std::string{name})) << name;
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(Dialects, of_sqlite_takes_many_with_no_other_parameters_than_a_few) {
   const Parameters known = parameters(Dialect::sqlite);
   int found = 0;

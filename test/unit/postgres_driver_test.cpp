@@ -70,32 +70,48 @@ void expect_round_trip(Session& session) {
     EXPECT_EQ(rows, 1u);
   }
 
-  static const auto columns =
-      own({"select * from unnest(@i::bigint[], @r::float8[], @t::text[], @y::bytea[], "
-           "@w::timestamptz[], @u::uuid[], @b::boolean[])"});
-  std::size_t row_number = 0;
-  EXPECT_EQ(run(session, columns,
-                {{"i", ValueType::integer, integers},
-                 {"r", ValueType::real, reals},
-                 {"t", ValueType::text, texts},
-                 {"y", ValueType::bytes, blobs},
-                 {"w", ValueType::instant, instants},
-                 {"u", ValueType::uuid, uuids},
-                 {"b", ValueType::boolean, flags}},
-                [&](const Row& row) {
-                  const auto n = row_number++;
-                  for (int column = 0; column < 7; ++column)
-                    EXPECT_EQ(row.is_null(column), n == 1) << column;
-                  if (n == 1) return;
-                  EXPECT_EQ(row.integer(0), std::get<std::int64_t>(integers[n]));
-                  EXPECT_EQ(row.real(1), std::get<double>(reals[n]));
-                  EXPECT_EQ(row.text(2), std::get<std::string_view>(texts[n]));
-                  EXPECT_EQ(row.bytes(3), std::get<Bytes>(blobs[n]).data);
-                  EXPECT_EQ(row.instant(4), std::get<Instant>(instants[n]));
-                  EXPECT_EQ(row.uuid(5), std::get<Uuid>(uuids[n]));
-                  EXPECT_EQ(row.boolean(6), std::get<bool>(flags[n]));
-                }),
-            3u);
+  static const auto columns = [] {
+    auto both =
+        own({"select * from unnest(@i::bigint[], @r::float8[], @t::text[], @y::bytea[], "
+             "@w::timestamptz[], @u::uuid[], @b::boolean[])"});
+    both.one = own({"select @i::bigint, @r::float8, @t::text, @y::bytea, @w::timestamptz, "
+                    "@u::uuid, @b::boolean"})
+                   .steps;
+    return both;
+  }();
+  // All three rows at once, and each alone.
+  const auto expect_rows = [&](std::size_t first, std::size_t count) {
+    const auto some = [&](const std::vector<Value>& values) {
+      return std::span{values}.subspan(first, count);
+    };
+    std::size_t n = first;
+    EXPECT_EQ(run(session, columns,
+                  {{"i", ValueType::integer, some(integers)},
+                   {"r", ValueType::real, some(reals)},
+                   {"t", ValueType::text, some(texts)},
+                   {"y", ValueType::bytes, some(blobs)},
+                   {"w", ValueType::instant, some(instants)},
+                   {"u", ValueType::uuid, some(uuids)},
+                   {"b", ValueType::boolean, some(flags)}},
+                  [&](const Row& row) {
+                    for (int column = 0; column < 7; ++column)
+                      EXPECT_EQ(row.is_null(column), n == 1) << column;
+                    if (n != 1) {
+                      EXPECT_EQ(row.integer(0), std::get<std::int64_t>(integers[n]));
+                      EXPECT_EQ(row.real(1), std::get<double>(reals[n]));
+                      EXPECT_EQ(row.text(2), std::get<std::string_view>(texts[n]));
+                      EXPECT_EQ(row.bytes(3), std::get<Bytes>(blobs[n]).data);
+                      EXPECT_EQ(row.instant(4), std::get<Instant>(instants[n]));
+                      EXPECT_EQ(row.uuid(5), std::get<Uuid>(uuids[n]));
+                      EXPECT_EQ(row.boolean(6), std::get<bool>(flags[n]));
+                    }
+                    ++n;
+                  }),
+              count);
+    EXPECT_EQ(n, first + count);
+  };
+  expect_rows(0, 3);
+  for (const std::size_t row : {0U, 1U, 2U}) expect_rows(row, 1);
 
   static const auto narrow = own({"select sum(n)::bigint, count(*) from unnest(@n::int[]) n"});
   for (const bool empty : {false, true}) {
@@ -264,6 +280,32 @@ TEST_F(PostgresDriver, the_function_form_is_used_where_the_planner_is_not_ours) 
   const Native native{address_};
   LibpqSession session{native.handle.get()};
   EXPECT_EQ(form(session), "call");
+}
+
+TEST_F(PostgresDriver, the_form_for_one_is_used_for_one_element_of_each_column) {
+  auto statement = own({"select 'steps' from unnest(@id::bigint[], @name::text[])"});
+  statement.one = own({"select 'one ' || @id::bigint || @name::text"}).steps;
+  const std::vector<Value> ids{std::int64_t{7}, std::int64_t{8}};
+  const std::vector<Value> names{std::string_view{"a"}, std::string_view{"b"}};
+  const auto forms = [&](Session& session) {
+    std::string all;
+    for (const std::size_t count : {0U, 1U, 2U}) {
+      run(session, statement,
+          {{"id", ValueType::integer, std::span{ids}.first(count)},
+           {"name", ValueType::text, std::span{names}.first(count)}},
+          [&](const Row& row) { all.append(row.text(0)).append(";"); });
+    }
+    return all;
+  };
+  auto connection = connect();
+  for (const auto scope : {Scope::statement, Scope::transaction, Scope::caller}) {
+    connection->begin(Access::write, scope);
+    EXPECT_EQ(forms(*connection), "one 7a;steps;steps;");
+    connection->commit();
+  }
+  const Native native{address_};
+  LibpqSession session{native.handle.get()};
+  EXPECT_EQ(forms(session), "one 7a;steps;steps;");
 }
 
 /// Tables of one test, in a schema of their own.

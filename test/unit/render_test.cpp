@@ -280,15 +280,20 @@ TEST(Block, has_steps_with_parameters_of_their_own) {
   EXPECT_FALSE(claim.call.each);
 }
 
-TEST(Block, may_have_steps_for_many) {
+TEST(Block, may_have_steps_for_one_and_for_many) {
   const auto statements = parsed(
       "-- name: ack\n"
       "delete from {work} where id = @id;\n"
       "-- many\n"
-      "delete from {work} where id in (select key from json_each(@rows));\n",
+      "delete from {work} where id in (select key from json_each(@rows));\n"
+      "-- one\n"
+      "select @id;\n"
+      "-- one\n"
+      "select 2;\n",
       Dialect::sqlite);
   ASSERT_EQ(statements.size(), 1u);
   EXPECT_EQ(statements[0].steps.size(), 1u);
+  EXPECT_EQ(statements[0].one.size(), 2u);
   ASSERT_EQ(statements[0].many.size(), 1u);
   EXPECT_EQ(statements[0].many[0].params, Names{"rows"});
 }

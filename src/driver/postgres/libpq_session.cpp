@@ -95,12 +95,10 @@ Dialect LibpqSession::dialect() const noexcept { return Dialect::postgres; }
 std::size_t LibpqSession::execute(const Statement& statement, std::span<const Arg> args,
                                   RowSink rows) {
   check(connection_);
-  const std::span<const Step> steps = statement.call.sql.empty()
-                                          ? std::span<const Step>{statement.steps}
-                                          : std::span<const Step>{&statement.call, 1};
+  const auto form = postgres::Form::of(statement, args, false);
   std::vector<Result> results;
-  for (const auto& step : steps) {
-    const Parameters parameters{step.params, args, statement.name, 0};
+  for (const auto& step : form.steps) {
+    const Parameters parameters{step.params, args, statement.name, 0, form.columns};
     results.push_back(run(connection_, step.sql, parameters, Format::binary, statement.name, true));
   }
   for (const auto& result : results) postgres::deliver(result.get(), rows);

@@ -1,5 +1,6 @@
 #include "driver/postgres/parameters.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <stdexcept>
@@ -97,7 +98,7 @@ std::size_t element_size(const Value& value) {
 }  // namespace
 
 Parameters::Parameters(std::span<const std::string> names, std::span<const Arg> args,
-                       std::string_view statement, Oid bytes_type) {
+                       std::string_view statement, Oid bytes_type, Columns columns) {
   types_.reserve(names.size());
   values_.reserve(names.size());
   lengths_.reserve(names.size());
@@ -105,7 +106,9 @@ Parameters::Parameters(std::span<const std::string> names, std::span<const Arg> 
   buffers_.reserve(names.size());
   for (const auto& name : names) {
     const auto& arg = argument(args, name, statement);
-    if (arg.is_column) {
+    if (arg.is_column && columns == Columns::scalars) {
+      add_only(arg);
+    } else if (arg.is_column) {
       add_column(arg);
     } else {
       add_scalar(arg.value, bytes_type);
@@ -123,6 +126,16 @@ void Parameters::add_scalar(const Value& value, Oid bytes_type) {
     auto& text = buffers_.emplace_back();
     append_text(text, value);
     add(0, text.c_str(), text.size(), 0);
+  }
+}
+
+void Parameters::add_only(const Arg& column) {
+  check_column(column);
+  const Value& value = column.column.front();
+  if (const auto* text = std::get_if<std::string_view>(&value)) {
+    add(0, text->data() == nullptr ? "" : text->data(), text->size(), 1);
+  } else {
+    add_scalar(value, 0);
   }
 }
 
@@ -155,6 +168,18 @@ void Parameters::add(Oid type, const char* value, std::size_t length, int format
   values_.push_back(value);
   lengths_.push_back(static_cast<int>(length));
   formats_.push_back(format);
+}
+
+Form Form::of(const Statement& statement, std::span<const Arg> args, bool may_steer) {
+  constexpr std::size_t one = 128;
+  constexpr std::size_t call = 255;
+  if (!may_steer && !statement.call.sql.empty())
+    return {.steps = {&statement.call, 1}, .columns = Columns::arrays, .number = call};
+  const bool single = std::ranges::all_of(
+      args, [](const Arg& arg) { return !arg.is_column || arg.column.size() == 1; });
+  if (single && !statement.one.empty())
+    return {.steps = statement.one, .columns = Columns::scalars, .number = one};
+  return {.steps = statement.steps};
 }
 
 }  // namespace twinbox::postgres

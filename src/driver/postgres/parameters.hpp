@@ -8,20 +8,24 @@
 
 #include <libpq-fe.h>
 
+#include "sql/statement.hpp"
 #include "twinbox/session.hpp"
 
 namespace twinbox::postgres {
 
+enum class Columns { arrays, scalars };
+
 /// Scalars go as text and leave their type to the server, which infers it from the SQL: a null has
 /// no type of its own, and a prepared statement must not depend on its first call. Columns go as
-/// binary arrays of a declared type; bytes go as they are. Borrows the arguments' bytes.
+/// binary arrays of a declared type, or as scalars where the SQL is for one element of each; bytes
+/// go as they are. Borrows the arguments' bytes.
 class Parameters {
  public:
   /// `names[n - 1]` is `$n`. `bytes_type` is what bytes are declared as: 0 where the SQL has a
   /// cast. Throws std::invalid_argument when an argument is missing, DatabaseError when a value
   /// cannot be sent.
   Parameters(std::span<const std::string> names, std::span<const Arg> args,
-             std::string_view statement, Oid bytes_type);
+             std::string_view statement, Oid bytes_type, Columns columns = Columns::arrays);
 
   [[nodiscard]] int count() const noexcept { return static_cast<int>(types_.size()); }
   [[nodiscard]] const std::vector<Oid>& types() const noexcept { return types_; }
@@ -31,6 +35,7 @@ class Parameters {
 
  private:
   void add_scalar(const Value& value, Oid bytes_type);
+  void add_only(const Arg& column);
   void add_column(const Arg& column);
   void add(Oid type, const char* value, std::size_t length, int format);
 
@@ -40,6 +45,16 @@ class Parameters {
   std::vector<int> formats_;
   std::vector<std::string>
       buffers_;  // one for each parameter that is not sent from the caller's own memory
+};
+
+/// What is run of a statement.
+struct Form {
+  std::span<const Step> steps;
+  Columns columns = Columns::arrays;
+  std::size_t number = 0;  ///< of its first step, unique among all forms of the statement
+
+  /// `may_steer`: the session has the settings that the steps want of the planner.
+  static Form of(const Statement& statement, std::span<const Arg> args, bool may_steer);
 };
 
 }  // namespace twinbox::postgres

@@ -32,9 +32,6 @@ constexpr std::array without_steering{
 
 constexpr const char* begin_read_committed = "begin isolation level read committed";
 
-/// The number of the form that calls a function, among a statement's steps.
-constexpr std::size_t call_number = 255;
-
 constexpr std::string_view user_statement = "execute";
 
 }  // namespace
@@ -102,20 +99,19 @@ void PostgresConnection::check_interrupted(std::string_view act) const {
 std::size_t PostgresConnection::execute(const Statement& statement, std::span<const Arg> args,
                                         RowSink rows) {
   check_interrupted(statement.name);
-  const bool call = !statement.call.sql.empty() && (pooler_ || scope_ == Scope::caller);
-  const std::span<const Step> steps =
-      call ? std::span<const Step>{&statement.call, 1} : std::span<const Step>{statement.steps};
+  const auto [steps, columns, first] =
+      Form::of(statement, args, !pooler_ && scope_ != Scope::caller);
   std::vector<Parameters> parameters;
   parameters.reserve(steps.size());
-  for (const auto& step : steps) parameters.emplace_back(step.params, args, statement.name, 0);
+  for (const auto& step : steps)
+    parameters.emplace_back(step.params, args, statement.name, 0, columns);
 
   Flight flight{connection_.get()};
   std::vector<Preparation> preparations;
   std::vector<std::size_t> places;
   add_begin(flight);
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    places.push_back(
-        add_step(flight, statement, call ? call_number : i, steps[i], parameters[i], preparations));
+    places.push_back(add_step(flight, statement, first + i, steps[i], parameters[i], preparations));
   }
   add_end(flight);
   try {
