@@ -66,18 +66,24 @@ double drain_rate(Dialect dialect, int count) {
   return rate(count, begin);
 }
 
-/// The ceiling is the plain publisher, or a store that drains more slowly than the target asks for.
-Case relay_case(const std::string& broker, BrokerSide (*make)(), Dialect dialect) {
-  return {
-      "relay over " + broker, dialect, "msg/s", relay_target, false, [=](const Effort& effort) {
-        const BrokerSide side = make();
-        auto relay = std::make_shared<Relay>(dialect, side);
-        // Enough that the rate counts, not how a dispatcher starts and stops.
-        const int count = 5 * effort.backlog;
-        return Duel{
-            [=] { return relay->run(count); },
-            [=] { return std::min(side.plain(count), drain_rate(dialect, count) / relay_target); }};
-      }};
+using Ceiling = std::function<double(const BrokerSide&, Dialect, int count)>;
+
+double slower_of_both(const BrokerSide& side, Dialect dialect, int count) {
+  return std::min(side.plain(count), drain_rate(dialect, count));
+}
+
+double plain_alone(const BrokerSide& side, Dialect, int count) { return side.plain(count); }
+
+Case relay_case(const std::string& name, BrokerSide (*make)(), Dialect dialect, double target,
+                const Ceiling& ceiling) {
+  return {"relay over " + name, dialect, "msg/s", target, false, [=](const Effort& effort) {
+            const BrokerSide side = make();
+            auto relay = std::make_shared<Relay>(dialect, side);
+            // Enough that the rate counts, not how a dispatcher starts and stops.
+            const int count = 5 * effort.backlog;
+            return Duel{[=] { return relay->run(count); },
+                        [=] { return ceiling(side, dialect, count); }};
+          }};
 }
 
 }  // namespace
@@ -90,14 +96,19 @@ std::string broker_setting(const char* name) {
 
 std::vector<Case> broker_cases([[maybe_unused]] Dialect dialect) {
   std::vector<Case> cases;
+  [[maybe_unused]] const auto add = [&](const std::string& broker, BrokerSide (*make)()) {
+    cases.push_back(relay_case(broker, make, dialect, relay_target, slower_of_both));
+    cases.push_back(relay_case(broker + ", against the plain publisher", make, dialect, no_target,
+                               plain_alone));
+  };
 #if TWINBOX_RABBITMQ
-  cases.push_back(relay_case("RabbitMQ", rabbitmq_side, dialect));
+  add("RabbitMQ", rabbitmq_side);
 #endif
 #if TWINBOX_NATS
-  cases.push_back(relay_case("NATS", nats_side, dialect));
+  add("NATS", nats_side);
 #endif
 #if TWINBOX_KAFKA
-  cases.push_back(relay_case("Kafka", kafka_side, dialect));
+  add("Kafka", kafka_side);
 #endif
   if (cases.empty()) throw std::runtime_error("this program was built without brokers");
   return cases;

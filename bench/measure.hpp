@@ -35,6 +35,9 @@ struct Duel {
   std::function<double()> ceiling;
 };
 
+/// For information only.
+inline constexpr double no_target = 0;
+
 struct Case {
   std::string name;
   Dialect dialect;

@@ -16,7 +16,6 @@ using Clock = std::chrono::steady_clock;
 using Send = std::function<Clock::time_point()>;
 
 constexpr double wake_target = 0.4;
-constexpr double no_target = 0;  ///< for information
 constexpr int warm_up = 5;
 
 /// Microseconds from each commit to the start of its handler. Between two messages there is time
