@@ -138,12 +138,15 @@ HttpResponse list_audit(const Stores& stores, const Call& call) {
 
 /// The words of a database hold its address, its user and more: they are for who may read.
 Health health_of(Store& store, BoxKind kind, const HealthThresholds& thresholds, bool may_read) {
+  Health health{.state = HealthState::unhealthy, .reasons = {}, .broken = true};
   try {
-    return check_health(box_of(store, kind), thresholds);
+    health = check_health(box_of(store, kind), thresholds);
   } catch (const std::exception& error) {
-    return {HealthState::unhealthy,
-            {may_read ? error.what() : "it cannot be asked; who may read is told why"}};
+    health.reasons.emplace_back(error.what());
   }
+  if (health.broken && !may_read)
+    health.reasons.front() = "it cannot be used; who may read is told why";
+  return health;
 }
 
 /// Healthy and degraded take requests; unhealthy answers 503, so that probes see it.

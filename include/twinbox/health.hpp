@@ -29,11 +29,14 @@ struct Health {
                              ///< of their partition key
   std::int64_t dead = 0;
   std::int64_t held = 0;  ///< partition keys that dead letters hold; any makes it degraded
+  /// The first reason is an error in the database's own words, which tell where it is and whose.
+  bool broken = false;
 };
 
 /// Reads without stopping anybody. A store that cannot be asked is unhealthy, with the error as the
-/// reason; nothing is thrown for it. Behind more than 10 000 partition keys whose heads are all
-/// scheduled for later, what waits may be overlooked.
+/// reason, and so is one that within the last minute has refused a write of this process (no space,
+/// read only, damaged) and taken none since; nothing is thrown for it. Behind more than 10 000
+/// partition keys whose heads are all scheduled for later, what waits may be overlooked.
 [[nodiscard]] Health check_health(WorkQueue& queue, const HealthThresholds& thresholds = {});
 
 }  // namespace twinbox

@@ -20,6 +20,8 @@ constexpr milliseconds max_wait_limit = 24h;
 constexpr int max_retries = 1'000;
 constexpr milliseconds first_retry_delay = 2ms;
 constexpr milliseconds max_retry_delay = 250ms;
+/// Who sends traffic elsewhere because of a refusal must come back some day to see that it is over.
+constexpr milliseconds refusal_time = 1min;
 
 /// The lanes this thread has borrowed from, once per connection.
 thread_local std::vector<const void*> held_lanes;
@@ -148,10 +150,13 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
     Kind kind = Kind::other;
     try {
       run_once(access, scope, work, deadline, started);
+      // A claim may have found nothing to write.
+      if (refused_ && access == Access::write) refused_ = false;
       return;
     } catch (const PoolExhausted&) {
       throw;
     } catch (const DatabaseError& error) {
+      if (access != Access::read && scope != Scope::caller) remember(error);
       // A caller's own work may have had other effects; before it began, nothing has happened.
       const bool repeatable = scope != Scope::caller || !started;
       if (!error.retryable() || !repeatable || attempt > options_.retries) throw;
@@ -166,6 +171,21 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
                         {"kind", to_string(kind)}});
     time_.wait(retry_delay(attempt));
   }
+}
+
+void Pool::remember(const DatabaseError& error) {
+  const Kind kind = error.kind();
+  if (kind != Kind::out_of_space && kind != Kind::read_only && kind != Kind::corrupt) return;
+  const std::scoped_lock lock{refusal_mutex_};
+  refusal_ = error.what();
+  refused_at_ = time_.now();
+  refused_ = true;
+}
+
+std::optional<std::string> Pool::refusal() const {
+  const std::scoped_lock lock{refusal_mutex_};
+  if (!refused_ || time_.now() - refused_at_ > refusal_time) return {};
+  return refusal_;
 }
 
 void Pool::run_once(Access access, Scope scope, const Work& work, TimePoint deadline,

@@ -2,10 +2,12 @@
 // ended.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -61,6 +63,10 @@ class Pool {
   /// wait for a thread that may be waiting for one.
   [[nodiscard]] static bool holds_budgeted() noexcept;
 
+  /// Why the database itself refused a call that writes (no space, read only, damaged), within the
+  /// last minute; empty also once it has taken one.
+  [[nodiscard]] std::optional<std::string> refusal() const;
+
   /// How many threads may have a transaction open at once, and the option that says so.
   struct Bound {
     std::string_view option;
@@ -90,6 +96,7 @@ class Pool {
   using Work = WriterQueue::Work;
 
   void run_erased(Access access, Scope scope, const Work& work);
+  void remember(const DatabaseError& error);
   /// `started` turns true right before `work` is called.
   void run_once(Access access, Scope scope, const Work& work, TimePoint deadline, bool& started);
   void run_on_a_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
@@ -113,6 +120,10 @@ class Pool {
   Wake wake_;
   std::shared_ptr<Budget> budget_;        // shared by the pools that lead to one server
   std::unique_ptr<WriterQueue> writers_;  ///< where calls join
+  mutable std::mutex refusal_mutex_;
+  std::string refusal_;
+  TimePoint refused_at_ = {};
+  std::atomic<bool> refused_ = false;  ///< there is a refusal
   std::vector<Lane> lanes_;  ///< writers, then readers where they have connections of their own
 };
 

@@ -33,7 +33,8 @@ std::string held_text(std::int64_t held) {
 
 Health judge(std::int64_t pending, std::int64_t dead, std::int64_t held,
              const HealthThresholds& thresholds) {
-  Health health{HealthState::healthy, {}, pending, dead, held};
+  Health health{
+      .state = HealthState::healthy, .reasons = {}, .pending = pending, .dead = dead, .held = held};
   if (dead > thresholds.dead) {
     health.state = HealthState::unhealthy;
     health.reasons.push_back(counted(dead, thresholds.dead, "dead letters"));
@@ -69,8 +70,9 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
   require_threshold("dead", thresholds.dead);
   Box& box = queue.box();
   const std::int64_t most_pending = thresholds.pending + 1;
+  const std::string store = "store " + queue.database().name();
   try {
-    return box.own(Access::read, Scope::statement, [&](Session& session) {
+    Health health = box.own(Access::read, Scope::statement, [&](Session& session) {
       std::int64_t pending = 0;
       std::int64_t dead = 0;
       std::int64_t held = 0;
@@ -87,9 +89,17 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
               });
       return judge(pending, dead, held, thresholds);
     });
+    if (const auto refusal = queue.database().pool().refusal()) {
+      if (health.state == HealthState::healthy) health.reasons.clear();
+      health.reasons.insert(health.reasons.begin(), store + " takes no writes: " + *refusal);
+      health.state = HealthState::unhealthy;
+      health.broken = true;
+    }
+    return health;
   } catch (const DatabaseError& error) {
-    return {HealthState::unhealthy,
-            {"store " + queue.database().name() + " cannot be asked: " + error.what()}};
+    return {.state = HealthState::unhealthy,
+            .reasons = {store + " cannot be asked: " + error.what()},
+            .broken = true};
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "support/backend.hpp"
 #include "support/ordinary_user.hpp"
+#include <twinbox/health.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -229,8 +230,13 @@ TEST_P(SqliteFullDisk, loses_nothing_and_works_again_when_there_is_space) {
   EXPECT_GT(written, 20u);
   const auto again = refusal_of([&] { box_.enqueue(std::vector<NewMessage>(50, message)); });
   EXPECT_EQ(again.kind, Kind::out_of_space) << again.words;
+  const Health full = check_health(box_);
+  EXPECT_EQ(full.state, HealthState::unhealthy);
+  EXPECT_TRUE(full.broken);
+  EXPECT_NE(full.reasons.at(0).find("takes no writes"), std::string::npos) << full.reasons[0];
   free_space();
   box_.enqueue(message);
+  EXPECT_EQ(check_health(box_).state, HealthState::healthy);
   std::size_t settled = 0;
   for (auto held = box_.claim(worker, std::chrono::seconds{30}, 1000); !held.empty();
        held = box_.claim(worker, std::chrono::seconds{30}, 1000)) {

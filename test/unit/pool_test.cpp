@@ -168,6 +168,34 @@ TEST_F(PoolTest, never_repeats_what_may_have_been_committed_or_can_never_work) {
   }
 }
 
+TEST_F(PoolTest, remembers_for_a_minute_that_the_database_takes_no_writes) {
+  Pool& pool = this->pool();
+  for (const Kind kind : {Kind::invalid_request, Kind::missing_schema, Kind::cancelled}) {
+    world_.commit_faults = {kind};
+    EXPECT_THROW(write(pool), DatabaseError);
+    EXPECT_EQ(pool.refusal(), std::nullopt) << "says nothing of other calls";
+  }
+  for (const Kind kind : {Kind::out_of_space, Kind::read_only, Kind::corrupt}) {
+    world_.commit_faults = {kind};
+    const std::string words = message_of([&] { write(pool); });
+    EXPECT_EQ(pool.refusal(), words);
+    pool.run(Access::read, Scope::statement, [](Session&) {});
+    pool.run(Access::write_relaxed, Scope::statement, [](Session&) {});
+    EXPECT_EQ(pool.refusal(), words) << "perhaps nothing was written";
+    write(pool);
+    EXPECT_EQ(pool.refusal(), std::nullopt);
+  }
+  world_.commit_faults = {Kind::out_of_space};
+  EXPECT_THROW(write(pool), DatabaseError);
+  now_ += 1min;
+  EXPECT_NE(pool.refusal(), std::nullopt);
+  now_ += 1ms;
+  EXPECT_EQ(pool.refusal(), std::nullopt);
+  world_.commit_faults = {Kind::read_only};
+  EXPECT_THROW(pool.in_transaction([](Session&) {}), DatabaseError);
+  EXPECT_EQ(pool.refusal(), std::nullopt) << "a caller may have made his own transaction so";
+}
+
 TEST_F(PoolTest, never_repeats_a_callers_transaction) {
   Pool& pool = this->pool();
   int calls = 0;

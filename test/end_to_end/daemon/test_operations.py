@@ -1,6 +1,8 @@
 """Looking into the boxes, and acting on what lies there."""
+import contextlib
 import json
 import re
+import sqlite3
 import unittest
 
 from daemon import Daemon
@@ -123,6 +125,18 @@ class Health(unittest.TestCase):
             answer = daemon.ask("POST", "/v1/outbox/a", b"x")
             self.assertEqual(answer.status, 503)
             self.assertIn("Retry-After", answer.headers)
+
+    def test_a_store_that_breaks_is_told_of_and_only_who_may_read_learns_where_it_is(self):
+        with Daemon() as daemon:
+            self.assertEqual(daemon.ask("GET", "/health/ready").status, 200)
+            with contextlib.closing(sqlite3.connect(daemon.folder / "twinbox.db")) as database:
+                database.execute("alter table outbox_work rename to elsewhere")
+            answer = daemon.ask("GET", "/health/ready")
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertIn(b"twinbox.db", answer.body)
+            answer = daemon.ask("GET", "/health/ready", headers={"X-Forwarded-For": "192.0.2.1"})
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertNotIn(b"twinbox.db", answer.body)
             self.assertEqual(daemon.stop(), 0)
 
 
