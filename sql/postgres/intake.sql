@@ -1,6 +1,7 @@
 -- How messages come in. Everything that decides by what is already there first locks the message row, and
 -- looks in a second step: a new snapshot. One statement is not enough, its snapshot is older than the lock it
 -- waited for. Callers hand batches over without repeated keys; rows are locked in the order of their keys.
+-- A column of nothing but nulls may come as a null instead of an array: unnest fills it up beside the others.
 
 -- define: arrived
 unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],

@@ -308,7 +308,35 @@ TEST_F(PostgresDriver, the_form_for_one_is_used_for_one_element_of_each_column) 
   EXPECT_EQ(forms(session), "one 7a;steps;steps;");
 }
 
-/// Tables of one test, in a schema of their own.
+TEST_F(PostgresDriver, a_column_of_nulls_alone_is_a_null_for_statements_of_ours_only) {
+  const std::string sql =
+      "select @name::text[] is null, string_agg(coalesce(name, '-'), ',') "
+      "from unnest(@id::bigint[], @name::text[]) a(id, name)";
+  const std::vector<Value> ids{std::int64_t{7}, std::int64_t{8}};
+  const std::vector<Value> none(2);
+  const std::vector<Value> some{Value{}, std::string_view{"b"}};
+  auto connection = connect();
+  const auto seen = [&](std::span<const Value> names, bool ours) {
+    const std::initializer_list<Arg> args{{"id", ValueType::integer, ids},
+                                          {"name", ValueType::text, names}};
+    std::string all;
+    const auto note = [&](const Row& row) {
+      all.append(row.boolean(0) ? "null " : "array ").append(row.text(1));
+    };
+    connection->begin(Access::read, Scope::statement);
+    if (ours) {
+      run(*connection, own({sql}), args, note);
+    } else {
+      connection->execute(sql, args, note);
+    }
+    connection->commit();
+    return all;
+  };
+  EXPECT_EQ(seen(none, true), "null -,-");
+  EXPECT_EQ(seen(some, true), "array -,b");
+  EXPECT_EQ(seen(none, false), "array -,-");
+}
+
 TEST_F(PostgresDriver, a_statement_that_ends_the_transaction_or_copies_is_refused) {
   auto connection = connect();
   connection->begin(Access::write, Scope::caller);

@@ -109,7 +109,7 @@ Parameters::Parameters(std::span<const std::string> names, std::span<const Arg> 
     if (arg.is_column && columns == Columns::scalars) {
       add_only(arg);
     } else if (arg.is_column) {
-      add_column(arg);
+      add_column(arg, columns);
     } else {
       add_scalar(arg.value, bytes_type);
     }
@@ -139,20 +139,24 @@ void Parameters::add_only(const Arg& column) {
   }
 }
 
-void Parameters::add_column(const Arg& column) {
+void Parameters::add_column(const Arg& column, Columns columns) {
   check_column(column);
   const auto type = array_type(column.type);
   std::size_t size = 20;
-  bool has_null = false;
+  std::size_t nulls = 0;
   for (const auto& value : column.column) {
     size += element_size(value);
-    has_null = has_null || value.index() == 0;
+    if (value.index() == 0) ++nulls;
+  }
+  if (columns == Columns::sparse_arrays && nulls > 0 && nulls == column.column.size()) {
+    add(type.array, nullptr, 0, 1);
+    return;
   }
   if (size > largest) refuse_size("a column");
   auto& array = buffers_.emplace_back();
   array.reserve(size);
   append_int32(array, column.column.empty() ? 0 : 1);
-  append_int32(array, has_null ? 1 : 0);
+  append_int32(array, nulls > 0 ? 1 : 0);
   append_int32(array, type.element);
   if (!column.column.empty()) {
     append_int32(array, static_cast<std::uint32_t>(column.column.size()));
@@ -174,7 +178,7 @@ Form Form::of(const Statement& statement, std::span<const Arg> args, bool may_st
   constexpr std::size_t one = 128;
   constexpr std::size_t call = 255;
   if (!may_steer && !statement.call.sql.empty())
-    return {.steps = {&statement.call, 1}, .columns = Columns::arrays, .number = call};
+    return {.steps = {&statement.call, 1}, .number = call};
   const bool single = std::ranges::all_of(
       args, [](const Arg& arg) { return !arg.is_column || arg.column.size() == 1; });
   if (single && !statement.one.empty())

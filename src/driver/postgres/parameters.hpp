@@ -13,12 +13,16 @@
 
 namespace twinbox::postgres {
 
-enum class Columns { arrays, scalars };
+enum class Columns {
+  arrays,
+  sparse_arrays,  ///< a column of nothing but nulls goes as a null: half of most messages' columns
+  scalars,        ///< where the SQL is for one element of each
+};
 
 /// Scalars go as text and leave their type to the server, which infers it from the SQL: a null has
 /// no type of its own, and a prepared statement must not depend on its first call. Columns go as
-/// binary arrays of a declared type, or as scalars where the SQL is for one element of each; bytes
-/// go as they are. Borrows the arguments' bytes.
+/// binary arrays of a declared type, or as scalars; bytes go as they are. Borrows the arguments'
+/// bytes.
 class Parameters {
  public:
   /// `names[n - 1]` is `$n`. `bytes_type` is what bytes are declared as: 0 where the SQL has a
@@ -36,7 +40,7 @@ class Parameters {
  private:
   void add_scalar(const Value& value, Oid bytes_type);
   void add_only(const Arg& column);
-  void add_column(const Arg& column);
+  void add_column(const Arg& column, Columns columns);
   void add(Oid type, const char* value, std::size_t length, int format);
 
   std::vector<Oid> types_;
@@ -50,7 +54,7 @@ class Parameters {
 /// What is run of a statement.
 struct Form {
   std::span<const Step> steps;
-  Columns columns = Columns::arrays;
+  Columns columns = Columns::sparse_arrays;
   std::size_t number = 0;  ///< of its first step, unique among all forms of the statement
 
   /// `may_steer`: the session has the settings that the steps want of the planner.
