@@ -125,6 +125,7 @@ class Health(unittest.TestCase):
             answer = daemon.ask("POST", "/v1/outbox/a", b"x")
             self.assertEqual(answer.status, 503)
             self.assertIn("Retry-After", answer.headers)
+            self.assertEqual(daemon.stop(), 0)
 
     def test_a_store_that_breaks_is_told_of_and_only_who_may_read_learns_where_it_is(self):
         with Daemon() as daemon:
