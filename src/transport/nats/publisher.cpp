@@ -41,7 +41,9 @@ class Pile {
   void add(nats::Letter letter) {
     bytes_ += natsMsg_GetDataLength(letter.get());
     letters_.push_back(std::move(letter));
-    if (letters_.size() < most_letters && bytes_ < most_bytes) return;
+    if (letters_.size() >= most_letters || bytes_ >= most_bytes) clear();
+  }
+  void clear() {
     letters_.clear();
     bytes_ = 0;
   }
@@ -61,7 +63,8 @@ struct Job {
   std::size_t open = 0;  ///< on their way
 };
 
-/// What is on its way over one connection, and what streams answer. Thread-safe.
+/// What is on its way over one connection, and what streams answer. Thread-safe; only the library's
+/// thread of the connection calls receive().
 class Flight : public nats::Listener {
  public:
   using Deadline = Clock::time_point;
@@ -176,7 +179,7 @@ class Flight : public nats::Listener {
   std::vector<std::size_t> free_;  ///< places in `sent_`
   std::uint64_t rounds_ = 0;
   bool closed_ = false;
-  Pile answers_;  ///< of the thread that receives
+  Pile answers_;  ///< of the thread that receives: without the mutex
 };
 
 /// A connection and what is on its way over it.
@@ -239,6 +242,7 @@ class NatsPublisher::Line {
         put_off(job, i);
       }
     }
+    sent.clear();  // the answers may take long
     way.flight->finish(job, stop, deadline);
   }
 
