@@ -134,6 +134,12 @@ class BlockReader {
 
  private:
   void see_mark(std::string_view mark) {
+    if (mark == one_mark && dialect_ != Dialect::postgres) {
+      refuse("`-- one` is never run outside PostgreSQL, remove it");
+    }
+    if (mark == many_mark && dialect_ != Dialect::sqlite) {
+      refuse("`-- many` is never run outside SQLite, remove it");
+    }
     if (!trim(sql_).empty()) refuse("a mark inside a statement, put it before the statement");
     if (!mark_.empty()) refuse("two marks for one statement, keep one");
     mark_ = mark;

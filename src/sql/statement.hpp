@@ -32,9 +32,9 @@ struct Statement {
   /// PostgreSQL: what is run instead of the steps when there is one element of each column, which
   /// is given as it is, without an array. To take arrays apart costs a single call a sixth.
   std::vector<Step> one = {};
-  /// SQLite: what is run instead of the steps for more than a few elements, once. Takes the two
-  /// columns of the call, both of integers, as one JSON object @rows. What starts once is cheaper
-  /// than what starts for each, but SQLite makes a table for it.
+  /// SQLite: what is run instead of the steps for more than a few elements, once. Takes the
+  /// columns id and epoch of the call as one JSON object @rows. What starts once is cheaper than
+  /// what starts for each, but SQLite makes a table for it.
   std::vector<Step> many = {};
 };
 

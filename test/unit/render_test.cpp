@@ -21,9 +21,9 @@ std::vector<Statement> parsed(std::string_view text, Dialect dialect = Dialect::
   return parse_statements({"work.sql", text}, dialect, placeholders(dialect, outbox));
 }
 
-std::string refusal(std::string_view text) {
+std::string refusal(std::string_view text, Dialect dialect = Dialect::postgres) {
   try {
-    parsed(text);
+    parsed(text, dialect);
   } catch (const std::logic_error& error) {
     return error.what();
   }
@@ -280,22 +280,43 @@ TEST(Block, has_steps_with_parameters_of_their_own) {
   EXPECT_FALSE(claim.call.each);
 }
 
-TEST(Block, may_have_steps_for_one_and_for_many) {
+TEST(Block, may_have_steps_for_one_on_postgres) {
   const auto statements = parsed(
-      "-- name: ack\n"
-      "delete from {work} where id = @id;\n"
-      "-- many\n"
-      "delete from {work} where id in (select key from json_each(@rows));\n"
+      "-- name: add\n"
+      "select * from unnest(@id::bigint[]);\n"
       "-- one\n"
       "select @id;\n"
       "-- one\n"
       "select 2;\n",
+      Dialect::postgres);
+  ASSERT_EQ(statements.size(), 1u);
+  EXPECT_EQ(statements[0].steps.size(), 1u);
+  ASSERT_EQ(statements[0].one.size(), 2u);
+  EXPECT_EQ(statements[0].one[0].params, Names{"id"});
+}
+
+TEST(Block, may_have_steps_for_many_on_sqlite) {
+  const auto statements = parsed(
+      "-- name: ack\n"
+      "delete from {work} where id = @id;\n"
+      "-- many\n"
+      "delete from {work} where id in (select key from json_each(@rows));\n",
       Dialect::sqlite);
   ASSERT_EQ(statements.size(), 1u);
   EXPECT_EQ(statements[0].steps.size(), 1u);
-  EXPECT_EQ(statements[0].one.size(), 2u);
   ASSERT_EQ(statements[0].many.size(), 1u);
   EXPECT_EQ(statements[0].many[0].params, Names{"rows"});
+}
+
+TEST(Block, has_no_steps_that_its_dialect_never_runs) {
+  for (const Dialect dialect : {Dialect::sqlite, Dialect::sqlserver}) {
+    EXPECT_EQ(refusal("-- name: ack\nselect 1;\n-- one\nselect 2;\n", dialect),
+              "work.sql: block ack: `-- one` is never run outside PostgreSQL, remove it");
+  }
+  for (const Dialect dialect : {Dialect::postgres, Dialect::sqlserver}) {
+    EXPECT_EQ(refusal("-- name: ack\nselect 1;\n-- many\nselect 2;\n", dialect),
+              "work.sql: block ack: `-- many` is never run outside SQLite, remove it");
+  }
 }
 
 TEST(Block, may_use_definitions_of_its_file) {

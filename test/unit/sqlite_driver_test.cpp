@@ -258,7 +258,7 @@ TEST_F(SqliteDriver, for_many_elements_a_block_may_have_steps_that_run_once) {
     connection->execute("delete from trace");
     return run(
         *connection, ack,
-        {{"id", ValueType::integer, ids}, {"way", "many"}, {"epoch", ValueType::integer, epochs}});
+        {{"epoch", ValueType::integer, epochs}, {"way", "many"}, {"id", ValueType::integer, ids}});
   };
   in_transaction(*connection, [&] {
     EXPECT_EQ(run_for(7), 6U);
@@ -266,6 +266,11 @@ TEST_F(SqliteDriver, for_many_elements_a_block_may_have_steps_that_run_once) {
     EXPECT_EQ(run_for(100), 99U);
     EXPECT_EQ(text_of(*connection, "select count(*) || min(way) from trace"), "1many");
     EXPECT_EQ(text_of(*connection, "select group_concat(id) from work"), "-1");
+    const std::vector<Value> numbers(100, std::int64_t{3});
+    EXPECT_THROW(run(*connection, ack, {{"id", ValueType::integer, numbers}}), std::logic_error);
+    EXPECT_THROW(run(*connection, ack,
+                     {{"id", ValueType::integer, numbers}, {"age", ValueType::integer, numbers}}),
+                 std::logic_error);
   });
 }
 

@@ -52,12 +52,12 @@ std::size_t count_elements(std::string_view what, std::span<const Arg> args) {
   return count.value_or(1);
 }
 
-/// Two columns of integers as {"<first>": second, …}.
-std::string object_of(std::span<const Value> keys, std::span<const Value> values) {
+/// As {"<id>": epoch, …}.
+std::string object_of(std::span<const Value> ids, std::span<const Value> epochs) {
   std::string text = "{";
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    text.append(i == 0 ? "\"" : ",\"").append(std::to_string(std::get<std::int64_t>(keys[i])));
-    text.append("\":").append(std::to_string(std::get<std::int64_t>(values[i])));
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    text.append(i == 0 ? "\"" : ",\"").append(std::to_string(std::get<std::int64_t>(ids[i])));
+    text.append("\":").append(std::to_string(std::get<std::int64_t>(epochs[i])));
   }
   return text.append("}");
 }
@@ -245,18 +245,24 @@ std::size_t SqliteExecutor::run(Block& block, std::span<const Arg> args, RowSink
 /// `block` is what is run for many.
 std::size_t SqliteExecutor::run_many(Block& block, std::span<const Arg> args, RowSink rows) {
   std::vector<Arg> scalars;
-  std::vector<const Arg*> columns;
+  const Arg* ids = nullptr;
+  const Arg* epochs = nullptr;
   for (const auto& arg : args) {
-    if (arg.is_column) {
-      columns.push_back(&arg);
-    } else {
+    if (!arg.is_column) {
       scalars.push_back(arg);
+    } else if (arg.name == "id") {
+      ids = &arg;
+    } else if (arg.name == "epoch") {
+      epochs = &arg;
+    } else {
+      throw std::logic_error(block.name + ": column @" + std::string{arg.name} +
+                             " has no place in @rows, which is made of @id and @epoch");
     }
   }
-  if (columns.size() != 2)
-    throw std::logic_error(block.name + ": @rows is made of two columns, not of " +
-                           std::to_string(columns.size()));
-  const std::string object = object_of(columns[0]->column, columns[1]->column);
+  if (ids == nullptr || epochs == nullptr) {
+    throw std::logic_error(block.name + ": @rows is made of the columns @id and @epoch; give both");
+  }
+  const std::string object = object_of(ids->column, epochs->column);
   scalars.emplace_back("rows", std::string_view{object});
   return run(block, scalars, rows);
 }
