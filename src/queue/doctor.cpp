@@ -224,11 +224,22 @@ void examine_file(Session& session, const DoctorLimits& limits, std::vector<Find
   examine_disk(file, limits, findings);
 }
 
+std::string way_out(DatabaseError::Kind kind) {
+  using Kind = DatabaseError::Kind;
+  switch (kind) {
+    case Kind::permission: return "check the user, its password and its rights";
+    case Kind::read_only:
+      return "let this user write to the file and its directory, or name a server that is no "
+             "standby";
+    case Kind::out_of_space: return "make room on its disk";
+    case Kind::corrupt: return "check the address; if it is the right one, restore a backup";
+    default: return "check the address, and whether the database runs";
+  }
+}
+
 Finding unreachable(const Database& database, const DatabaseError& error) {
   return {"reach", Level::error, "store " + database.name() + " cannot be asked: " + error.what(),
-          error.kind() == DatabaseError::Kind::permission
-              ? "check the user, its password and its rights"
-              : "check the address, and whether the database runs"};
+          way_out(error.kind())};
 }
 
 /// What a script creates under a name of its own → the statement that does.

@@ -1,5 +1,6 @@
 // The doctor finds what is wrong, and says what to do: each thing is made wrong and looked at.
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include <sqlite3.h>
@@ -141,11 +142,21 @@ TEST_P(SqliteDoctor, tells_how_durable_the_commits_of_a_program_s_own_connection
   EXPECT_EQ(off.fix, "pragma synchronous = full; on the connection that writes");
 }
 
-TEST_P(SqliteDoctor, finds_a_file_that_is_no_database) {
+TEST_P(SqliteDoctor, finds_a_file_that_cannot_be_opened) {
   Database broken("sqlite:" + place().file() + "/not/there", {}, environment());
   const Finding finding = worst(examine_database(broken), "reach");
   EXPECT_EQ(finding.level, Level::error);
-  EXPECT_NE(finding.fix, "");
+  EXPECT_EQ(finding.fix, "check the address, and whether the database runs");
+}
+
+TEST_P(SqliteDoctor, finds_a_file_that_is_no_database) {
+  const std::string file = place().file() + ".txt";
+  std::ofstream{file} << std::string(10'000, 'x');
+  Database broken("sqlite:" + file, {}, environment());
+  const Finding finding = worst(examine_database(broken), "reach");
+  std::filesystem::remove(file);
+  EXPECT_EQ(finding.level, Level::error);
+  EXPECT_EQ(finding.fix, "check the address; if it is the right one, restore a backup");
 }
 
 TWINBOX_ON_BACKENDS(SqliteDoctor, Backend::sqlite_file);
