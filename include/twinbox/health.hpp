@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +36,15 @@ struct Health {
 
 /// Reads without stopping anybody. A store that cannot be asked is unhealthy, with the error as the
 /// reason, and so is one that within the last minute has refused a write of this process (no space,
-/// read only, damaged) and taken none since; nothing is thrown for it. Behind more than 10 000
-/// partition keys whose heads are all scheduled for later, what waits may be overlooked.
+/// read only, damaged) and has stored no message for it since; nothing is thrown for it. Refusals
+/// inside Database::in_transaction() count as well, except read only, which its caller may want,
+/// but not what it stores; what happens on a caller's PGconn*, sqlite3* or pqxx cannot be seen.
+/// Behind more than 10 000 partition keys whose heads are all scheduled for later, what waits may
+/// be overlooked.
 [[nodiscard]] Health check_health(WorkQueue& queue, const HealthThresholds& thresholds = {});
+
+/// Why the database takes no writes of this process, as check_health() has it, in the database's
+/// own words; empty: nothing is known against it. Asks nobody.
+[[nodiscard]] std::optional<std::string> write_refusal(Database& database);
 
 }  // namespace twinbox

@@ -27,6 +27,8 @@ constexpr milliseconds refusal_time = 1min;
 thread_local std::vector<const void*> held_lanes;
 /// How many of them belong to a limited budget.
 thread_local std::size_t held_budgeted = 0;
+/// How many refusals this thread's calls have met, of whatever store.
+thread_local std::uint64_t met_refusals = 0;
 
 void check_bound(const char* option, std::int64_t value, std::int64_t low, std::int64_t high,
                  const char* unit = "") {
@@ -145,18 +147,18 @@ void Pool::check_reentry(Access access) const {
 void Pool::run_erased(Access access, Scope scope, const Work& work) {
   check_reentry(access);
   const TimePoint deadline = time_.now() + options_.wait_limit;
+  const std::uint64_t met_before = met_refusals;
   for (int attempt = 1;; ++attempt) {
     bool started = false;
     Kind kind = Kind::other;
     try {
       run_once(access, scope, work, deadline, started);
-      // A claim may have found nothing to write.
-      if (refused_ && access == Access::write) refused_ = false;
       return;
     } catch (const PoolExhausted&) {
       throw;
     } catch (const DatabaseError& error) {
-      if (access != Access::read && scope != Scope::caller) remember(error);
+      // What a caller's work has met elsewhere is remembered there.
+      if (access != Access::read && met_refusals == met_before) remember(error, scope);
       // A caller's own work may have had other effects; before it began, nothing has happened.
       const bool repeatable = scope != Scope::caller || !started;
       if (!error.retryable() || !repeatable || attempt > options_.retries) throw;
@@ -173,19 +175,26 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
   }
 }
 
-void Pool::remember(const DatabaseError& error) {
+void Pool::remember(const DatabaseError& error, Scope scope) {
   const Kind kind = error.kind();
-  if (kind != Kind::out_of_space && kind != Kind::read_only && kind != Kind::corrupt) return;
+  const bool read_only = kind == Kind::read_only && scope != Scope::caller;
+  if (kind != Kind::out_of_space && kind != Kind::corrupt && !read_only) return;
+  ++met_refusals;
   const std::scoped_lock lock{refusal_mutex_};
-  refusal_ = error.what();
-  refused_at_ = time_.now();
-  refused_ = true;
+  refusal_ = {.words = error.what(), .at = time_.now()};
+  ++refusals_;
+}
+
+void Pool::stored_messages(std::uint64_t refusals) {
+  if (refusals == 0) return;
+  const std::scoped_lock lock{refusal_mutex_};
+  if (refusals == refusals_) refusal_.reset();
 }
 
 std::optional<std::string> Pool::refusal() const {
   const std::scoped_lock lock{refusal_mutex_};
-  if (!refused_ || time_.now() - refused_at_ > refusal_time) return {};
-  return refusal_;
+  if (!refusal_ || time_.now() - refusal_->at > refusal_time) return {};
+  return refusal_->words;
 }
 
 void Pool::run_once(Access access, Scope scope, const Work& work, TimePoint deadline,

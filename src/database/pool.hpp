@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -64,8 +65,14 @@ class Pool {
   [[nodiscard]] static bool holds_budgeted() noexcept;
 
   /// Why the database itself refused a call that writes (no space, read only, damaged), within the
-  /// last minute; empty also once it has taken one.
+  /// last minute; empty also once messages have been stored since. Of a caller's transaction that
+  /// it is read only says nothing: the caller may have made it so.
   [[nodiscard]] std::optional<std::string> refusal() const;
+  /// How many calls it has refused so far.
+  [[nodiscard]] std::uint64_t refusals() const noexcept { return refusals_; }
+  /// A call that began after so many `refusals` has stored messages. Other calls prove nothing:
+  /// they may have found nothing to write, or written it over what was there.
+  void stored_messages(std::uint64_t refusals);
 
   /// How many threads may have a transaction open at once, and the option that says so.
   struct Bound {
@@ -96,7 +103,7 @@ class Pool {
   using Work = WriterQueue::Work;
 
   void run_erased(Access access, Scope scope, const Work& work);
-  void remember(const DatabaseError& error);
+  void remember(const DatabaseError& error, Scope scope);
   /// `started` turns true right before `work` is called.
   void run_once(Access access, Scope scope, const Work& work, TimePoint deadline, bool& started);
   void run_on_a_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
@@ -120,10 +127,13 @@ class Pool {
   Wake wake_;
   std::shared_ptr<Budget> budget_;        // shared by the pools that lead to one server
   std::unique_ptr<WriterQueue> writers_;  ///< where calls join
+  struct Refusal {
+    std::string words;
+    TimePoint at;
+  };
   mutable std::mutex refusal_mutex_;
-  std::string refusal_;
-  TimePoint refused_at_ = {};
-  std::atomic<bool> refused_ = false;  ///< there is a refusal
+  std::optional<Refusal> refusal_;  ///< the last one, unless it is over
+  std::atomic<std::uint64_t> refusals_ = 0;
   std::vector<Lane> lanes_;  ///< writers, then readers where they have connections of their own
 };
 

@@ -243,6 +243,7 @@ std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
 
 void write_shared(Box& box, std::span<const Incoming> messages, const Addressees& addressees,
                   std::span<std::optional<Accepted>> answers) {
+  const Storing storing{box};
   if (box.database().dialect() == Dialect::sqlite) {
     // A second commit would cost as much again as the first.
     const auto written = box.own(Access::write, Scope::transaction, [&](Session& session) {
@@ -250,6 +251,7 @@ void write_shared(Box& box, std::span<const Incoming> messages, const Addressees
           box, [&](const auto& work) { work(session); }, messages, addressees);
     });
     std::copy(written.begin(), written.end(), answers.begin());
+    storing.committed(answers);
     return;
   }
   // Most batches need one statement: alone it is a transaction, and one round trip.
@@ -257,6 +259,7 @@ void write_shared(Box& box, std::span<const Incoming> messages, const Addressees
     box.write([&](Session& session) { return work(session), true; });
   };
   write_rounds(box, each, messages, addressees, answers);
+  storing.committed(answers);
 }
 
 }  // namespace twinbox

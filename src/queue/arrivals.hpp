@@ -2,6 +2,8 @@
 // rest.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -42,6 +44,26 @@ class Addressees {
 /// Throws std::invalid_argument when the extras cannot be stored.
 void check_extras(const MessageExtras& extras);
 void check_hash(const std::optional<ContentHash>& hash);
+
+/// A call of our own that stores messages, from its beginning: once one is stored, the database is
+/// known to take writes again.
+class Storing {
+ public:
+  explicit Storing(const Box& box) : pool_(box.database().pool()), refusals_(pool_.refusals()) {}
+
+  /// `answers` are Accepted, or optional. A duplicate is not stored.
+  template <class Answers>
+  void committed(const Answers& answers) const {
+    const auto is_new = [](const std::optional<Accepted>& answer) {
+      return answer && answer->state == Acceptance::accepted;
+    };
+    if (std::ranges::any_of(answers, is_new)) pool_.stored_messages(refusals_);
+  }
+
+ private:
+  Pool& pool_;
+  std::uint64_t refusals_;
+};
 
 /// Runs a piece of work in some transaction; may run it again, from the start.
 using Transaction = std::function<void(const std::function<void(Session&)>&)>;

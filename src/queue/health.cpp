@@ -89,7 +89,7 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
               });
       return judge(pending, dead, held, thresholds);
     });
-    if (const auto refusal = queue.database().pool().refusal()) {
+    if (const auto refusal = write_refusal(queue.database())) {
       if (health.state == HealthState::healthy) health.reasons.clear();
       health.reasons.insert(health.reasons.begin(), store + " takes no writes: " + *refusal);
       health.state = HealthState::unhealthy;
@@ -102,5 +102,7 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
             .broken = true};
   }
 }
+
+std::optional<std::string> write_refusal(Database& database) { return database.pool().refusal(); }
 
 }  // namespace twinbox

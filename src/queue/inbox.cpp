@@ -107,9 +107,11 @@ std::vector<Accepted> Inbox::accept(std::span<const Arrival> arrivals,
   const std::vector<Incoming> items = checked_items(arrivals, handlers);
   const Addressees addressees{handlers};
   if (items.empty()) return {};
+  const Storing storing{box()};
   const std::vector<Accepted> answers =
       box().own(Access::write, Scope::transaction,
                 [&](Session& session) { return write_items(box(), session, items, addressees); });
+  storing.committed(answers);
   box().wake();
   log_accepts(box(), arrivals, answers);
   return answers;
@@ -136,9 +138,12 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(const Arrival& arrival, OwnerT
                                                   Duration lease,
                                                   std::span<const HandlerName> handlers) {
   require_lease(lease);
-  return box().own(Access::write, Scope::transaction, [&](Session& session) {
+  const Storing storing{box()};
+  AcceptedAndClaimed both = box().own(Access::write, Scope::transaction, [&](Session& session) {
     return accept_and_claim(session, arrival, owner, lease, handlers);
   });
+  storing.committed(std::span{&both.accepted, 1});
+  return both;
 }
 
 Inbox::AcceptedAndClaimed Inbox::accept_and_claim(Session& session, const Arrival& arrival,

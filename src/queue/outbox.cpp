@@ -40,10 +40,9 @@ struct Batch {
   std::vector<Incoming> items;
 };
 
-std::size_t write_batch(Box& box, Session& session, const Batch& batch) {
+std::vector<Accepted> write_batch(Box& box, Session& session, const Batch& batch) {
   return write_messages(
-             box, [&](const auto& work) { work(session); }, batch.items, by_topic())
-      .size();
+      box, [&](const auto& work) { work(session); }, batch.items, by_topic());
 }
 
 }  // namespace
@@ -68,8 +67,10 @@ MessageId Outbox::enqueue(const NewMessage& message) {
 std::vector<MessageId> Outbox::enqueue(std::span<const NewMessage> messages) {
   Batch batch(messages, box().environment());
   if (messages.empty()) return {};
-  box().own(Access::write, Scope::transaction,
-            [&](Session& session) { return write_batch(box(), session, batch); });
+  const Storing storing{box()};
+  storing.committed(box().own(Access::write, Scope::transaction, [&](Session& session) {
+    return write_batch(box(), session, batch);
+  }));
   box().wake();
   for (const Incoming& item : batch.items) log_enqueue(box(), item);
   return std::move(batch.ids);

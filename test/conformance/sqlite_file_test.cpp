@@ -200,6 +200,21 @@ class SqliteFullDisk : public ::testing::TestWithParam<std::string> {
     }
   }
 
+  static NewMessage large_message() {
+    return {.topic = Topic{"order.placed"}, .payload = std::string(4000, 'p')};
+  }
+  /// Calls `write` until there is no space, and returns how often it went well.
+  template <class F>
+  static std::size_t fill(F write) {
+    std::size_t written = 0;
+    Refused refused = refusal_of(write);
+    for (; !refused.kind && written < 100'000; ++written) refused = refusal_of(write);
+    EXPECT_EQ(refused.kind, Kind::out_of_space) << refused.words;
+    EXPECT_NE(refused.words.find("free some space"), std::string::npos) << refused.words;
+    EXPECT_GT(written, 0u);
+    return written;
+  }
+
   Folder folder_;
   Database database_;
   Outbox box_;
@@ -216,18 +231,10 @@ class SqliteFullDisk : public ::testing::TestWithParam<std::string> {
 
 TEST_P(SqliteFullDisk, loses_nothing_and_works_again_when_there_is_space) {
   const OwnerToken worker{Uuid::parse("00000000-0000-4000-8000-00000000000a")};
-  const NewMessage message{.topic = Topic{"order.placed"}, .payload = std::string(4000, 'p')};
-  std::size_t written = 0;
-  for (; written < 20; ++written) box_.enqueue(message);
+  const NewMessage message = large_message();
+  for (int i = 0; i < 20; ++i) box_.enqueue(message);
   make_scarce();
-  Refused refused;
-  for (; !refused.kind && written < 100'000; ++written) {
-    refused = refusal_of([&] { box_.enqueue(message); });
-  }
-  --written;
-  EXPECT_EQ(refused.kind, Kind::out_of_space) << refused.words;
-  EXPECT_NE(refused.words.find("free some space"), std::string::npos) << refused.words;
-  EXPECT_GT(written, 20u);
+  const std::size_t written = 20 + fill([&] { box_.enqueue(message); });
   const auto again = refusal_of([&] { box_.enqueue(std::vector<NewMessage>(50, message)); });
   EXPECT_EQ(again.kind, Kind::out_of_space) << again.words;
   const Health full = check_health(box_);
@@ -243,6 +250,31 @@ TEST_P(SqliteFullDisk, loses_nothing_and_works_again_when_there_is_space) {
     settled += box_.ack(worker, held);
   }
   EXPECT_EQ(settled, written + 1);
+}
+
+TEST_P(SqliteFullDisk, is_told_of_until_messages_are_stored_again) {
+  box_.enqueue(large_message());
+  make_scarce();
+  fill([&] { box_.enqueue(large_message()); });
+  EXPECT_EQ(check_health(box_).state, HealthState::unhealthy);
+  EXPECT_EQ(box_.reap(), 0);
+  database_.in_transaction([](Session&) {});
+  EXPECT_EQ(check_health(box_).state, HealthState::unhealthy) << "neither has stored anything";
+  free_space();
+  EXPECT_EQ(check_health(box_).state, HealthState::unhealthy);
+  box_.enqueue(std::vector<NewMessage>(2, large_message()));
+  EXPECT_EQ(check_health(box_).state, HealthState::healthy);
+}
+
+TEST_P(SqliteFullDisk, is_told_of_when_only_a_callers_transaction_has_met_it) {
+  box_.enqueue(large_message());
+  make_scarce();
+  fill([&] {
+    database_.in_transaction([&](Session& session) { box_.enqueue(session, large_message()); });
+  });
+  const Health full = check_health(box_);
+  EXPECT_EQ(full.state, HealthState::unhealthy);
+  EXPECT_TRUE(full.broken);
 }
 
 std::vector<std::string> disks() {

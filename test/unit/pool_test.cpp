@@ -179,10 +179,11 @@ TEST_F(PoolTest, remembers_for_a_minute_that_the_database_takes_no_writes) {
     world_.commit_faults = {kind};
     const std::string words = message_of([&] { write(pool); });
     EXPECT_EQ(pool.refusal(), words);
-    pool.run(Access::read, Scope::statement, [](Session&) {});
-    pool.run(Access::write_relaxed, Scope::statement, [](Session&) {});
+    for (const Access access : {Access::read, Access::write_relaxed, Access::write})
+      pool.run(access, Scope::statement, [](Session&) {});
+    pool.in_transaction([](Session&) {});
     EXPECT_EQ(pool.refusal(), words) << "perhaps nothing was written";
-    write(pool);
+    pool.stored_messages(pool.refusals());
     EXPECT_EQ(pool.refusal(), std::nullopt);
   }
   world_.commit_faults = {Kind::out_of_space};
@@ -191,9 +192,45 @@ TEST_F(PoolTest, remembers_for_a_minute_that_the_database_takes_no_writes) {
   EXPECT_NE(pool.refusal(), std::nullopt);
   now_ += 1ms;
   EXPECT_EQ(pool.refusal(), std::nullopt);
+}
+
+TEST_F(PoolTest, a_refusal_is_not_over_by_what_began_before_it) {
+  Pool& pool = this->pool();
+  const std::uint64_t before = pool.refusals();
+  world_.commit_faults = {Kind::out_of_space};
+  EXPECT_THROW(write(pool), DatabaseError);
+  const std::uint64_t between = pool.refusals();
+  pool.stored_messages(before);
+  EXPECT_NE(pool.refusal(), std::nullopt);
+  world_.commit_faults = {Kind::corrupt};
+  EXPECT_THROW(write(pool), DatabaseError);
+  pool.stored_messages(between);
+  EXPECT_NE(pool.refusal(), std::nullopt);
+}
+
+TEST_F(PoolTest, remembers_what_a_callers_transaction_was_refused_except_that_it_is_read_only) {
+  Pool& pool = this->pool();
   world_.commit_faults = {Kind::read_only};
   EXPECT_THROW(pool.in_transaction([](Session&) {}), DatabaseError);
-  EXPECT_EQ(pool.refusal(), std::nullopt) << "a caller may have made his own transaction so";
+  EXPECT_EQ(pool.refusal(), std::nullopt) << "the caller may have made it so";
+  for (const Kind kind : {Kind::out_of_space, Kind::corrupt}) {
+    const std::string words = "for the caller's own statement";
+    EXPECT_THROW(pool.in_transaction([&](Session&) { throw DatabaseError(kind, words); }),
+                 DatabaseError);
+    EXPECT_EQ(pool.refusal(), words);
+    pool.stored_messages(pool.refusals());
+    EXPECT_EQ(pool.refusal(), std::nullopt);
+  }
+}
+
+TEST_F(PoolTest, a_refusal_that_a_callers_transaction_met_elsewhere_is_not_its_own) {
+  Pool& pool = this->pool();
+  World other_world;
+  Pool other{std::make_unique<FakeDriver>(other_world, std::nullopt), {}, {}};
+  other_world.commit_faults = {Kind::out_of_space};
+  EXPECT_THROW(pool.in_transaction([&](Session&) { write(other); }), DatabaseError);
+  EXPECT_NE(other.refusal(), std::nullopt);
+  EXPECT_EQ(pool.refusal(), std::nullopt);
 }
 
 TEST_F(PoolTest, never_repeats_a_callers_transaction) {
