@@ -74,7 +74,9 @@ Verb health_verb(Common& common) {
       .text =
           "Exit code 0: healthy; 1: degraded, more is due than --pending; 5: unhealthy, more "
           "dead letters than --dead, or the store cannot be asked. It counts no further than "
-          "it has to, so it may be asked every few seconds.",
+          "it has to, so it may be asked every few seconds. It writes nothing: that a disk is full "
+          "or a store read only is known to the process that was refused, so ask the daemon's "
+          "/health/ready.",
       .options = with({{"--pending", "COUNT", "degraded above so many that are due (default: 1000)",
                         &thresholds->pending},
                        {"--dead", "COUNT", "unhealthy above so many dead letters (default: 10)",

@@ -30,6 +30,8 @@ std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& 
   std::vector<Reason> reasons;
   if (!report.error.empty()) {
     reasons.push_back({"store", HealthState::unhealthy, "cannot be asked: " + report.error});
+  } else if (const auto refusal = write_refusal(report.store->database())) {
+    reasons.push_back({"store", HealthState::unhealthy, "takes no writes: " + *refusal});
   }
   const StateCounts& counts = report.counts.all;
   const auto more_than = [](std::int64_t count, std::string_view what, std::int64_t threshold) {
@@ -146,7 +148,11 @@ json::object box_json(const BoxReport& report, const Pulse& pulse,
                    {"paused", dispatch.paused || std::ranges::find(paused, store) != paused.end()}};
   add_rates(out, pulse.rates(report.kind, store));
   if (!report.asked) out["error"] = "it has not been asked yet";
-  if (!report.error.empty()) out["error"] = report.error;
+  if (!report.error.empty()) {
+    out["error"] = report.error;
+  } else if (const auto refusal = write_refusal(report.store->database())) {
+    out["error"] = "takes no writes: " + *refusal;
+  }
   if (!report.at) return out;
   out["at"] = to_json(*report.at);
   out["counts"] = to_json(report.counts.all);

@@ -1,11 +1,13 @@
 """Looking into the boxes, and acting on what lies there."""
 import contextlib
 import json
+import os
 import re
 import sqlite3
+import subprocess
 import unittest
 
-from daemon import Daemon
+from daemon import Daemon, new_folder
 
 
 class Operations(unittest.TestCase):
@@ -138,6 +140,37 @@ class Health(unittest.TestCase):
             answer = daemon.ask("GET", "/health/ready", headers={"X-Forwarded-For": "192.0.2.1"})
             self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
             self.assertNotIn(b"twinbox.db", answer.body)
+            self.assertEqual(daemon.stop(), 0)
+
+    def small_disk(self):
+        """A disk of its own, where we may mount one."""
+        folder = new_folder("twinbox_disk_")
+        mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", folder]
+        if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+            self.skipTest("needs the right to mount a small disk")
+        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
+        return folder
+
+    def test_a_full_disk_is_told_of_alike_by_the_probe_and_the_overview(self):
+        with Daemon(folder=self.small_disk()) as daemon:
+            ballast = daemon.folder / "ballast"
+            disk = os.statvfs(daemon.folder)
+            ballast.write_bytes(bytes(disk.f_bavail * disk.f_frsize - 65536))
+            large = bytes(100_000)
+            answer = daemon.ask("POST", "/v1/outbox/a", large)
+            self.assertEqual(answer.status, 503)
+            self.assertIn("Retry-After", answer.headers)
+            ready = daemon.ask("GET", "/health/ready")
+            self.assertEqual((ready.status, ready.json()["status"]), (503, "unhealthy"))
+            overview = daemon.ask("GET", "/v1/overview").json()
+            self.assertEqual(overview["status"], "unhealthy")
+            self.assertEqual(overview["reasons"][0]["about"], "store")
+            self.assertIn("takes no writes", overview["reasons"][0]["text"])
+            self.assertIn("takes no writes", ready.json()["boxes"][0]["reasons"][0])
+            ballast.unlink()
+            self.assertEqual(daemon.ask("POST", "/v1/outbox/a", large).status, 202)
+            self.assertEqual(daemon.ask("GET", "/health/ready").status, 200)
+            self.assertEqual(daemon.ask("GET", "/v1/overview").json()["status"], "healthy")
             self.assertEqual(daemon.stop(), 0)
 
 

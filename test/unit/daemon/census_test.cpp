@@ -178,6 +178,32 @@ TEST_F(CensusTest, whoever_holds_leases_is_shown_with_what_he_told_of_himself) {
   EXPECT_EQ(workers[1].at("leases").as_int64(), 1);
 }
 
+TEST_F(CensusTest, a_store_that_takes_no_writes_is_unhealthy_as_the_probe_has_it) {
+  Stores stores{config(), environment()};
+  CensusTaker census{stores, {}, {}, patience};
+  census.start();
+  const Reports reports = census.reports();
+  const auto overview = [&] { return overview_json(reports, Pulse{}, {}, {}); };
+  EXPECT_EQ(overview().at("status").as_string(), "healthy");
+  EXPECT_THROW(stores.all()[0].store->database().in_transaction([](Session&) {
+    throw DatabaseError{DatabaseError::Kind::out_of_space, "the disk is full"};
+  }),
+               DatabaseError);
+  const boost::json::object shown = overview();
+  EXPECT_EQ(shown.at("status").as_string(), "unhealthy");
+  EXPECT_EQ(shown.at("unreachable").to_number<int>(), 0);
+  const boost::json::value& reason = shown.at("reasons").as_array().at(0);
+  EXPECT_EQ(reason.at("about").as_string(), "store");
+  EXPECT_EQ(reason.at("text").as_string(), "takes no writes: the disk is full");
+  const boost::json::object listed = stores_json(reports, Pulse{}, {}, {});
+  const boost::json::value& box = listed.at("stores").at(0).at("boxes").at(0);
+  EXPECT_EQ(box.at("status").as_string(), "unhealthy");
+  EXPECT_EQ(box.at("error").as_string(), "takes no writes: the disk is full");
+  EXPECT_TRUE(box.as_object().contains("counts"));
+  enqueue(stores, 1);
+  EXPECT_EQ(overview().at("status").as_string(), "healthy");
+}
+
 TEST_F(CensusTest, requests_run_no_statement) {
   Stores stores{config(), environment()};
   enqueue(stores, 5);
