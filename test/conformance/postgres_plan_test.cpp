@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t batch = 50;
 constexpr long small_store = 10'000;
 
-/// The size of a large store: a million in a long run.
+/// The size of a large store, open and finished each: a million in a long run.
 long large_store() {
   return std::getenv("TWINBOX_CAMPAIGN_SECONDS") == nullptr ? 200'000 : 1'000'000;
 }
@@ -150,6 +150,10 @@ TEST_P(PostgresPlan, OBX_100_claim_reads_an_index_range_whatever_the_backlog_and
       EXPECT_NE(from_large.text.find("large_work_visible"), std::string::npos) << from_large.text;
       EXPECT_LE(from_large.buffers, from_small.buffers * 3 / 2) << from_small.text << "\n"
                                                                 << from_large.text;
+      RecordProperty(side == Side::own ? "buffers_of_claim" : "buffers_of_claim_by_a_caller",
+                     std::to_string(from_large.buffers) + " of " + std::to_string(large_store()) +
+                         ", " + std::to_string(from_small.buffers) + " of " +
+                         std::to_string(small_store));
       std::size_t changed = 0;
       const ExecutedPlan ack_small = plan_of_ack("small", *small, side, few, changed);
       const ExecutedPlan ack_large = plan_of_ack("large", *large, side, many, changed);
