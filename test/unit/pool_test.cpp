@@ -1,6 +1,7 @@
 #include "database/pool.hpp"
 
 #include <atomic>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -35,7 +36,7 @@ class PoolTest : public ::testing::Test {
       }
       log_.push_back(line);
     };
-    environment_.random = [] { return std::uint64_t{0}; };
+    environment_.random = random_;
     pool_ = std::make_unique<Pool>(
         std::make_unique<FakeDriver>(world_, shape), std::move(options), environment_,
         PoolTime{.now =
@@ -75,6 +76,7 @@ class PoolTest : public ::testing::Test {
 
   World world_;
   Environment environment_;
+  std::function<std::uint64_t()> random_ = [] { return std::uint64_t{0}; };
   std::atomic<int> asked_ = 0;
   std::chrono::steady_clock::time_point now_{};
   std::vector<milliseconds> waits_;
@@ -144,6 +146,23 @@ TEST_F(PoolTest, waits_longer_each_time_but_never_very_long) {
   ASSERT_EQ(waits_.size(), 40u);
   EXPECT_TRUE(std::is_sorted(waits_.begin(), waits_.end()));
   EXPECT_EQ(waits_.back(), 125ms);
+}
+
+TEST_F(PoolTest, those_who_met_once_do_not_meet_again_because_chance_lengthens_the_wait) {
+  std::uint64_t chosen = 0;
+  const auto wait_after_many = [&](std::uint64_t chance) {
+    Pool& pool = this->pool({.retries = 40});
+    chosen = chance;
+    waits_.clear();
+    world_.commit_faults.assign(40, Kind::contention);
+    write(pool);
+    return waits_.back();
+  };
+  random_ = [&] { return chosen; };
+  EXPECT_EQ(wait_after_many(0), 125ms);
+  EXPECT_EQ(wait_after_many(1), 126ms);
+  EXPECT_EQ(wait_after_many(125), 250ms);
+  EXPECT_EQ(wait_after_many(126), 125ms);
 }
 
 TEST_F(PoolTest, repeats_nothing_after_the_wait_limit) {
