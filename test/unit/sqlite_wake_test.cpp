@@ -1,0 +1,69 @@
+// wake() after a commit of a connection of the caller's own, where no file watch could tell of it.
+#include <semaphore>
+#include <thread>
+#include <utility>
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include "database/open_driver.hpp"
+#include "database/pool.hpp"
+#include "support/backend.hpp"
+#include "twinbox/dispatcher.hpp"
+#include "twinbox/native_sessions.hpp"
+
+namespace twinbox::test {
+namespace {
+
+/// Learns nothing of what others commit.
+class DeafDriver final : public Driver {
+ public:
+  explicit DeafDriver(std::unique_ptr<Driver> inner) : inner_(std::move(inner)) {}
+
+  [[nodiscard]] Dialect dialect() const noexcept override { return inner_->dialect(); }
+  [[nodiscard]] Shape shape(std::size_t pool_size) const noexcept override {
+    return inner_->shape(pool_size);
+  }
+  [[nodiscard]] std::string describe() const override { return inner_->describe(); }
+  std::unique_ptr<Connection> connect(Access access) override { return inner_->connect(access); }
+
+ private:
+  std::unique_ptr<Driver> inner_;
+};
+
+TEST(SqliteWake, after_a_callers_own_commit_ends_the_rest_of_a_dispatcher) {
+  const Place place(Backend::sqlite_file);
+  std::counting_semaphore<> rested{0};
+  const Environment environment{
+      .log =
+          [&](const LogEvent& event) {
+            if (event.name != "claim") return;
+            if (event.fields.back().value == decltype(LogField::value){std::int64_t{0}})
+              rested.release();
+          },
+      .log_level = LogLevel::debug};
+  Database database{std::make_unique<Pool>(
+      std::make_unique<DeafDriver>(open_driver(place.address(), {}, environment)),
+      DatabaseOptions{}, environment)};
+  Outbox outbox{database, {.deploy_schema = true}};
+  std::counting_semaphore<> handled{0};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.release(); });
+  Dispatcher dispatcher{outbox, handlers, {.poll_interval = 1h, .housekeeping = std::nullopt}};
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  rested.acquire();
+
+  sqlite3* opened = nullptr;
+  ASSERT_EQ(sqlite3_open(place.file().c_str(), &opened), SQLITE_OK);
+  const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> connection{opened, sqlite3_close};
+  ASSERT_EQ(sqlite3_exec(opened, "begin immediate", nullptr, nullptr, nullptr), SQLITE_OK);
+  SqliteSession session{opened};
+  outbox.enqueue(session, a_message());
+  ASSERT_EQ(sqlite3_exec(opened, "commit", nullptr, nullptr, nullptr), SQLITE_OK);
+  outbox.wake();
+  // It tells of itself every 15 s, and would see then what it has missed.
+  EXPECT_TRUE(handled.try_acquire_for(12s));
+}
+
+}  // namespace
+}  // namespace twinbox::test
