@@ -40,8 +40,8 @@ class Schema {
   void require();
   /// The script a DBA can run by hand, from nothing to current.
   [[nodiscard]] std::string print() const;
-  /// The rights that a role of the application needs, and no more (PostgreSQL). Throws
-  /// std::invalid_argument for what cannot be a role's name.
+  /// The rights that a role of the application needs, and no more (PostgreSQL, SQL Server).
+  /// Throws std::invalid_argument for what cannot be a role's name.
   [[nodiscard]] std::string print_grants(const std::string& role) const;
 
  private:
