@@ -150,9 +150,14 @@ class WorkQueue {
                       std::optional<Duration> delay = {});
   SettledById fail(OwnerToken owner, std::span<const MessageId> ids, std::string_view error);
 
-  /// Clears expired leases. Housekeeping: claim takes expired leases by itself.
-  std::size_t reap(std::int64_t limit = 1000);
-  std::size_t reap(Session& session, std::int64_t limit = 1000);
+  /// Clears expired leases, all of them, batch by batch, one transaction each. Housekeeping: claim
+  /// takes expired leases by itself.
+  std::size_t reap();
+  /// All of them, in the caller's transaction.
+  std::size_t reap(Session& session);
+  /// One batch.
+  std::size_t reap(std::int64_t limit);
+  std::size_t reap(Session& session, std::int64_t limit);
   /// Makes open work that is past its expiry dead.
   std::size_t expire(std::int64_t limit = 1000);
   std::size_t expire(Session& session, std::int64_t limit = 1000);

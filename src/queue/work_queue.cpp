@@ -177,8 +177,9 @@ std::vector<WorkId> renew_some(Box& box, Session& session, const OwnerToken& own
   return still_held;
 }
 
+constexpr std::int64_t reap_batch = 1000;
+
 std::size_t reap_some(Box& box, Session& session, std::int64_t limit) {
-  require_limit(limit);
   const std::size_t changed = box.run(session, box.sql().reap, {{"limit", limit}, box.now()});
   box.log(LogLevel::info, "reap", {{"count", static_cast<std::int64_t>(changed)}});
   return changed;
@@ -355,12 +356,23 @@ SettledById WorkQueue::fail(OwnerToken owner, std::span<const MessageId> ids,
   });
 }
 
+std::size_t WorkQueue::reap() {
+  std::size_t all = 0;
+  for (std::size_t some = reap_batch; some == reap_batch; all += some) some = reap(reap_batch);
+  return all;
+}
+
+std::size_t WorkQueue::reap(Session& session) {
+  return reap_some(*box_, box_->checked(session), INT64_MAX);
+}
+
 std::size_t WorkQueue::reap(std::int64_t limit) {
   require_limit(limit);
   return box_->write([&](Session& session) { return reap_some(*box_, session, limit); });
 }
 
 std::size_t WorkQueue::reap(Session& session, std::int64_t limit) {
+  require_limit(limit);
   return reap_some(*box_, box_->checked(session), limit);
 }
 

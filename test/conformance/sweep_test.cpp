@@ -68,6 +68,21 @@ TEST_P(Sweep, reap_takes_no_more_than_its_limit) {
   EXPECT_EQ(outbox().reap(3), 2u);
 }
 
+TEST_P(Sweep, OBX_049_reap_without_a_limit_clears_all_leases_that_ran_out_however_many) {
+  REQUIREMENT("IBX-068");
+  constexpr std::size_t many = 2500;
+  BoxOptions endless = options();
+  endless.max_expiries = 0;
+  Outbox outbox(database(), endless);
+  outbox.enqueue(std::vector<NewMessage>(many, a_message()));
+  ASSERT_EQ(outbox.claim(worker_a, 10s, many).size(), many);
+  clock().advance(11s);
+  database().in_transaction([&](Session& session) { EXPECT_EQ(outbox.reap(session), many); });
+  write("update {schema}outbox_work set lease_until = visible_at, owner = null");
+  EXPECT_EQ(outbox.reap(), many);
+  EXPECT_EQ(count("select count(*) from {schema}outbox_work where lease_until is not null"), 0);
+}
+
 TEST_P(Sweep, a_message_whose_worker_died_is_handed_out_alone) {
   outbox().enqueue(a_message("suspect"));
   ASSERT_EQ(outbox().claim(worker_a, 10s, 10).size(), 1u);
