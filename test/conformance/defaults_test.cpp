@@ -1,5 +1,7 @@
 // Every default that the source documents name, where the public API knows it.
 #include "support/outbox_test.hpp"
+#include <twinbox/channel.hpp>
+#include <twinbox/dispatcher.hpp>
 #include <twinbox/outbox_store.hpp>
 
 namespace twinbox::test {
@@ -30,6 +32,22 @@ TEST_P(Defaults, a_lease_is_30_seconds_and_a_batch_50_messages) {
   const auto stored = OutboxStore(outbox(), worker_a).claim_due(1);
   ASSERT_EQ(stored.size(), 1u);
   EXPECT_EQ(stored[0].lease_until, clock().now() + 30s);
+}
+
+TEST_P(Defaults, a_dispatcher_looks_every_half_second_with_the_usual_lease_and_batch) {
+  const DispatcherOptions defaults;
+  EXPECT_EQ(defaults.poll_interval, Duration{500ms});
+  EXPECT_EQ(defaults.lease, Duration{30s});
+  EXPECT_EQ(defaults.batch, 50);
+}
+
+TEST_P(Defaults, the_gate_is_on_and_keeps_its_mark_when_a_handler_fails) {
+  EXPECT_TRUE(BoxOptions{}.gate);
+  EXPECT_FALSE(HandlerOptions{}.release_claim_on_error);
+}
+
+TEST_P(Defaults, a_channel_may_be_without_an_inbox) {
+  EXPECT_EQ(ChannelPolicy{}.without_inbox, WithoutInbox::none);
 }
 
 TEST_P(Defaults, a_failed_message_is_tried_ten_times_after_2_4_8_to_60_seconds) {
