@@ -37,9 +37,12 @@ void Acts::read(const std::string& file) {
       case Line::accepted: words >> id, accepted.insert(id); break;
       case Line::claimed:
         words >> work >> epoch >> begin >> end;
-        claims[work][epoch] = {begin, end};
+        claims[work][epoch].push_back({begin, end});
         break;
-      case Line::settling: words >> work >> epoch, claims[work][epoch].settling = true; break;
+      // Whoever settles has claimed, in the same file.
+      case Line::settling:
+        words >> work >> epoch, claims[work][epoch].back().settling = true;
+        break;
       case Line::finished: words >> work >> epoch, finished.insert(work); break;
     }
   }
@@ -49,9 +52,12 @@ std::vector<std::string> Acts::double_leases() const {
   std::vector<std::string> found;
   for (const auto& [work, by_epoch] : claims) {
     const Claim* before = nullptr;
-    for (const auto& [epoch, claim] : by_epoch) {
+    for (const auto& [epoch, same] : by_epoch) {
+      const std::string name = "work " + std::to_string(work) + ", epoch " + std::to_string(epoch);
+      if (same.size() > 1) found.push_back(name + ", given twice");
+      const Claim& claim = same.front();
       if (before != nullptr && !before->settling && claim.begin < before->end) {
-        found.push_back("work " + std::to_string(work) + ", epoch " + std::to_string(epoch));
+        found.push_back(name);
       }
       before = &claim;
     }

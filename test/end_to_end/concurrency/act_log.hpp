@@ -36,13 +36,16 @@ struct Acts {
     std::int64_t begin, end;
     bool settling = false;  ///< given back or finished, maybe: another claim may follow at once
   };
-  std::map<std::int64_t, std::map<std::int64_t, Claim>> claims;  ///< by work and epoch
+  /// By work and epoch; more than one of an epoch is what must not be.
+  std::map<std::int64_t, std::map<std::int64_t, std::vector<Claim>>> claims;
   std::multiset<std::string> enqueued;
   std::multiset<std::string> accepted;
   std::multiset<std::int64_t> finished;  ///< works
 
+  /// One process's.
   void read(const std::string& file);
-  /// A claim that began before the one before it had ended, by one who had not settled it.
+  /// A claim that began before the one before it had ended, by one who had not settled it; and a
+  /// lease that was given twice.
   [[nodiscard]] std::vector<std::string> double_leases() const;
 };
 

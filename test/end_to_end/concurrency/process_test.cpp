@@ -17,8 +17,9 @@ namespace {
 constexpr int producers = 2;
 constexpr int workers = 4;
 constexpr int messages_each = 150;
-constexpr int kills = 12;
-constexpr int claims_between_kills = 8;
+constexpr int kills = 12;          // of workers
+constexpr int producer_kills = 4;  // after every third of them
+constexpr int acts_between_kills = 8;
 
 struct Pipe {
   int read_end = -1, write_end = -1;
@@ -46,28 +47,41 @@ class Processes : public ::testing::TestWithParam<Backend> {
  protected:
   Processes() { skip_without_server(GetParam()); }
 
-  /// Producers and workers run, workers are killed and replaced; returns what all of them noted.
+  /// Producers and workers run and are killed and replaced; a new producer sends everything once
+  /// more, since nobody knows how far the last one had come. Returns what all of them noted.
   Acts run(const Place& place, Role producer, Role worker) {
     logs_ = std::filesystem::temp_directory_path() / ("acts_" + std::to_string(getpid()));
     std::filesystem::remove_all(logs_);
     std::filesystem::create_directories(logs_);
     Pipe control, progress;
-    const auto start = [&](Role role) {
+    const auto start = [&](Role role, std::uint64_t seed) {
       return start_role({role, place.address(), place.schema(),
-                         (logs_ / std::to_string(++started_)).string(), chance_(), messages_each},
+                         (logs_ / std::to_string(++started_)).string(), seed, messages_each},
                         control.read_end, progress.write_end);
     };
-    std::vector<pid_t> making, working;
-    for (int i = 0; i < producers; ++i) making.push_back(start(producer));
-    for (int i = 0; i < workers; ++i) working.push_back(start(worker));
-    for (int killed = 0; killed < kills; ++killed) {
-      wait_for_claims(progress.read_end);
+    std::map<std::uint64_t, pid_t> making;  // by seed
+    std::vector<pid_t> working;
+    while (making.size() < producers) {
+      const std::uint64_t seed = chance_();
+      making[seed] = start(producer, seed);
+    }
+    for (int i = 0; i < workers; ++i) working.push_back(start(worker, chance_()));
+    for (int killed = 1; killed <= kills; ++killed) {
+      wait_for_acts(progress.read_end, acts_between_kills);
       pid_t& chosen = working[chance_() % working.size()];
       kill(chosen, SIGKILL);
       EXPECT_EQ(ended(chosen), "signal 9");
-      chosen = start(worker);
+      chosen = start(worker, chance_());
+      if (killed % (kills / producer_kills) != 0) continue;
+      auto& [seed, process] = *std::next(making.begin(), killed % producers);
+      // One that has come to its end begins again, and is caught then.
+      for (std::string end; end != "signal 9"; process = start(producer, seed)) {
+        wait_for_acts(progress.read_end, 1);
+        kill(process, SIGKILL);
+        end = ended(process);
+      }
     }
-    for (const pid_t process : making) EXPECT_EQ(ended(process), "code 0");
+    for (const auto& [seed, process] : making) EXPECT_EQ(ended(process), "code 0");
     control.close_write();
     progress.close_write();
     drain(progress.read_end);
@@ -118,8 +132,8 @@ class Processes : public ::testing::TestWithParam<Backend> {
   }
 
  private:
-  static void wait_for_claims(int progress) {
-    for (int i = 0; i < claims_between_kills; ++i) {
+  static void wait_for_acts(int progress, int count) {
+    for (int i = 0; i < count; ++i) {
       char byte = 0;
       ASSERT_EQ(read(progress, &byte, 1), 1);
     }
@@ -144,26 +158,29 @@ class Processes : public ::testing::TestWithParam<Backend> {
   int started_ = 0;
 };
 
-TEST_P(Processes, OBX_017_share_an_outbox_while_workers_are_killed) {
+TEST_P(Processes, OBX_017_share_an_outbox_while_workers_and_producers_are_killed) {
   REQUIREMENT("OBX-019,OBX-051,OBX-081");
   campaign([&] {
     const Place place(GetParam());
     deploy<Outbox>(place);
     const Acts acts = run(place, Role::enqueuer, Role::outbox_worker);
-    EXPECT_EQ(acts.enqueued.size(), std::size_t{producers * messages_each});
+    EXPECT_EQ(std::set(acts.enqueued.begin(), acts.enqueued.end()).size(),
+              std::size_t{producers * messages_each});
     check(acts, count_states(place, GetParam(), "outbox"), producers * messages_each);
   });
 }
 
-TEST_P(Processes, IBX_030_share_an_inbox_that_gets_everything_twice_while_workers_are_killed) {
+TEST_P(Processes, IBX_030_share_an_inbox_that_gets_everything_again_while_all_are_killed) {
   REQUIREMENT("IBX-033,IBX-070,IBX-103");
   campaign([&] {
     const Place place(GetParam());
     deploy<Inbox>(place);
     const Acts acts = run(place, Role::accepter, Role::inbox_worker);
-    EXPECT_EQ(acts.accepted.size(), std::size_t{messages_each});
-    EXPECT_EQ(std::set(acts.accepted.begin(), acts.accepted.end()).size(),
-              std::size_t{messages_each});
+    EXPECT_EQ(std::set(acts.accepted.begin(), acts.accepted.end()).size(), acts.accepted.size())
+        << "accepted twice";
+    // One that is killed may have had a message accepted without noting it.
+    EXPECT_LE(acts.accepted.size(), std::size_t{messages_each});
+    EXPECT_GE(acts.accepted.size() + producer_kills, std::size_t{messages_each});
     check(acts, count_states(place, GetParam(), "inbox"), messages_each);
   });
 }

@@ -124,6 +124,7 @@ void enqueue_all(const RoleOptions& options) {
     const MessageId id{"p" + std::to_string(options.seed) + "_" + std::to_string(i)};
     outbox.enqueue({.topic = Topic{"campaign"}, .payload = "content", .id = id});
     log.write(Line::enqueued, id.str());
+    tell_progress();
   }
 }
 
@@ -136,6 +137,7 @@ void accept_all(const RoleOptions& options) {
     const MessageId id{"m" + std::to_string(i)};
     const Arrival arrival{Source{"shop"}, id, Topic{"campaign"}, "content"};
     if (!inbox.accept(arrival).duplicate()) log.write(Line::accepted, id.str());
+    tell_progress();
   }
 }
 

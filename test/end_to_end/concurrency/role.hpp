@@ -15,12 +15,12 @@ struct RoleOptions {
   Role role = Role::outbox_worker;
   std::string address;
   std::string schema;
-  std::string log;  ///< the act log's file
-  std::uint64_t seed = 1;
-  int messages = 0;  ///< how many a producer makes
+  std::string log;         ///< the act log's file
+  std::uint64_t seed = 1;  ///< two enqueuers with the same one make the same messages
+  int messages = 0;        ///< how many a producer makes
 };
 
-/// A worker writes one byte to this descriptor for each claim.
+/// A worker writes one byte to this descriptor for each claim, a producer for each message.
 inline constexpr int progress_descriptor = 3;
 
 /// Starts this program in a role. `control` becomes its standard input: a worker ends when that is
