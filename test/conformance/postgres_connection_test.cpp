@@ -81,6 +81,17 @@ TEST_P(PostgresConnection, OBX_107_a_certificate_of_somebody_else_is_refused) {
   EXPECT_NE(words_.find("certificate verify failed"), std::string::npos) << words_;
 }
 
+TEST_P(PostgresConnection, OBX_107_a_certificate_for_another_host_is_refused) {
+  REQUIREMENT("IBX-128");
+  std::string address = test_setting("TWINBOX_TEST_POSTGRES_TLS_WRONG_HOST");
+  Database database(address, {.retries = 0});
+  EXPECT_EQ(error_of([&] { Outbox box(database, opened()); }), Kind::connection_lost);
+  EXPECT_NE(words_.find("does not match host name"), std::string::npos) << words_;
+  address.replace(address.find("verify-full"), 11, "verify-ca");
+  Database trusting(address, {.retries = 0});
+  EXPECT_NO_THROW(Outbox(trusting, opened())) << "all else is right";
+}
+
 TEST_P(PostgresConnection, a_role_that_must_encrypt_is_refused_without_it) {
   const std::string tls = test_setting("TWINBOX_TEST_POSTGRES_TLS");
   Database database(tls.substr(0, tls.find('?')) + "?sslmode=disable", {.retries = 0});
