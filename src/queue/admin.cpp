@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <tuple>
 #include <unordered_map>
 
+#include "core/text.hpp"
 #include "queue/admin_list.hpp"
 #include "queue/read.hpp"
 
@@ -66,6 +68,12 @@ DutyView seen_duty(std::int64_t number) {
           .finished_at = {},
           .reason = {},
           .last_error = {}};
+}
+
+/// All else of a filter is checked by its types.
+void check_filter(const Filter& filter) {
+  if (!filter.error_contains || is_blank(*filter.error_contains)) return;
+  check_text("error_contains", *filter.error_contains, SIZE_MAX);
 }
 
 Value maybe_view(const auto& maybe) { return maybe ? Value{maybe->view()} : Value{}; }
@@ -249,6 +257,7 @@ std::vector<DutyView> read_duties(const Box& box, Session& session, std::int64_t
 
 Page list_page(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
                const std::optional<DutyKey>& after) {
+  check_filter(filter);
   const bool whole = filter.state == StateFilter::any || filter.state == StateFilter::seen;
   return whole ? list_messages(box, session, filter, limit, after)
                : list_duties(box, session, filter, limit, after);

@@ -5,6 +5,8 @@
 
 #include "support/backend.hpp"
 #include "support/reused_schema.hpp"
+#include <twinbox/admin.hpp>
+#include <twinbox/event_store.hpp>
 #include <twinbox/schema.hpp>
 
 namespace twinbox::test {
@@ -155,6 +157,43 @@ TEST_P(BadInput, OBX_027_leases_delays_and_limits_that_make_no_sense_are_refused
   const auto claimed = outbox().claim(worker_a, 30s, 1);
   ASSERT_EQ(claimed.size(), 1u);
   EXPECT_EQ(claimed.front().epoch, 1) << "no refused claim has touched it";
+}
+
+TEST_P(BadInput, limits_of_the_operations_and_of_event_stores_that_make_no_sense_are_refused) {
+  using Range = std::out_of_range;
+  outbox().enqueue(a_message());
+  Admin admin{outbox()};
+  EventOutboxStore events{outbox(), worker_a};
+  EventInboxStore arrived{inbox(), worker_a};
+  for (const std::int64_t limit : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN}) {
+    expect_refused<Range>([&] { std::ignore = admin.list({}, limit); }, "limit");
+    expect_refused<Range>([&] { std::ignore = admin.held_keys(limit); }, "limit");
+    expect_refused<Range>([&] { admin.requeue(Filter{}, {}, {.limit = limit}); }, "limit");
+    expect_refused<Range>([&] { admin.requeue(Filter{}, {}, {.batch = limit}); }, "limit");
+    expect_refused<Range>([&] { std::ignore = events.unprocessed(limit, 5); }, "limit");
+    expect_refused<Range>([&] { std::ignore = events.processed(clock().now(), limit); }, "limit");
+    expect_refused<Range>([&] { std::ignore = arrived.for_cleanup(clock().now(), limit); },
+                          "limit");
+  }
+  EXPECT_EQ(admin.list({.state = StateFilter::ready}).entries.size(), 1u);
+}
+
+TEST_P(BadInput, an_error_that_no_database_could_contain_is_not_looked_for) {
+  outbox().enqueue(a_message());
+  Admin admin{outbox()};
+  for (const std::string& text : {std::string{"\xff"}, std::string("a\0b", 3)}) {
+    const Filter filter{.error_contains = text};
+    using Invalid = std::invalid_argument;
+    expect_refused<Invalid>([&] { std::ignore = admin.list(filter); }, "error_contains");
+    expect_refused<Invalid>([&] { admin.requeue(filter); }, "error_contains");
+    expect_refused<Invalid>([&] { admin.requeue(filter, {}, {.operation_id = "once"}); },
+                            "error_contains");
+    expect_refused<Invalid>([&] { admin.requeue(filter, {}, {.dry_run = true}); },
+                            "error_contains");
+    expect_refused<Invalid>([&] { admin.prune(filter); }, "error_contains");
+  }
+  EXPECT_EQ(read("select count(*) from {schema}outbox_audit"), "0");
+  EXPECT_EQ(admin.list({.state = StateFilter::ready}).entries.size(), 1u);
 }
 
 TEST_P(BadInput, IBX_130_an_all_zero_owner_cannot_be_made) {
