@@ -185,7 +185,10 @@ void BoxTest::rename_table(const std::string& from, const std::string& to) {
             : "alter table {schema}" + from + " rename to " + to);
 }
 
-std::string payload(std::string_view text) { return std::string{payload_mark} + std::string{text}; }
+// At both ends: whatever shows of it, its beginning or its end, is found.
+std::string payload(std::string_view text) {
+  return std::string{payload_mark}.append(text).append(payload_mark);
+}
 
 NewMessage a_message(std::string topic, std::string_view content) {
   return {.topic = Topic{std::move(topic)}, .payload = payload(content)};
