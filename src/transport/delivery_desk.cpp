@@ -9,15 +9,10 @@
 namespace twinbox {
 namespace {
 
-/// The trouble is the store's and passes for every message alike.
+/// The trouble is the store's and the same for every message: only what it says about data may be
+/// the fault of one.
 bool is_away(const DatabaseError& error) noexcept {
-  using Kind = DatabaseError::Kind;
-  switch (error.kind()) {
-    case Kind::invalid_request:
-    case Kind::corrupt:
-    case Kind::other: return false;
-    default: return true;
-  }
+  return error.kind() != DatabaseError::Kind::invalid_request;
 }
 
 /// Empty: it has none.

@@ -122,12 +122,12 @@ TEST(SqlServerAddress, is_told_from_the_addresses_of_others) {
 
 TEST(SqlServerFailure, the_servers_numbers_become_kinds) {
   const std::pair<std::int32_t, Kind> known[] = {
-      {208, Kind::missing_schema},   {2812, Kind::missing_schema},  {1205, Kind::contention},
-      {1222, Kind::contention},      {3960, Kind::contention},      {2627, Kind::invalid_request},
-      {2601, Kind::invalid_request}, {547, Kind::invalid_request},  {515, Kind::invalid_request},
-      {18456, Kind::permission},     {229, Kind::permission},       {9002, Kind::out_of_space},
-      {3906, Kind::read_only},       {824, Kind::corrupt},          {40613, Kind::connection_lost},
-      {51205, Kind::contention},     {51022, Kind::invalid_request}};
+      {208, Kind::missing_schema},   {2812, Kind::missing_schema},   {1205, Kind::contention},
+      {1222, Kind::contention},      {3960, Kind::contention},       {2627, Kind::invalid_request},
+      {2601, Kind::invalid_request}, {547, Kind::invalid_request},   {515, Kind::invalid_request},
+      {18456, Kind::permission},     {229, Kind::permission},        {9002, Kind::out_of_space},
+      {3906, Kind::read_only},       {824, Kind::corrupt},           {40613, Kind::connection_lost},
+      {51205, Kind::contention},     {51022, Kind::invalid_request}, {4060, Kind::connection_lost}};
   for (const auto& [native, kind] : known) {
     EXPECT_EQ(kind_of({.sqlstate = "42000", .native = native}), kind) << native;
   }

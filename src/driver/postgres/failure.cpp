@@ -25,6 +25,7 @@ std::string_view way_out(std::string_view sqlstate, Kind kind, bool ours) {
     return "the transaction is already aborted by an earlier error: roll it back and begin again";
   }
   if (sqlstate == "53300") return "lower pool_size, or raise the server's max_connections";
+  if (sqlstate == "3D000") return "create the database, or correct its name in the address";
   switch (kind) {
     case Kind::missing_schema:
       return ours ? "deploy the schema first, or correct the schema and table names in the options"
@@ -47,7 +48,8 @@ Kind kind_of(std::string_view sqlstate) noexcept {
   const auto begins = [&](std::string_view prefix) { return sqlstate.starts_with(prefix); };
   if (sqlstate.empty()) return Kind::connection_lost;
   if (is("40001") || is("40P01") || is("55P03")) return Kind::contention;
-  if (ends_connection(sqlstate)) return Kind::connection_lost;
+  // 3D000: no such database, as after a rename. Told to whoever connects, so nothing was refused.
+  if (ends_connection(sqlstate) || is("3D000")) return Kind::connection_lost;
   if (is("53100")) return Kind::out_of_space;
   if (is("25006")) return Kind::read_only;
   if (is("42501") || begins("28")) return Kind::permission;
@@ -55,7 +57,7 @@ Kind kind_of(std::string_view sqlstate) noexcept {
   if (is("57014")) return Kind::cancelled;
   if (is("XX001") || is("XX002")) return Kind::corrupt;
   for (const std::string_view refused :
-       {"0A", "21", "22", "23", "25", "26", "2B", "3B", "3D", "42", "44", "54", "P0"}) {
+       {"0A", "21", "22", "23", "25", "26", "2B", "3B", "42", "44", "54", "P0"}) {
     if (begins(refused)) return Kind::invalid_request;
   }
   return Kind::other;

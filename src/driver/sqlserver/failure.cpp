@@ -43,7 +43,7 @@ constexpr std::array known{
     Known{3930, Kind::invalid_request},   // a doomed transaction
     Known{3960, Kind::contention},        // snapshot conflict
     Known{3961, Kind::contention},        // the schema changed under a snapshot
-    Known{4060, Kind::invalid_request},   // no such database
+    Known{4060, Kind::connection_lost},   // no such database
     Known{6005, Kind::connection_lost},   // shutting down
     Known{9002, Kind::out_of_space},      // of the log
     Known{10053, Kind::connection_lost},  // broken by the machine

@@ -124,6 +124,36 @@ TEST_F(DeliveryDeskWith, a_store_that_is_away_waits_for_it_without_counting) {
   EXPECT_EQ(accepted, (Ids{"1", "2"}));
 }
 
+class DeliveryDeskWithTrouble : public DeliveryDeskWith,
+                                public ::testing::WithParamInterface<Kind> {
+ protected:
+  /// Whether the message is given up when the store fails like that again and again.
+  bool gives_it_up() {
+    fail = [](const Arrival&) { throw DatabaseError(GetParam(), "trouble"); };
+    desk.add(delivery(1, "1"));
+    Time time = now;
+    for (int i = 0; i < 20; ++i) {
+      if (!desk.step(time).empty()) return true;
+      time = desk.next().value();
+    }
+    EXPECT_EQ(desk.retried(), 0u);
+    EXPECT_EQ(desk.last_error(), "trouble");
+    return false;
+  }
+};
+
+TEST_P(DeliveryDeskWithTrouble, of_a_store_counts_only_what_may_be_the_messages_own_fault) {
+  EXPECT_EQ(gives_it_up(), GetParam() == Kind::invalid_request);
+}
+
+INSTANTIATE_TEST_SUITE_P(each, DeliveryDeskWithTrouble,
+                         ::testing::Values(Kind::connection_lost, Kind::contention,
+                                           Kind::commit_in_doubt, Kind::out_of_space,
+                                           Kind::read_only, Kind::corrupt, Kind::permission,
+                                           Kind::missing_schema, Kind::cancelled,
+                                           Kind::invalid_request, Kind::other),
+                         [](const auto& one) { return std::string{to_string(one.param)}; });
+
 TEST_F(DeliveryDeskWith, dropped_ones_forgets_them_and_lets_their_partition_key_go_on) {
   bool bad = true;
   fail = [&](const Arrival& one) {

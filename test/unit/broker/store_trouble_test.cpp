@@ -1,0 +1,40 @@
+// What a broker has delivered, and a store that cannot take it. Without a broker.
+#include <unistd.h>
+
+#include "support/inbox_test.hpp"
+#include "support/postgres.hpp"
+#include "transport/delivery_desk.hpp"
+#include <twinbox/intake.hpp>
+
+namespace twinbox::test {
+namespace {
+
+class StoreTrouble : public InboxTest {
+ protected:
+  static SourceRetry one_retry() { return {.max_retries = 1, .delay = 1ms, .max_delay = 1ms}; }
+};
+
+TEST_P(StoreTrouble, a_database_that_is_gone_costs_no_message_its_place) {
+  const std::string name = "twinbox_gone_" + std::to_string(getpid());
+  PgClient client{place().address()};
+  client.run("create database " + name);
+  Database database{with_setting(place().address(), "dbname=" + name), {.retries = 1}};
+  Inbox box{database, {.deploy_schema = true}};
+  client.run("drop database " + name + " with (force)");
+  DeliveryDesk desk{accept_into(box), one_retry(), "test", environment()};
+  desk.add({1, an_arrival()});
+  auto time = DeliveryDesk::Time{} + 1h;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(desk.step(time).empty());
+    ASSERT_TRUE(desk.next());
+    time = *desk.next();
+  }
+  for (const char* part : {"3D000", "create the database"}) {
+    EXPECT_NE(desk.last_error().find(part), std::string::npos) << desk.last_error();
+  }
+}
+
+TWINBOX_ON_BACKENDS(StoreTrouble, Backend::postgres);
+
+}  // namespace
+}  // namespace twinbox::test
