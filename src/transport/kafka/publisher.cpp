@@ -165,14 +165,30 @@ void KafkaPublisher::Loop::report(const rd_kafka_message_t& message) {
     return shown_ + ": topic '" + item->message().topic + "': " + rd_kafka_err2str(message.err);
   };
   switch (kafka::fate_of(message.err, maybe)) {
-    case Fate::written: return tray_.settle(*item, Outcome::done());
-    case Fate::away: return tray_.put_off(*item);
+    case Fate::written:
+      if (!blocked_.empty()) blocked_.erase(item->message().topic);
+      return tray_.settle(*item, Outcome::done());
+    case Fate::away:
+      if (message.err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) blocked(item->message().topic);
+      return tray_.put_off(*item);
     case Fate::failed: return tray_.settle(*item, Outcome::retry(why()));
     case Fate::refused: break;
   }
   // A request with several records is refused as a whole, and nobody says for which of them.
   if (item->alone) return tray_.settle(*item, Outcome::dead(why()));
   tray_.put_alone(*item);
+}
+
+/// The cluster is there and does not take it; the client library tries again until the time is
+/// over, and tells nobody why. Said once, until the topic takes something.
+void KafkaPublisher::Loop::blocked(const std::string& topic) {
+  if (!blocked_.insert(topic).second) return;
+  environment_.write(
+      LogLevel::warning, "broker_blocked",
+      {{"broker", std::string_view{shown_}},
+       {"topic", std::string_view{topic}},
+       {"error", std::string_view{"nobody took a record within timeout: its partition has no "
+                                  "leader, or fewer replicas than min.insync.replicas"}}});
 }
 
 void KafkaPublisher::Loop::lost(const std::string& error) const {

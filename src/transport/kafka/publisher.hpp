@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +28,7 @@ class KafkaPublisher::Loop {
   bool send_some(kafka::Producer& producer);
   std::optional<Tray::Item> next_item();
   void report(const rd_kafka_message_t& message);
+  void blocked(const std::string& topic);
   void lost(const std::string& error) const;
   void wake();
 
@@ -40,7 +42,8 @@ class KafkaPublisher::Loop {
   std::mutex mutex_;
   kafka::Producer* current_ = nullptr;  ///< guarded by mutex_
 
-  std::size_t on_way_ = 0;  ///< of the thread alone
+  std::size_t on_way_ = 0;         ///< of the thread alone, as is what follows
+  std::set<std::string> blocked_;  ///< topics that take nothing now
   std::jthread thread_;
 };
 

@@ -198,6 +198,32 @@ TEST_P(KafkaSink, EVB_27_messages_wait_in_the_outbox_while_the_cluster_is_away_a
   EXPECT_EQ(ids(), sent);
 }
 
+TEST_P(KafkaSink, a_partition_with_too_few_replicas_costs_no_attempt_and_the_log_says_so_once) {
+  kafka.fail(Kafka::produce_request, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, 100'000);
+  enqueue("a");
+  const auto to = publisher({.timeout = 300ms});
+  for (int i = 0; i < 2; ++i) {
+    drain(to);
+    clock().advance(1min);
+  }
+  EXPECT_EQ(duty_of("a").attempts, 0);
+  EXPECT_EQ(duty_of("a").state, DutyState::ready);
+  const auto blocked = log().events("broker_blocked");
+  ASSERT_EQ(blocked.size(), 1u);
+  EXPECT_EQ(blocked[0].field("topic"), topic);
+  EXPECT_TRUE(has(blocked[0].field("error"), "min.insync.replicas")) << blocked[0].field("error");
+  kafka.heal(Kafka::produce_request);
+  ASSERT_TRUE(eventually([&] {
+    drain(to);
+    clock().advance(1min);
+    return duty_of("a").state == DutyState::done;
+  }));
+  kafka.fail(Kafka::produce_request, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, 100'000);
+  enqueue("b");
+  drain(to);
+  EXPECT_EQ(log().events("broker_blocked").size(), 2u) << "it is news again";
+}
+
 TEST_P(KafkaSink, EVB_28_a_connection_cut_in_mid_publish_sends_again_under_the_same_id) {
   const auto to = publisher();
   enqueue("first");
@@ -282,12 +308,27 @@ TEST_P(KafkaSink, EVB_02_an_event_goes_through_the_outbox_or_at_once) {
 }
 
 TEST_P(KafkaSink, a_stop_request_ends_the_wait_at_once) {
-  kafka.down();
-  enqueue("a");
+  const auto to = publisher({.timeout = 1h});
+  enqueue("first");
+  drain(to);
+  enqueue("second");
+  const auto claimed = claim();
+  kafka.delay(Kafka::produce_request);  // whoever waits hears after a minute that it is done
   std::stop_source stop;
-  stop.request_stop();
-  const auto to = publisher();
-  EXPECT_NE(to->publish(claim(), stop.get_token()).at(0).kind(), Kind::done);
+  std::jthread stopper{[&] {
+    eventually([&] { return kafka.count(topic) == 2; });
+    stop.request_stop();
+  }};
+  EXPECT_EQ(to->publish(claimed, stop.get_token()).at(0).kind(), Kind::retry);
+}
+
+TEST_P(KafkaSink, more_than_the_client_library_has_room_for_goes_piece_by_piece) {
+  KafkaConnection narrow = connection();
+  narrow.settings["queue.buffering.max.messages"] = "3";
+  KafkaPublisher to{narrow, {.topic = topic}};
+  for (int i = 0; i < 50; ++i) enqueue("m" + std::to_string(i));
+  for (const Outcome& one : to.publish(claim())) EXPECT_EQ(one.kind(), Kind::done) << one.reason();
+  EXPECT_EQ(ids().size(), 50u);
 }
 
 TEST_P(KafkaSink, many_callers_share_one_producer) {
