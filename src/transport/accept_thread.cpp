@@ -1,5 +1,7 @@
 #include "transport/accept_thread.hpp"
 
+#include "database/interruptible.hpp"
+
 namespace twinbox {
 
 AcceptThread::AcceptThread(DeliveryDesk desk, std::function<void()> wake)
@@ -29,6 +31,7 @@ std::pair<std::uint64_t, std::string> AcceptThread::take_failures() {
 }
 
 void AcceptThread::run(const std::stop_token& stop) {
+  const Interruptible until_stop{stop};
   std::unique_lock lock{mutex_};
   while (!stop.stop_requested()) {
     for (Delivery& one : std::exchange(came_, {})) desk_.add(std::move(one));

@@ -23,7 +23,7 @@ class AcceptThread {
 
   void add(Delivery delivery);
   std::vector<Settled> take();
-  /// What is under way is finished.
+  /// What is under way ends, unless it is being committed: the broker has it still.
   void stop();
   /// How many attempts have failed since the last call, and why the last one did, unless that is
   /// over.

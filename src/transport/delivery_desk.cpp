@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/text.hpp"
+#include "database/interruptible.hpp"
 #include "twinbox/error.hpp"
 #include "twinbox/retry.hpp"
 
@@ -161,8 +162,9 @@ void DeliveryDesk::forget_error(const std::vector<Settled>& settled) {
 }
 
 void DeliveryDesk::store_is_away(const std::string& error, Time now) {
-  last_error_ = cut_error(error);
   away_until_ = now + delay(++away_);
+  if (Interruptible::token().stop_requested()) return;  // it is not: a stop has ended the call
+  last_error_ = cut_error(error);
   environment_.write(
       LogLevel::warning, "store_away",
       {{"source", std::string_view{name_}}, {"error", std::string_view{last_error_}}});

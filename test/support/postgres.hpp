@@ -59,13 +59,16 @@ class Call {
 template <class F>
 Call(F) -> Call<std::invoke_result_t<F>>;
 
+inline bool somebody_waits_for(const PgClient& holder, PgClient& watcher) {
+  return watcher.value("select count(*) > 0 from pg_stat_activity where " +
+                       std::to_string(holder.pid()) + " = any(pg_blocking_pids(pid))") == "t";
+}
+
 /// True as soon as somebody waits for a lock that `holder` has; false when the call ends first.
 template <class Result>
 bool waits_for(const Call<Result>& call, const PgClient& holder, PgClient& watcher) {
-  const std::string waiting = "select count(*) > 0 from pg_stat_activity where " +
-                              std::to_string(holder.pid()) + " = any(pg_blocking_pids(pid))";
   while (!call.finished()) {
-    if (watcher.value(waiting) == "t") return true;
+    if (somebody_waits_for(holder, watcher)) return true;
   }
   return false;
 }

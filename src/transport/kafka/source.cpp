@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "database/interruptible.hpp"
 #include "transport/consuming.hpp"
 #include "transport/kafka/consumer.hpp"
 #include "transport/kafka/dead_letters.hpp"
@@ -75,6 +76,7 @@ class Member {
 
   void run(const std::stop_token& stop) {
     const std::stop_callback on_stop{stop, [this] { consumer_.wake(); }};
+    const Interruptible until_stop{stop};
     while (!stop.stop_requested()) {
       receive(stop);
       settle(desk_.step(Clock::now()));

@@ -1,9 +1,11 @@
 // What a broker has delivered, and a store that cannot take it. Without a broker.
+#include <future>
+#include <thread>
 #include <unistd.h>
 
 #include "support/inbox_test.hpp"
 #include "support/postgres.hpp"
-#include "transport/delivery_desk.hpp"
+#include "transport/accept_thread.hpp"
 #include <twinbox/intake.hpp>
 
 namespace twinbox::test {
@@ -32,6 +34,25 @@ TEST_P(StoreTrouble, a_database_that_is_gone_costs_no_message_its_place) {
   for (const char* part : {"3D000", "create the database"}) {
     EXPECT_NE(desk.last_error().find(part), std::string::npos) << desk.last_error();
   }
+}
+
+TEST_P(StoreTrouble, a_stop_ends_an_accept_that_waits_for_a_silent_store) {
+  inbox();
+  Database database{place().address(), {.wait_limit = 1h}, environment()};
+  Inbox box{database, options()};
+  PgClient holder{place().address()};
+  PgClient watcher{place().address()};
+  holder.begin();
+  holder.run(in_schema("lock table {schema}inbox_message in access exclusive mode"));
+  AcceptThread accepting{{accept_into(box), one_retry(), "test", environment()}, [] {}};
+  accepting.add({1, an_arrival()});
+  while (!somebody_waits_for(holder, watcher)) std::this_thread::yield();
+  std::future<void> stop = std::async(std::launch::async, [&] { accepting.stop(); });
+  EXPECT_EQ(stop.wait_for(60s), std::future_status::ready);
+  holder.rollback();
+  stop.get();
+  EXPECT_TRUE(accepting.take().empty());
+  EXPECT_TRUE(log().events("store_away").empty()) << "it was not";
 }
 
 TWINBOX_ON_BACKENDS(StoreTrouble, Backend::postgres);
