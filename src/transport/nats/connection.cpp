@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <mutex>
 
 namespace twinbox::nats {
 namespace {
@@ -52,6 +54,34 @@ std::string last_text(natsStatus status) {
   natsStatus of = NATS_OK;  // of the last call that left a text
   const char* text = nats_GetLastError(&of);
   return of != status || text == nullptr || *text == '\0' ? natsStatus_GetText(status) : text;
+}
+
+/// Who hears of errors, by a number that the library is given for it: it may call when the
+/// connection has long been destroyed.
+struct Hearers {
+  std::mutex mutex;
+  std::map<std::uintptr_t, std::weak_ptr<Listener>> all;
+  std::uintptr_t last = 0;
+};
+
+Hearers& hearers() {
+  static auto* const hearers = new Hearers;  // for threads of the library that outlive `main`
+  return *hearers;
+}
+
+void on_error(natsConnection*, natsSubscription*, natsStatus status, void* handle) {
+  if (status != NATS_NOT_PERMITTED) return;
+  std::shared_ptr<Listener> listener;
+  {
+    const std::scoped_lock lock{hearers().mutex};
+    const auto found = hearers().all.find(reinterpret_cast<std::uintptr_t>(handle));
+    if (found != hearers().all.end()) listener = found->second.lock();
+  }
+  if (!listener) return;
+  const std::string text = last_text(status);
+  const std::size_t begin = text.find('"'), end = text.rfind('"');
+  const bool named = begin != std::string::npos && end > begin;
+  listener->refused(named ? text.substr(begin + 1, end - begin - 1) : "", text);
 }
 
 /// Whoever listens lives until the library calls no more.
@@ -144,7 +174,20 @@ void Connection::Closer::operator()(natsConnection* connection) const noexcept {
   natsConnection_Destroy(connection);
 }
 
-Connection::Connection(const NatsConnection& options, std::shared_ptr<Listener> listener) {
+Connection::Registered::Registered(const std::shared_ptr<Listener>& listener) {
+  const std::scoped_lock lock{hearers().mutex};
+  const std::uintptr_t number = ++hearers().last;
+  hearers().all.emplace(number, listener);
+  handle_ = reinterpret_cast<void*>(number);
+}
+
+Connection::Registered::~Registered() {
+  const std::scoped_lock lock{hearers().mutex};
+  hearers().all.erase(reinterpret_cast<std::uintptr_t>(handle_));
+}
+
+Connection::Connection(const NatsConnection& options, std::shared_ptr<Listener> listener)
+    : registered_(listener) {
   const Address address = Address::parse(options.url);
   shown_ = address.shown();
   connect(options, address);
@@ -158,7 +201,19 @@ Connection::~Connection() = default;
 
 void Connection::check(natsStatus status, const std::string& what) const {
   if (status == NATS_OK) return;
-  throw BrokerError(shown_ + ": " + what + ": " + last_text(status));
+  throw BrokerError(shown_ + ": " + what + ": " + reason_of(status));
+}
+
+/// A server answers nothing to whoever lacks a right, and says so beside it.
+std::string Connection::reason_of(natsStatus status) const {
+  std::string reason = last_text(status);
+  const char* text = nullptr;
+  if (status == NATS_TIMEOUT && connection_ != nullptr &&
+      natsConnection_GetLastError(connection_.get(), &text) == NATS_NOT_PERMITTED &&
+      text != nullptr) {
+    reason.append(": ").append(text);
+  }
+  return reason;
 }
 
 void Connection::connect(const NatsConnection& options, const Address& address) {
@@ -175,6 +230,7 @@ void Connection::connect(const NatsConnection& options, const Address& address) 
   natsOptions_SetWriteDeadline(made, milliseconds(options.connect_timeout));
   // The library would keep for later what is published meanwhile; the outbox does that better.
   natsOptions_SetAllowReconnect(made, false);
+  natsOptions_SetErrorHandler(made, on_error, registered_.handle());
   if (address.tls) {
     natsOptions_SetSecure(made, true);
     const std::string ca = options.ca_file.empty() ? system_certificates : options.ca_file;

@@ -53,6 +53,9 @@ class Listener {
  public:
   virtual ~Listener() = default;
   virtual void receive(Letter letter) = 0;
+  /// The user lacks the right to publish to `subject`, or to subscribe to it: no answer comes to
+  /// what is sent there. `text`: the server's words.
+  virtual void refused(const std::string& subject, const std::string& text) = 0;
   /// Once: nothing comes any more.
   virtual void closed() = 0;
 };
@@ -87,10 +90,25 @@ class Connection {
 
  private:
   void connect(const NatsConnection& options, const Address& address);
+  [[nodiscard]] std::string reason_of(natsStatus status) const;
   void listen(std::shared_ptr<Listener> listener);
+
+  /// While it lives, its listener hears what the library reports of a connection, however late.
+  class Registered {
+   public:
+    explicit Registered(const std::shared_ptr<Listener>& listener);
+    ~Registered();
+    Registered(const Registered&) = delete;
+    Registered& operator=(const Registered&) = delete;
+    [[nodiscard]] void* handle() const noexcept { return handle_; }
+
+   private:
+    void* handle_;
+  };
 
   std::string shown_;
   std::string inbox_;
+  const Registered registered_;
   struct Closer {
     void operator()(natsConnection* connection) const noexcept;
   };

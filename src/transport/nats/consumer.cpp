@@ -33,6 +33,19 @@ void Post::receive(Letter letter) {
   some_.notify_all();
 }
 
+void Post::refused(const std::string& subject, const std::string& text) {
+  constexpr std::size_t most = 100;  // whoever lacks a right may be told a thousand times
+  const std::scoped_lock lock{mutex_};
+  if (refusals_.size() < most) refusals_.push_back({subject, text});
+  woken_ = true;
+  some_.notify_all();
+}
+
+std::vector<Post::Refusal> Post::take_refusals() {
+  const std::scoped_lock lock{mutex_};
+  return std::exchange(refusals_, {});
+}
+
 void Post::closed() {
   const std::scoped_lock lock{mutex_};
   closed_ = true;
@@ -76,8 +89,13 @@ Consumer::Consumer(Connection& connection, std::shared_ptr<Post> post, const jsC
 
 std::string Consumer::name() const { return options_.stream.name + "/" + options_.consumer; }
 
+std::string Consumer::asking_place() const {
+  return "$JS.API.CONSUMER.MSG.NEXT." + options_.stream.name + "." + options_.consumer;
+}
+
 void Consumer::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
+    hear_refusals();
     settle();
     bury();
     keep();
@@ -90,6 +108,20 @@ void Consumer::run(const std::stop_token& stop) {
   accepting_.stop();
   settle();
   give_back();
+}
+
+/// A right that is missing is told once, not for every message that is acknowledged.
+void Consumer::hear_refusals() {
+  for (const Post::Refusal& one : post_->take_refusals()) {
+    asking_refused_ = one.subject == asking_place();
+    refusal_ = connection_.shown() + ": " + one.text;
+    const bool answering = one.subject.starts_with("$JS.ACK.");  // each has a subject of its own
+    if (!told_.insert(answering ? "$JS.ACK." : one.subject).second) continue;
+    const std::string source = name();
+    const std::string cut = cut_error(refusal_);
+    environment_.write(LogLevel::warning, "broker_trouble",
+                       {{"source", std::string_view{source}}, {"error", std::string_view{cut}}});
+  }
 }
 
 /// Asks for as much as there is room for, once the last request is through.
@@ -107,9 +139,8 @@ void Consumer::ask() {
   const std::string request = R"({"batch":)" + std::to_string(asked_) + R"(,"expires":)" +
                               std::to_string(std::chrono::nanoseconds{request_time_}.count()) + "}";
   connection_.check(
-      connection_.publish(
-          "$JS.API.CONSUMER.MSG.NEXT." + options_.stream.name + "." + options_.consumer,
-          connection_.inbox() + "pull." + std::to_string(++requests_), request),
+      connection_.publish(asking_place(),
+                          connection_.inbox() + "pull." + std::to_string(++requests_), request),
       "asking for deliveries");
 }
 
@@ -153,6 +184,7 @@ Delivery Consumer::read(natsMsg& message, const Origin& origin) const {
 
 void Consumer::deliver(Letter letter, const Origin& origin) {
   if (asked_ > 0) --asked_;
+  if (std::exchange(asking_refused_, false)) refusal_.clear();
   const std::uint64_t sequence = origin.sequence;
   const auto known = open_.find(sequence);
   if (known != open_.end()) {  // we were too slow to say that we still have it
@@ -210,7 +242,7 @@ void Consumer::settle() {
     status.accepted += accepted;
     status.duplicates += duplicates;
     status.retried += failures.first;
-    status.error = failures.second;
+    status.error = failures.second.empty() ? refusal_ : failures.second;
   });
 }
 

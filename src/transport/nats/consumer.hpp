@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "transport/accept_thread.hpp"
@@ -21,17 +22,24 @@ class Post : public Listener {
   using Time = std::chrono::steady_clock::time_point;
 
   void receive(Letter letter) override;
+  void refused(const std::string& subject, const std::string& text) override;
   void closed() override;
   /// Whoever waits looks again.
   void wake();
   /// Waits for something, at most until `limit`.
   std::vector<Letter> take(const std::stop_token& stop, Time limit);
   [[nodiscard]] bool is_closed() const;
+  struct Refusal {
+    std::string subject;
+    std::string text;
+  };
+  std::vector<Refusal> take_refusals();
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable_any some_;
   std::vector<Letter> letters_;
+  std::vector<Refusal> refusals_;
   bool woken_ = false;
   bool closed_ = false;
 };
@@ -73,9 +81,11 @@ class Consumer {
   void keep();
   void look_for_overdue();
   void release_held();
+  void hear_refusals();
   void give_back();
   [[nodiscard]] Clock::time_point next_time() const;
   [[nodiscard]] std::string name() const;
+  [[nodiscard]] std::string asking_place() const;
 
   Connection& connection_;
   std::shared_ptr<Post> post_;
@@ -98,6 +108,9 @@ class Consumer {
   Clock::time_point asked_until_ = {};
   Clock::time_point ask_at_ = {};
   Clock::time_point keep_at_;
+  std::set<std::string> told_;   ///< what the log says already of rights that are missing
+  std::string refusal_;          ///< the last of them, unless that is over
+  bool asking_refused_ = false;  ///< it was that
   AcceptThread accepting_;
 };
 

@@ -14,6 +14,7 @@ using Findings = std::vector<Finding>;
 class Deaf : public nats::Listener {
  public:
   void receive(nats::Letter) override {}
+  void refused(const std::string&, const std::string&) override {}
   void closed() override {}
 };
 

@@ -86,6 +86,15 @@ class Flight : public nats::Listener {
     answers_.add(std::move(letter));
   }
 
+  void refused(const std::string& subject, const std::string& text) override {
+    const std::scoped_lock lock{mutex_};
+    for (Sent& one : sent_) {
+      if (one.job == nullptr) continue;
+      if (nats::subject_of(one.job->messages[one.index], options_) != subject) continue;
+      end(one, Outcome::retry("subject '" + subject + "' was refused: " + text));
+    }
+  }
+
   void closed() override {
     const std::scoped_lock lock{mutex_};
     closed_ = true;
