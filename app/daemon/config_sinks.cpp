@@ -35,6 +35,11 @@ void refuse_secrets(TableReader& table, const toml::table* source) {
   }
 }
 
+/// It would be passed over.
+void refuse_declare(TableReader& table) {
+  table.refuse("topology", "topics of Kafka are not declared here: make them, or let the cluster");
+}
+
 /// Besides `url`, `ca_file` and `connect_timeout`.
 void read_broker(TableReader& table, BrokerConfig& broker) {
   table.text("certificate_file", broker.certificate_file);
@@ -123,6 +128,8 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
     table.refuse("url", "a sink of type nats needs an address: \"nats://host:4222\"");
   } else if (sink.kind == Kind::kafka && sink.url.empty()) {
     table.refuse("url", "a sink of type kafka needs an address: \"host:9092\"");
+  } else if (sink.kind == Kind::kafka && sink.broker.declare) {
+    refuse_declare(table);
   } else {
     try_sink(table, sink);
   }
@@ -163,6 +170,8 @@ void read_source(TableReader& table, SourceConfig& source, const toml::table* fi
   if (source.broker.url.empty()) {
     table.refuse(
         "url", "is missing: where the broker is, amqp://host:5672, nats://host:4222 or host:9092");
+  } else if (source.kind == Kind::kafka && source.broker.declare) {
+    refuse_declare(table);
   } else {
     try_source(table, source);
   }

@@ -66,9 +66,11 @@ BatchHandler kafka_sink(std::shared_ptr<KafkaPublisher> publisher);
 
 struct KafkaSourceOptions {
   std::vector<std::string> topics;
-  std::string group;           ///< consumers of one group share the partitions of its topics
-  bool from_beginning = true;  ///< where a group begins that has no offset yet; else: at the end
-  int prefetch = 500;          ///< records that may wait to be accepted; then partitions pause
+  std::string group;  ///< consumers of one group share the partitions of its topics
+  /// Where a group begins that has no offset yet, or whose offset is not in the topic any more;
+  /// else: at the end, and what came before is passed over.
+  bool from_beginning = true;
+  int prefetch = 500;  ///< records that may wait to be accepted; then partitions pause
   SourceRetry retry = {};
   /// Where records go that cannot be accepted, with the reason in the header `twinbox-error`.
   /// Empty: the topic `<topic>.dead`.

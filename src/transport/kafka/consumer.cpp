@@ -32,6 +32,13 @@ std::vector<Partition> partitions_of(const rd_kafka_topic_partition_list_t& list
 
 }  // namespace
 
+void check_member(const KafkaConnection& connection, const KafkaSourceOptions& options) {
+  KafkaConnection nowhere = connection;
+  nowhere.brokers.clear();
+  auto handle = open(RD_KAFKA_CONSUMER, configure(nowhere, settings_of(options)));
+  rd_kafka_destroy_flags(handle.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+}
+
 Consumer::Consumer(const KafkaConnection& connection, const KafkaSourceOptions& options,
                    GroupEvents events)
     : events_(std::move(events)) {
@@ -40,6 +47,7 @@ Consumer::Consumer(const KafkaConnection& connection, const KafkaSourceOptions& 
   rd_kafka_conf_set_rebalance_cb(conf.get(), rebalanced);
   rd_kafka_conf_set_offset_commit_cb(conf.get(), committed);
   rd_kafka_conf_set_error_cb(conf.get(), failed);
+  rd_kafka_conf_set_log_cb(conf.get(), logged);
   handle_ = open(RD_KAFKA_CONSUMER, std::move(conf));
   rd_kafka_poll_set_consumer(handle_.get());
   queue_.reset(rd_kafka_queue_get_consumer(handle_.get()));
@@ -107,6 +115,14 @@ void Consumer::committed(rd_kafka_t*, rd_kafka_resp_err_t error, rd_kafka_topic_
 
 void Consumer::failed(rd_kafka_t* handle, int code, const char* reason, void* self) {
   static_cast<Consumer*>(self)->hearing_.error(handle, code, reason);
+}
+
+/// The one thing worth knowing that the client library tells in no other way: messages may have
+/// been passed over, or come once more.
+void Consumer::logged(const rd_kafka_t* handle, int level, const char* about, const char* text) {
+  constexpr int warning = 4;  // of syslog
+  if (level > warning || std::string_view{about} != "OFFSET") return;
+  static_cast<Consumer*>(rd_kafka_opaque(handle))->events_.offset_reset(text);
 }
 
 Owned<rd_kafka_message_t> Consumer::poll(Duration limit) {

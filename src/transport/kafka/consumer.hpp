@@ -18,7 +18,12 @@ struct GroupEvents {
   /// They are going to somebody else; what has been stored of them is committed after this.
   std::function<void(std::span<const Partition>)> revoked;
   std::function<void(const std::string& error)> commit_failed;
+  /// Where it was to go on is not there any more, so it goes on elsewhere. Called on any thread.
+  std::function<void(const std::string& reason)> offset_reset;
 };
+
+/// Throws std::invalid_argument for settings that no member can have. Connects to nobody.
+void check_member(const KafkaConnection& connection, const KafkaSourceOptions& options);
 
 class Consumer {
  public:
@@ -51,6 +56,7 @@ class Consumer {
   static void committed(rd_kafka_t* handle, rd_kafka_resp_err_t error,
                         rd_kafka_topic_partition_list_t* offsets, void* self);
   static void failed(rd_kafka_t* handle, int code, const char* reason, void* self);
+  static void logged(const rd_kafka_t* handle, int level, const char* about, const char* text);
   void rebalance(rd_kafka_resp_err_t error, rd_kafka_topic_partition_list_t* partitions);
   void commit();
   void close();

@@ -64,7 +64,8 @@ class Member {
         consumer_(connection, options,
                   {.assigned = [this](std::size_t count) { assigned(count); },
                    .revoked = [this](std::span<const Partition> gone) { drop(gone); },
-                   .commit_failed = [this](const std::string& error) { commit_failed(error); }}) {}
+                   .commit_failed = [this](const std::string& error) { commit_failed(error); },
+                   .offset_reset = [this](const std::string& reason) { offset_reset(reason); }}) {}
   /// The consumer commits what has been accepted; the rest comes again to whoever is next. It does
   /// not end while one of its records is in hand.
   ~Member() {
@@ -246,6 +247,13 @@ class Member {
         {{"source", std::string_view{options_.group}}, {"error", std::string_view{error}}});
   }
 
+  void offset_reset(const std::string& reason) const {
+    const std::string cut = cut_error(reason);
+    environment_.write(
+        LogLevel::warning, "offset_reset",
+        {{"source", std::string_view{options_.group}}, {"reason", std::string_view{cut}}});
+  }
+
   /// A topic that is missing, a right that is missing, a member that was too slow.
   void trouble(const rd_kafka_message_t& message) {
     const std::string cut = cut_error(rd_kafka_message_errstr(&message));
@@ -283,6 +291,7 @@ class KafkaSource : public BrokerSource {
         environment_(std::move(environment)) {
     try {
       kafka::check(connection_);
+      kafka::check_member(connection_, options_);
     } catch (const std::invalid_argument& error) {
       refuse(error.what());
     }

@@ -187,6 +187,16 @@ std::int64_t Kafka::committed(const std::string& group, const std::string& topic
   return offset < 0 ? -1 : offset;
 }
 
+void Kafka::commit(const std::string& group, const std::string& topic, std::int64_t offset) {
+  rd_kafka_t* handle = client(RD_KAFKA_CONSUMER, group);
+  auto* list = rd_kafka_topic_partition_list_new(1);
+  rd_kafka_topic_partition_list_add(list, topic.c_str(), 0)->offset = offset;
+  const rd_kafka_resp_err_t error = rd_kafka_commit(handle, list, 0);
+  rd_kafka_topic_partition_list_destroy(list);
+  rd_kafka_destroy(handle);
+  check(error, "commit");
+}
+
 void Kafka::fail(std::int16_t request, rd_kafka_resp_err_t error, std::size_t count) {
   const std::vector<rd_kafka_resp_err_t> errors(count, error);
   rd_kafka_mock_push_request_errors_array(mock_, request, count, errors.data());

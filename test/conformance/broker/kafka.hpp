@@ -43,6 +43,8 @@ class Kafka {
   std::size_t count(const std::string& topic);
   /// Where a group would begin in partition 0 of a topic; -1: it has no offset there.
   std::int64_t committed(const std::string& group, const std::string& topic);
+  /// Lets it begin there.
+  void commit(const std::string& group, const std::string& topic, std::int64_t offset);
 
   // Of the mock cluster only.
   static constexpr std::int16_t produce_request = 0, commit_request = 8;

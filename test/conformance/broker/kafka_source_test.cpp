@@ -313,6 +313,19 @@ TEST_P(KafkaSource, goes_on_after_the_cluster_was_away) {
   EXPECT_EQ(count_messages(), "2");
 }
 
+TEST_P(KafkaSource, whose_offset_is_gone_from_the_topic_says_where_it_goes_on) {
+  const KafkaSourceOptions options = source_options();
+  send("a");
+  kafka.commit(group, topic, 100);  // as after a retention that was too short, or a new topic
+  RunningKafka source = run(options);
+  ASSERT_TRUE(source.wait_for(1));
+  source.stop();
+  const auto told = log().events("offset_reset");
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told[0].field("source"), group);
+  EXPECT_TRUE(has(told[0].field("reason"), topic)) << told[0].field("reason");
+}
+
 TEST_P(KafkaSource, ends_in_time_while_the_cluster_is_away) {
   source_options();
   kafka.down();

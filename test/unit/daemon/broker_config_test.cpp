@@ -171,6 +171,14 @@ TEST(BrokerConfig, of_kafka_that_cannot_be_is_refused_with_its_line_and_key) {
   const std::string source = "[source.a]\ntype = \"kafka\"\n" + url;
   EXPECT_TRUE(has(refusal(source), "source.a.topics"));
   EXPECT_TRUE(has(refusal(source + "topics = [\"t\"]"), "source.a.group"));
+  for (const std::string& section : {sink + url, source + "topics = [\"t\"]\ngroup = \"g\"\n"}) {
+    EXPECT_TRUE(has(refusal(section + "topology = \"declare\""), ".a.topology")) << section;
+    EXPECT_EQ(refusal(section + "topology = \"check\""), "");
+  }
+  const std::string consumer_only = refusal(
+      source + "topics = [\"t\"]\ngroup = \"g\"\n" +
+      R"(settings = { "session.timeout.ms" = "400000", "max.poll.interval.ms" = "300000" })");
+  EXPECT_TRUE(has(consumer_only, "max.poll.interval.ms")) << consumer_only;
   EXPECT_EQ(refusal(source + "topics = [\"t\"]\ngroup = \"g\""), "");
 }
 
