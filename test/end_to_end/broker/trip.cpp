@@ -281,19 +281,23 @@ int run(const Options& options) {
     Child receiver{{"broker_trip", "receive", options.broker, to, place}};
     const auto begin = std::chrono::steady_clock::now();
     const auto done = [&] { return number_of(target, "select count(*) from ledger"); };
-    int kills = 0;
+    int kills = 0, of_sender = 0;
     std::int64_t handled = 0;  // when the last one was killed
     // Ten minutes without an end are a failure; a step of the work is waited for between two kills.
     while (done() < options.messages && std::chrono::steady_clock::now() - begin < 10min) {
-      std::this_thread::sleep_for(std::chrono::milliseconds{100 + chance() % 700});
+      // The first as soon as something has been handled: there is work left for the others then.
+      std::this_thread::sleep_for(std::chrono::milliseconds{kills == 0 ? 5 : 100 + chance() % 700});
       if (!sender.runs() || !receiver.runs()) throw std::runtime_error("a process has ended");
       if (kills >= options.kills) continue;
       // A group of Kafka takes seconds to let a member in: killed before that, nobody gets
       // anywhere.
-      if (options.broker == "kafka" && done() == handled) continue;
+      if ((kills == 0 || options.broker == "kafka") && done() == handled) continue;
       handled = done();
+      // The second is the other one, so that each is killed.
+      const bool sends = kills == 1 ? of_sender == 0 : chance() % 2 == 0;
       ++kills;
-      Child& one = chance() % 2 == 0 ? sender : receiver;
+      of_sender += sends ? 1 : 0;
+      Child& one = sends ? sender : receiver;
       one.kill();
       one.start();
     }
@@ -301,6 +305,11 @@ int run(const Options& options) {
     const auto open = [&](WorkQueue& box) { return Admin{box}.counts().all; };
     for (int i = 0; i < 600 && open(outbox).open() + open(inbox).open() > 0; ++i) {
       std::this_thread::sleep_for(100ms);
+    }
+    good = check("kills", kills, options.kills) & good;
+    if (options.kills > 1 && (of_sender == 0 || of_sender == kills)) {
+      std::cerr << "only one of the two processes was killed\n";
+      good = false;
     }
     good = check("handled", done(), options.messages) & good;
     good = check("handled once", number_of(target, "select count(distinct id) from ledger"),
@@ -311,7 +320,8 @@ int run(const Options& options) {
     good = check("open in the inbox", open(inbox).open(), 0) & good;
     good = check("dead in the inbox", open(inbox).dead, 0) & good;
     good = in_order(target) && good;
-    std::cout << options.messages << " messages, " << kills << " kills, " << took.count() << " s, "
+    std::cout << options.messages << " messages, " << kills << " kills, " << of_sender
+              << " of them of the sender, " << took.count() << " s, "
               << static_cast<double>(options.messages) / took.count() << " messages/s\n";
   }
   if (good) std::filesystem::remove_all(folder);
