@@ -93,7 +93,9 @@ struct NatsSourceOptions {
   /// After that the server gives a delivery to somebody else; renewed as long as it is held. When
   /// the consumer is declared.
   Duration ack_wait = std::chrono::seconds{30};
-  int max_deliver = 100;  ///< how often it may come without being accepted; 0: for ever
+  /// How often it may come without being accepted, restarts and new connections counted, whatever
+  /// they were for; 0: for ever.
+  int max_deliver = 100;
   /// Where deliveries go that cannot be accepted, with the reason in the header `twinbox-error`.
   /// Empty: `dead.<stream>.<consumer>`, which the stream `<stream>_dead` takes.
   std::string dead_letter_subject = {};
