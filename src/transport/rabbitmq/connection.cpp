@@ -178,6 +178,24 @@ Connection::~Connection() {
   amqp_destroy_connection(state_);
 }
 
+std::string Connection::version() const {
+  const amqp_table_t* const properties = amqp_get_server_properties(state_);
+  for (int i = 0; properties != nullptr && i < properties->num_entries; ++i) {
+    const amqp_table_entry_t& entry = properties->entries[i];
+    if (view_of(entry.key) == "version" && entry.value.kind == AMQP_FIELD_KIND_UTF8) {
+      return std::string{view_of(entry.value.value.bytes)};
+    }
+  }
+  return {};
+}
+
+void Connection::reopen_channel() {
+  amqp_channel_close_ok_t closed{};
+  check(amqp_send_method(state_, channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &closed), "closing");
+  amqp_channel_open(state_, channel);
+  check_last("opening a channel");
+}
+
 void Connection::interrupt() noexcept {
   const std::scoped_lock lock{mutex_};
   interrupted_ = true;

@@ -71,6 +71,10 @@ class Connection {
 
   [[nodiscard]] amqp_connection_state_t state() const noexcept { return state_; }
   [[nodiscard]] const std::string& shown() const noexcept { return shown_; }
+  /// Of the broker, as it says; empty: it does not.
+  [[nodiscard]] std::string version() const;
+  /// After the broker has closed the channel. Throws BrokerError.
+  void reopen_channel();
 
   /// Throw BrokerError, beginning with `what`, unless all is well.
   void check(const amqp_rpc_reply_t& reply, const std::string& what) const;

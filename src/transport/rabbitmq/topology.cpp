@@ -1,5 +1,7 @@
 #include "transport/rabbitmq/topology.hpp"
 
+#include <charconv>
+
 namespace twinbox::rabbitmq {
 namespace {
 
@@ -39,17 +41,44 @@ void exchange(Connection& connection, const std::string& name, const std::string
   });
 }
 
+/// False: it is there with other properties, and the channel is closed. Throws ChannelClosed for
+/// anything else.
+bool declared(Connection& connection, const std::string& name, const QueueArguments& arguments) {
+  amqp_queue_declare(connection.state(), Connection::channel, bytes_of(name), 0, 1, 0, 0,
+                     arguments.table());
+  try {
+    connection.check_last("queue '" + name + "'");
+    return true;
+  } catch (const ChannelClosed& error) {
+    if (error.code() != differs) throw;
+    return false;
+  }
+}
+
 void queue(Connection& connection, const std::string& name, const std::string& type,
            Topology topology) {
-  amqp_table_entry_t entry{};
-  entry.key = amqp_cstring_bytes("x-queue-type");
-  entry.value.kind = AMQP_FIELD_KIND_UTF8;
-  entry.value.value.bytes = bytes_of(type);
-  const amqp_table_t arguments{1, &entry};
-  const bool only_look = topology == Topology::check;
-  ask(connection, "queue '" + name + "'", [&] {
-    amqp_queue_declare(connection.state(), Connection::channel, bytes_of(name), only_look ? 1 : 0,
-                       1, 0, 0, only_look ? amqp_empty_table : arguments);
+  const std::string shown = "queue '" + name + "'";
+  if (topology == Topology::check) {
+    ask(connection, shown, [&] {
+      amqp_queue_declare(connection.state(), Connection::channel, bytes_of(name), 1, 1, 0, 0,
+                         amqp_empty_table);
+    });
+    return;
+  }
+  const QueueArguments wanted{type, connection.version()};
+  if (wanted.unlimited()) {
+    try {
+      if (declared(connection, name, wanted)) return;
+    } catch (const ChannelClosed& error) {
+      explain(error, shown);
+    }
+    // It may be older than that argument, and is used as it is; the doctor tells of it.
+    connection.reopen_channel();
+  }
+  const QueueArguments plain{type, ""};
+  ask(connection, shown, [&] {
+    amqp_queue_declare(connection.state(), Connection::channel, bytes_of(name), 0, 1, 0, 0,
+                       plain.table());
   });
 }
 
@@ -63,6 +92,22 @@ void bind(Connection& connection, const std::string& queue_name, const RabbitBin
 }
 
 }  // namespace
+
+bool limits_deliveries(std::string_view version) noexcept {
+  int major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);
+  return major >= 4;
+}
+
+QueueArguments::QueueArguments(std::string_view type, std::string_view version)
+    : unlimited_(type == "quorum" && limits_deliveries(version)) {
+  entries_[0].key = amqp_cstring_bytes("x-queue-type");
+  entries_[0].value.kind = AMQP_FIELD_KIND_UTF8;
+  entries_[0].value.value.bytes = bytes_of(type);
+  entries_[1].key = amqp_cstring_bytes("x-delivery-limit");
+  entries_[1].value.kind = AMQP_FIELD_KIND_I32;
+  entries_[1].value.value.i32 = -1;
+}
 
 std::string dead_queue(const std::string& queue) { return queue + ".dead"; }
 

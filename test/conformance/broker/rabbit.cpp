@@ -16,7 +16,8 @@ std::string text_of(const amqp_bytes_t& bytes) {
 }
 
 bool is_number(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  const std::size_t sign = text.starts_with('-') ? 1 : 0;
+  return text.size() > sign && text.find_first_not_of("0123456789", sign) == std::string::npos;
 }
 
 /// `values` must outlive the entries.

@@ -97,6 +97,45 @@ TEST_P(RabbitServer, EVB_27_messages_wait_in_the_outbox_while_the_broker_takes_n
   EXPECT_EQ(found, sent);
 }
 
+/// A broker that says it is of the version from which on quorum queues discard what comes back.
+class RabbitFour : public RabbitTest {
+ protected:
+  RabbitFour() {
+    relay.disguise("3.10.", "4.10.");
+    queue = own_name("quorum");
+  }
+  [[nodiscard]] RabbitConnection four() const {
+    return {.url = with_port(Rabbit::url(), relay.port())};
+  }
+  /// Throws when it is there with other arguments.
+  void make(std::map<std::string, std::string> arguments) {
+    arguments["x-queue-type"] = "quorum";
+    rabbit.queue(queue, arguments);
+    rabbit.queue(queue + ".dead", arguments);
+  }
+
+  Relay relay{port_of(Rabbit::url())};
+};
+
+TEST_P(RabbitFour, a_source_declares_queues_that_keep_what_comes_back_often) {
+  {
+    RunningRabbit source{
+        four(), {.queue = queue, .topology = Topology::declare}, accept_into(inbox())};
+    ASSERT_TRUE(eventually([&] { return source.status().connected; })) << source.status().error;
+  }
+  EXPECT_NO_THROW(make({{"x-delivery-limit", "-1"}}));
+}
+
+TEST_P(RabbitFour, a_source_uses_a_queue_that_was_made_otherwise_as_it_is) {
+  make({});
+  RunningRabbit source{
+      four(), {.queue = queue, .topology = Topology::declare}, accept_into(inbox())};
+  ASSERT_TRUE(eventually([&] { return source.status().connected; })) << source.status().error;
+  send("a");
+  EXPECT_TRUE(source.wait_for(1));
+}
+
+TWINBOX_ON_BACKENDS(RabbitFour, Backend::sqlite_file);
 TWINBOX_ON_BACKENDS(RabbitServer, Backend::sqlite_file);
 
 class RabbitTls : public ::testing::Test {

@@ -1,5 +1,6 @@
 #include "relay.hpp"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdexcept>
@@ -85,6 +86,22 @@ void Relay::answer_first(std::string bytes) {
   first_answer_ = std::move(bytes);
 }
 
+void Relay::disguise(std::string text, std::string as) {
+  if (text.size() != as.size()) throw std::invalid_argument("relay: not as long");
+  const std::scoped_lock lock{mutex_};
+  hidden_ = std::move(text);
+  shown_ = std::move(as);
+}
+
+void Relay::disguise(char* from, std::size_t size) {
+  const std::scoped_lock lock{mutex_};
+  if (hidden_.empty()) return;
+  char* const end = from + size;
+  for (char* at = from; (at = std::search(at, end, hidden_.begin(), hidden_.end())) != end;) {
+    at = std::copy(shown_.begin(), shown_.end(), at);
+  }
+}
+
 void Relay::answer(int client) {
   const std::scoped_lock lock{mutex_};
   if (first_answer_.empty()) return;
@@ -106,6 +123,7 @@ void Relay::carry(int from, int to, bool to_target) {
       left_ -= size;
     }
     if (to_target) answer(from);
+    if (!to_target) disguise(buffer, size);
     if (send(to, buffer, size, MSG_NOSIGNAL) < 0 || last) break;
   }
   shutdown(from, SHUT_RDWR);

@@ -26,6 +26,8 @@ class Relay {
   void cut_after(std::uint64_t bytes) { left_ = bytes; }
   /// The next time something goes to the target, whoever sent it gets these bytes first.
   void answer_first(std::string bytes);
+  /// What comes from the target with the one text in it has the other, as long, instead.
+  void disguise(std::string text, std::string as);
   /// Cuts, and turns new connections away until open().
   void close_door();
   void open_door() { refusing_ = false; }
@@ -38,6 +40,7 @@ class Relay {
   void accept_all();
   void carry(int from, int to, bool to_target);
   void answer(int client);
+  void disguise(char* from, std::size_t size);
 
   std::uint16_t target_;
   std::uint16_t port_ = 0;
@@ -49,6 +52,8 @@ class Relay {
   std::mutex mutex_;
   std::vector<int> sockets_;
   std::string first_answer_;
+  std::string hidden_;
+  std::string shown_;
   std::vector<std::jthread> threads_;
   std::jthread acceptor_;
 };
