@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 
-#include "core/text.hpp"
 #include "transport/accept_thread.hpp"
 #include "transport/consuming.hpp"
 #include "transport/rabbitmq/topology.hpp"
+#include "transport/rabbitmq/undertaker.hpp"
 #include "transport/rabbitmq/wire.hpp"
 
 namespace twinbox {
@@ -14,7 +12,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using rabbitmq::Connection;
-using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw std::invalid_argument("rabbitmq source: " + why);
@@ -59,13 +56,15 @@ class Envelope {
 /// The deliveries of one connection.
 class Consumer {
  public:
-  Consumer(Connection& connection, const RabbitSourceOptions& options, const AcceptCall& accept,
-           const Environment& environment, SourceRecord& status, const rabbitmq::WakeUp& wake)
+  /// `to`: how the broker of `connection` is reached once more.
+  Consumer(Connection& connection, const RabbitConnection& to, const RabbitSourceOptions& options,
+           const AcceptCall& accept, const Environment& environment, SourceRecord& status,
+           const rabbitmq::WakeUp& wake)
       : connection_(connection),
         options_(options),
-        environment_(environment),
         status_(status),
         wake_(wake),
+        undertaker_(to, options, environment, [&wake] { wake.raise(); }),
         accepting_(DeliveryDesk{accept, options.retry, options.queue, environment},
                    [&wake] { wake.raise(); }) {}
 
@@ -78,8 +77,7 @@ class Consumer {
                  connection_.next_delivery([&](const amqp_frame_t& frame) { read(frame); })) {
         receive(*delivery);
       }
-      bury();
-      connection_.wait(wake_, until_next_burial());
+      connection_.wait(wake_, 1h);
     }
     // What has been accepted is acknowledged; the rest comes again to whoever is next.
     accepting_.stop();
@@ -105,14 +103,17 @@ class Consumer {
         done.push_back(one.tag);
         duplicates += one.accepted->duplicate() ? 1 : 0;
       } else {
-        graves_.push_back({one.tag, std::move(one.error), Clock::now()});
+        undertaker_.add(one.tag, open_.at(one.tag)->get(), std::move(one.error));
       }
     }
     acknowledge(done);
+    const std::vector<std::uint64_t> buried = undertaker_.take();
+    acknowledge(buried);
     const auto failures = accepting_.take_failures();
     status_.change([&](SourceStatus& status) {
       status.accepted += done.size() - duplicates;
       status.duplicates += duplicates;
+      status.dead += buried.size();
       status.retried += failures.first;
       status.error = failures.second;
     });
@@ -133,96 +134,21 @@ class Consumer {
         "acknowledging");
   }
 
-  /// Sends on what goes to the dead letters; it is acknowledged when the broker has taken it there.
-  void bury() {
-    const auto now = Clock::now();
-    for (Grave& grave : graves_) {
-      if (grave.sequence != 0 || grave.not_before > now) continue;
-      grave.sequence = ++sequence_;
-      grave.returned = false;
-      rabbitmq::publish_dead(connection_, options_, open_.at(grave.tag)->get(), grave.error,
-                             grave.sequence);
-    }
-  }
-
-  [[nodiscard]] Duration until_next_burial() const {
-    Duration left = 1h;
-    for (const Grave& grave : graves_) {
-      if (grave.sequence != 0) continue;
-      left = std::min(left, std::chrono::ceil<Duration>(grave.not_before - Clock::now()));
-    }
-    return left;
-  }
-
   void read(const amqp_frame_t& frame) {
     if (frame.frame_type != AMQP_FRAME_METHOD) return;
     const amqp_method_t& method = frame.payload.method;
-    if (method.id == AMQP_BASIC_ACK_METHOD) {
-      const auto* ack = static_cast<const amqp_basic_ack_t*>(method.decoded);
-      confirm(ack->delivery_tag, ack->multiple != 0, true);
-    } else if (method.id == AMQP_BASIC_NACK_METHOD) {
-      const auto* nack = static_cast<const amqp_basic_nack_t*>(method.decoded);
-      confirm(nack->delivery_tag, nack->multiple != 0, false);
-    } else if (method.id == AMQP_BASIC_RETURN_METHOD) {
-      const auto sequence = rabbitmq::read_returned(connection_);
-      // One without a sequence may be any of them: better one twice than one lost.
-      for (Grave& grave : graves_) {
-        grave.returned = grave.returned || !sequence || grave.sequence == sequence;
-      }
-    } else if (method.id == AMQP_BASIC_CANCEL_METHOD) {
+    if (method.id == AMQP_BASIC_CANCEL_METHOD) {
       throw BrokerError(connection_.shown() + ": the queue '" + options_.queue +
                         "' has been deleted or moved");
     }
   }
 
-  void confirm(std::uint64_t sequence, bool multiple, bool taken) {
-    std::vector<std::uint64_t> buried;
-    for (Grave& grave : graves_) {
-      const bool meant = grave.sequence != 0 &&
-                         (multiple ? grave.sequence <= sequence : grave.sequence == sequence);
-      if (!meant) continue;
-      if (taken && !grave.returned) {
-        buried.push_back(grave.tag);
-        log_dead(grave);
-        continue;
-      }
-      // Nothing is lost: it stays with the queue until its place can be reached.
-      grave.sequence = 0;
-      grave.not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);
-      environment_.write(LogLevel::error, "dead_letter_failed",
-                         {{"source", std::string_view{options_.queue}},
-                          {"reason", std::string_view{taken ? "unroutable" : "refused"}}});
-    }
-    std::erase_if(graves_, [&](const Grave& grave) {
-      return std::ranges::find(buried, grave.tag) != buried.end();
-    });
-    acknowledge(buried);
-    status_.change([&](SourceStatus& status) { status.dead += buried.size(); });
-  }
-
-  struct Grave {
-    std::uint64_t tag;
-    std::string error;
-    Clock::time_point not_before;
-    std::uint64_t sequence = 0;  ///< of its publish; 0: not under way
-    bool returned = false;
-  };
-
-  void log_dead(const Grave& grave) const {
-    const std::string cut = cut_error(grave.error);
-    environment_.write(
-        LogLevel::error, "dead_letter",
-        {{"source", std::string_view{options_.queue}}, {"error", std::string_view{cut}}});
-  }
-
   Connection& connection_;
   const RabbitSourceOptions& options_;
-  const Environment& environment_;
   SourceRecord& status_;
   const rabbitmq::WakeUp& wake_;
   std::map<std::uint64_t, std::unique_ptr<Envelope>> open_;  ///< by delivery tag
-  std::vector<Grave> graves_;
-  std::uint64_t sequence_ = 0;
+  rabbitmq::Undertaker undertaker_;
   AcceptThread accepting_;
 };
 
@@ -254,13 +180,11 @@ class RabbitSource : public BrokerSource {
   void consume(const std::stop_token& stop, const std::function<void()>& connected) {
     Connection connection{connection_, stop};
     rabbitmq::prepare(connection, options_);
-    amqp_confirm_select(connection.state(), Connection::channel);
-    connection.check_last("switching confirms on");
     amqp_basic_qos(connection.state(), Connection::channel, 0,
                    static_cast<std::uint16_t>(options_.prefetch), 0);
     connection.check_last("setting prefetch");
     // Deliveries come as soon as it is asked for: who takes them must be there.
-    Consumer consumer{connection, options_, accept_, environment_, status_, wake_};
+    Consumer consumer{connection, connection_, options_, accept_, environment_, status_, wake_};
     amqp_basic_consume(connection.state(), Connection::channel, rabbitmq::bytes_of(options_.queue),
                        amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
     connection.check_last("consuming from queue '" + options_.queue + "'");

@@ -8,7 +8,14 @@
 namespace twinbox::test {
 namespace {
 
-class RabbitServer : public RabbitTest {};
+class RabbitServer : public RabbitTest {
+ protected:
+  /// The broker takes no messages while it lives.
+  struct Alarm {
+    Alarm() { Rabbit::alarm(true); }
+    ~Alarm() { Rabbit::alarm(false); }
+  };
+};
 
 /// Messages go from an outbox over a broker into an inbox while the broker goes away twice.
 TEST_P(RabbitServer, EVB_27_EVB_28_nothing_is_lost_when_the_broker_is_stopped_and_killed) {
@@ -77,10 +84,7 @@ TEST_P(RabbitServer, EVB_27_messages_wait_in_the_outbox_while_the_broker_takes_n
   enqueue(1);
   ASSERT_EQ(relay(known), "0");
   {
-    struct Alarm {
-      Alarm() { Rabbit::alarm(true); }
-      ~Alarm() { Rabbit::alarm(false); }
-    } const alarm;
+    const Alarm alarm;
     ASSERT_TRUE(eventually([&] {  // whoever sends something is told
       enqueue(10);
       relay(known);
@@ -95,6 +99,24 @@ TEST_P(RabbitServer, EVB_27_messages_wait_in_the_outbox_while_the_broker_takes_n
   std::set<std::string> found;
   for (const RabbitMessage& message : rabbit.drain(name)) found.insert(message.message_id);
   EXPECT_EQ(found, sent);
+}
+
+TEST_P(RabbitServer, PHD_30_a_dead_letter_that_has_to_wait_holds_up_nothing_else) {
+  RabbitSourceOptions options = source_options();
+  options.prefetch = 5;
+  rabbit.publish("", queue, {.body = payload("anonymous")});
+  constexpr int count = 50;
+  for (int i = 0; i < count; ++i) send(std::to_string(i));
+  ASSERT_TRUE(eventually([&] { return rabbit.count(queue) == count + 1; }));
+  auto alarm = std::make_unique<Alarm>();
+  RunningRabbit source = run(options);
+  ASSERT_TRUE(source.wait_for(count));
+  EXPECT_EQ(source.status().dead, 0u);
+  alarm.reset();
+  ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
+  source.stop();
+  EXPECT_EQ(rabbit.count(queue), 0u);
+  EXPECT_EQ(rabbit.count(queue + ".dead"), 1u);
 }
 
 /// A broker that says it is of the version from which on quorum queues discard what comes back.
