@@ -66,7 +66,12 @@ class Outtray {
     came_.notify_one();
     return job;
   }
-  /// False: not all of them are settled in time. What still waits is taken back.
+  /// False: not all of them are settled in time, or a stop is requested.
+  bool settled(Job& job, Duration limit, const std::stop_token& stop) {
+    std::unique_lock lock{mutex_};
+    return job.settled_.wait_for(lock, stop, limit, [&] { return job.open_ == 0; });
+  }
+  /// The same, and what still waits is taken back.
   bool wait(Job& job, Duration limit, const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     if (job.settled_.wait_for(lock, stop, limit, [&] { return job.open_ == 0; })) return true;

@@ -5,10 +5,12 @@
 #include <amqp_tcp_socket.h>
 #include <cerrno>
 #include <cstring>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
@@ -194,6 +196,16 @@ void Connection::reopen_channel() {
   check(amqp_send_method(state_, channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &closed), "closing");
   amqp_channel_open(state_, channel);
   check_last("opening a channel");
+}
+
+bool Connection::stuck(Duration time) noexcept {
+  const std::scoped_lock lock{mutex_};
+  int left = 0;
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return descriptor_ >= 0 && ::ioctl(descriptor_, SIOCOUTQ, &left) == 0 && left > 0 &&
+         ::getsockopt(descriptor_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+         std::chrono::milliseconds{info.tcpi_last_data_sent} >= time;
 }
 
 void Connection::interrupt() noexcept {

@@ -1,4 +1,4 @@
-// One connection to RabbitMQ with one channel. Used by one thread, but for interrupt().
+// One connection to RabbitMQ with one channel. Used by one thread, but for stuck() and interrupt().
 #pragma once
 
 #include <amqp.h>
@@ -96,6 +96,9 @@ class Connection {
 
   /// Ends it in good order, if the broker answers in time.
   void close() noexcept;
+  /// From any thread: whether there is something to send of which nothing went for so long, because
+  /// the broker does not read.
+  [[nodiscard]] bool stuck(Duration time) noexcept;
   /// From any thread: whatever waits for the broker fails now.
   void interrupt() noexcept;
 

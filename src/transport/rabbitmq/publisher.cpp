@@ -38,6 +38,11 @@ RabbitSinkOptions checked(RabbitSinkOptions options) {
   return options;
 }
 
+constexpr const char* not_in_time = ": not confirmed in time";
+
+/// For the thread, to say what has become of those whose connection was given up.
+constexpr Duration settling = 2s;
+
 /// After so many messages in a row that their user may not send, the others are put off: to ask
 /// for each of them takes a connection.
 constexpr int most_refusals = 3;
@@ -70,15 +75,23 @@ void RabbitPublisher::Loop::interrupt() {
   if (current_ != nullptr) current_->interrupt();
 }
 
+/// Whatever holds the thread up must not hold up the next call.
+void RabbitPublisher::Loop::give_up() {
+  const std::scoped_lock lock{mutex_};
+  if (current_ == nullptr) return;
+  late_ = true;
+  stuck_ = current_->stuck(options_.timeout / 10);
+  current_->interrupt();
+}
+
 std::vector<Outcome> RabbitPublisher::Loop::publish(std::span<const Message> messages,
                                                     std::stop_token stop) {
   const auto job = tray_.put(
       messages, [&](const Message& message) { return rabbitmq::outgoing_of(message, options_); });
   wake_.raise();
-  const bool all = tray_.wait(*job, options_.timeout, stop);
-  // Whatever holds the thread up must not hold up the next call.
-  if (!all && !stop.stop_requested()) interrupt();
-  return tray_.outcomes(*job, shown_ + ": not confirmed in time");
+  if (!tray_.settled(*job, options_.timeout, stop) && !stop.stop_requested()) give_up();
+  tray_.wait(*job, settling, stop);
+  return tray_.outcomes(*job, shown_ + not_in_time);
 }
 
 /// Connected while there is work, and from then on; a broker that is away puts work off.
@@ -101,9 +114,10 @@ void RabbitPublisher::Loop::run(const std::stop_token& stop) {
     } catch (const std::exception& error) {
       connection_lost(error.what(), Cause::broker);
     }
-    if (refusals_ >= most_refusals) {
+    if (blocked_ || refusals_ >= most_refusals) {
       tray_.put_off_until({}, stop);
       refusals_ = 0;
+      blocked_ = false;
     }
     if (served) continue;
     tray_.put_off_until(
@@ -117,6 +131,7 @@ void RabbitPublisher::Loop::serve(Connection& connection, const std::stop_token&
   {
     const std::scoped_lock lock{mutex_};
     current_ = &connection;
+    late_ = stuck_ = false;
   }
   struct Leave {
     Loop& loop;
@@ -144,12 +159,17 @@ std::optional<RabbitPublisher::Loop::Tray::Item> RabbitPublisher::Loop::next_ite
 
 /// False: nothing is to be sent now.
 bool RabbitPublisher::Loop::send_some(Connection& connection) {
-  constexpr int at_once = 64;  // then confirms are read
+  // Then confirms are read; and whether the broker takes any more, before the next write waits.
+  constexpr int at_once = 64;
+  constexpr std::size_t bytes_at_once = 256UL * 1024;
   auto item = next_item();
   if (!item) return false;
   connection.gather(true);
-  for (int i = 0; item; item = ++i < at_once ? next_item() : std::nullopt) {
+  std::size_t bytes = 0;
+  for (int i = 0; item;
+       item = ++i < at_once && bytes < bytes_at_once ? next_item() : std::nullopt) {
     const rabbitmq::Outgoing& message = item->message();
+    bytes += message.parcel.body.size();
     const std::uint64_t sequence = ++sequence_;
     sent_.emplace(sequence, Sent{std::move(*item)});
     rabbitmq::publish(connection, options_.exchange, message, sequence);
@@ -221,7 +241,14 @@ void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool 
 /// What was on its way may have arrived or not: it is sent again, under the same id. One that
 /// closes the channel is found by sending each alone.
 void RabbitPublisher::Loop::connection_lost(const std::string& error, Cause cause) {
-  const std::string cut = cut_error(error);
+  std::string cut = cut_error(error);
+  bool stuck = false;
+  {
+    const std::scoped_lock lock{mutex_};
+    if (std::exchange(late_, false)) cut = shown_ + not_in_time;
+    stuck = std::exchange(stuck_, false);
+  }
+  if (stuck) block();
   environment_.write(LogLevel::warning, "broker_lost",
                      {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
   for (const auto& [sequence, one] : sent_) {

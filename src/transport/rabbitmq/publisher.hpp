@@ -42,6 +42,7 @@ class RabbitPublisher::Loop {
   void confirm(std::uint64_t sequence, bool multiple, bool taken);
   void connection_lost(const std::string& error, Cause cause);
   void interrupt();
+  void give_up();
 
   const RabbitConnection connection_;
   const RabbitSinkOptions options_;
@@ -52,7 +53,9 @@ class RabbitPublisher::Loop {
   Tray tray_;
 
   std::mutex mutex_;
-  rabbitmq::Connection* current_ = nullptr;  ///< guarded by mutex_
+  rabbitmq::Connection* current_ = nullptr;  ///< guarded by mutex_, as is what follows
+  bool late_ = false;                        ///< it was given up after a timeout
+  bool stuck_ = false;                       ///< because the broker reads no more
 
   // Of the thread alone.
   std::map<std::uint64_t, Sent> sent_;

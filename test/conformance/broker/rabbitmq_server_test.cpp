@@ -101,6 +101,23 @@ TEST_P(RabbitServer, EVB_27_messages_wait_in_the_outbox_while_the_broker_takes_n
   EXPECT_EQ(found, sent);
 }
 
+/// More than the buffers between the two hold: the write waits, and what the broker says about it
+/// is not read meanwhile.
+TEST_P(RabbitServer, EVB_27_a_large_message_that_the_broker_does_not_read_costs_no_attempt) {
+  const std::string name = rabbit.queue(own_name("through"));
+  for (const std::size_t size : {std::size_t{64} * 1024 * 1024, std::size_t{10}, std::size_t{10}}) {
+    outbox().enqueue({.topic = Topic{"order.placed"}, .payload = std::string(size, 'x')});
+  }
+  const auto claimed = outbox().claim(worker_a, 30s, 10);
+  ASSERT_EQ(claimed.size(), 3u);
+  RabbitPublisher publisher{connection(), {.routing_key = name, .timeout = 2s}, environment()};
+  const Alarm alarm;
+  for (const Outcome& one : publisher.publish(claimed)) {
+    EXPECT_EQ(one.kind(), Outcome::Kind::postpone) << one.reason();
+  }
+  EXPECT_FALSE(log().events("broker_blocked").empty());
+}
+
 TEST_P(RabbitServer, PHD_30_a_dead_letter_that_has_to_wait_holds_up_nothing_else) {
   RabbitSourceOptions options = source_options();
   options.prefetch = 5;
