@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "transport/rabbitmq/topology.hpp"
 
@@ -80,23 +82,87 @@ std::optional<std::uint32_t> look_for_queue(Findings& findings, const RabbitConn
   return count;
 }
 
-/// A queue that is there is compared with a durable one; the broker names what differs.
+/// What is known of a queue so far.
+struct QueueShape {
+  bool durable = true;
+  bool auto_delete = false;
+  std::string type;
+  bool limited = false;  ///< discards what comes back too often
+
+  /// Takes up what the broker names as different; false: nothing that matters here, or nothing new.
+  bool learn(std::string_view difference) {
+    const auto named = [&](std::string_view name) {
+      return difference.find(name) != std::string_view::npos;
+    };
+    if (named("'durable'")) return std::exchange(durable, false);
+    if (named("'auto_delete'")) return !std::exchange(auto_delete, true);
+    if (named("'x-delivery-limit'")) limited = true;
+    if (named("'x-queue-type'") && type == "quorum") {
+      type = "classic";
+      return true;
+    }
+    return false;
+  }
+};
+
+/// A queue that is there is compared with one that keeps its messages, until the broker names no
+/// more that differs; empty: it may not be asked, and the finding says so.
+std::optional<QueueShape> shape_of(Findings& findings, const RabbitConnection& connection,
+                                   const std::string& name) {
+  QueueShape shape{.type = "quorum"};
+  while (true) {
+    try {
+      Connection open{connection, {}};
+      const rabbitmq::QueueArguments arguments{shape.type, open.version()};
+      amqp_queue_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name), 0,
+                         shape.durable ? 1 : 0, 0, shape.auto_delete ? 1 : 0, arguments.table());
+      open.check_last("queue '" + name + "'");
+      open.close();
+      return shape;
+    } catch (const ChannelClosed& error) {
+      constexpr int not_allowed = 403;
+      if (error.code() == not_allowed) {
+        findings.push_back({"durable", Level::warning,
+                            "whether queue '" + name +
+                                "' keeps its messages is not told to a user "
+                                "without the right to configure it",
+                            "look with rabbitmqctl list_queues name durable auto_delete, or let a "
+                            "user with that right look"});
+        return {};
+      }
+      if (!shape.learn(error.what())) return shape;
+    } catch (const BrokerError& error) {
+      findings.push_back({"reach", Level::error, error.what(), "start the broker, or mend url"});
+      return {};
+    }
+  }
+}
+
 void examine_durability(Findings& findings, const RabbitConnection& connection,
                         const std::string& name) {
-  try {
-    Connection open{connection, {}};
-    amqp_queue_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name), 0, 1, 0, 0,
-                       amqp_empty_table);
-    open.check_last("queue '" + name + "'");
-    open.close();
+  const auto shape = shape_of(findings, connection, name);
+  if (!shape) return;
+  if (shape->durable) {
     findings.push_back({"durable", Level::ok, "queue '" + name + "' survives a restart"});
-  } catch (const BrokerError& error) {
-    const std::string text = error.what();
-    // The broker compares durability first; what else differs is no danger.
-    if (text.find("'durable'") == std::string::npos) return;
+  } else {
     findings.push_back({"durable", Level::error,
                         "queue '" + name + "' is not durable: a restart of the broker loses it",
                         "delete it and declare it as durable"});
+  }
+  if (shape->auto_delete) {
+    findings.push_back({"auto_delete", Level::error,
+                        "queue '" + name +
+                            "' deletes itself: it goes, with its messages, as soon "
+                            "as the source is disconnected",
+                        "delete it and declare it without auto-delete"});
+  }
+  if (shape->limited) {
+    findings.push_back({"delivery_limit", Level::warning,
+                        "queue '" + name +
+                            "' has a delivery limit, 20 unless told otherwise: what "
+                            "comes back more often, as with every lost connection, is discarded",
+                        "make it anew with x-delivery-limit = -1, as topology = declare does, or "
+                        "give it a policy with a large delivery-limit"});
   }
 }
 

@@ -89,6 +89,11 @@ void Rabbit::permit(const std::string& exchange, const std::string& pattern) {
       " rabbitmq '" + exchange + "' '" + pattern + "'");
 }
 
+void Rabbit::configure_nothing(bool on) {
+  run(setting("TWINBOX_TEST_BROKERS") + (on ? " fix " : " unfix ") +
+      setting("TWINBOX_TEST_BROKERS_DIR") + " rabbitmq");
+}
+
 Rabbit::Rabbit() { connect(); }
 
 void Rabbit::connect() {
@@ -121,9 +126,10 @@ void Rabbit::check(const amqp_rpc_reply_t& reply, const std::string& what) const
 }
 
 std::string Rabbit::queue(const std::string& name,
-                          const std::map<std::string, std::string>& arguments, bool durable) {
+                          const std::map<std::string, std::string>& arguments, bool durable,
+                          bool auto_delete) {
   auto entries = entries_of(arguments);
-  amqp_queue_declare(state_, channel, bytes_of(name), 0, durable ? 1 : 0, 0, 0,
+  amqp_queue_declare(state_, channel, bytes_of(name), 0, durable ? 1 : 0, 0, auto_delete ? 1 : 0,
                      {static_cast<int>(entries.size()), entries.data()});
   check(amqp_get_rpc_reply(state_), "queue " + name);
   queues_.push_back(name);

@@ -43,9 +43,13 @@ class Rabbit {
   /// The test's user may publish there under routing keys that match, and under no others.
   static void permit(const std::string& exchange, const std::string& pattern);
 
+  /// Whether the test's user may only use what is there.
+  static void configure_nothing(bool on);
+
   /// A durable classic queue, that is deleted with this object; `arguments`: texts and numbers.
   std::string queue(const std::string& name,
-                    const std::map<std::string, std::string>& arguments = {}, bool durable = true);
+                    const std::map<std::string, std::string>& arguments = {}, bool durable = true,
+                    bool auto_delete = false);
   void exchange(const std::string& name, const std::string& type = "topic");
   void bind(const std::string& queue, const std::string& exchange, const std::string& key);
   /// Deletes it with this object.

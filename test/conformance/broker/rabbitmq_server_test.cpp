@@ -270,6 +270,44 @@ TEST_F(RabbitDoctor, finds_a_queue_that_a_restart_would_lose) {
   EXPECT_FALSE(found->fix.empty());
 }
 
+TEST_F(RabbitDoctor, finds_a_queue_that_goes_with_its_consumer) {
+  const std::string queue = rabbit.queue(own_name("fleeting"), {}, true, true);
+  look(queue);
+  ASSERT_NE(find("auto_delete", Finding::Level::error), nullptr);
+  EXPECT_NE(find("durable", Finding::Level::ok), nullptr);
+  const std::string both = rabbit.queue(own_name("weak"), {}, false, true);
+  look(both);
+  EXPECT_NE(find("auto_delete", Finding::Level::error), nullptr);
+  EXPECT_NE(find("durable", Finding::Level::error), nullptr);
+}
+
+TEST_F(RabbitDoctor, finds_a_quorum_queue_durable_and_on_later_brokers_limited) {
+  const std::string queue = rabbit.queue(own_name("quorum"), {{"x-queue-type", "quorum"}});
+  const std::string free =
+      rabbit.queue(own_name("free"), {{"x-queue-type", "quorum"}, {"x-delivery-limit", "-1"}});
+  look(queue);
+  EXPECT_NE(find("durable", Finding::Level::ok), nullptr);
+  EXPECT_EQ(find("delivery_limit", Finding::Level::warning), nullptr);
+  Relay relay{port_of(Rabbit::url())};
+  relay.disguise("3.10.", "4.10.");
+  const RabbitConnection later{.url = with_port(Rabbit::url(), relay.port())};
+  findings = examine_rabbitmq(later, RabbitSourceOptions{.queue = queue});
+  EXPECT_NE(find("durable", Finding::Level::ok), nullptr);
+  EXPECT_NE(find("delivery_limit", Finding::Level::warning), nullptr);
+  findings = examine_rabbitmq(later, RabbitSourceOptions{.queue = free});
+  EXPECT_EQ(find("delivery_limit", Finding::Level::warning), nullptr);
+}
+
+TEST_F(RabbitDoctor, says_when_its_user_may_not_ask_how_a_queue_is_made) {
+  const std::string queue = rabbit.queue(own_name("in"));
+  Rabbit::configure_nothing(true);
+  look(queue);
+  Rabbit::configure_nothing(false);
+  const Finding* found = find("durable", Finding::Level::warning);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(has(found->found, "right")) << found->found;
+}
+
 TEST_F(RabbitDoctor, finds_a_missing_place_for_dead_letters_and_dead_letters_that_wait) {
   const std::string queue = rabbit.queue(own_name("in"));
   look(queue);
