@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 
 #include "core/json.hpp"
 #include "core/text.hpp"
@@ -78,6 +80,24 @@ void drop_repeated(Outgoing& out, int attempts) {
 
 // ---- what arrives
 
+/// The shortest text that is this number again; empty: it is none.
+template <class Number>
+std::optional<std::string> floating_text(Number value) {
+  if (!std::isfinite(value)) return {};
+  std::array<char, 32> room{};
+  const auto end = std::to_chars(room.data(), room.data() + room.size(), value).ptr;
+  return std::string{room.data(), end};
+}
+
+/// As it was written: 1999 with two places is 19.99.
+std::string decimal_text(const amqp_decimal_t& decimal) {
+  std::string text = std::to_string(decimal.value);
+  const std::size_t places = decimal.decimals;
+  if (places == 0) return text;
+  if (text.size() <= places) text.insert(0, places + 1 - text.size(), '0');
+  return text.insert(text.size() - places, ".");
+}
+
 std::optional<std::string> number_text(const amqp_field_value_t& field) {
   switch (field.kind) {
     case AMQP_FIELD_KIND_I8: return std::to_string(field.value.i8);
@@ -89,6 +109,9 @@ std::optional<std::string> number_text(const amqp_field_value_t& field) {
     case AMQP_FIELD_KIND_I64: return std::to_string(field.value.i64);
     case AMQP_FIELD_KIND_U64:
     case AMQP_FIELD_KIND_TIMESTAMP: return std::to_string(field.value.u64);
+    case AMQP_FIELD_KIND_F32: return floating_text(field.value.f32);
+    case AMQP_FIELD_KIND_F64: return floating_text(field.value.f64);
+    case AMQP_FIELD_KIND_DECIMAL: return decimal_text(field.value.decimal);
     case AMQP_FIELD_KIND_BOOLEAN: return field.value.boolean != 0 ? "true" : "false";
     default: return {};
   }
@@ -130,7 +153,7 @@ void append_json(std::string& out, const amqp_field_value_t& field, int depth) {
     }
     out += ']';
   } else {
-    out += "null";  // void, floating point and decimals, which nobody sends as headers
+    out += "null";  // void, what is not finite, and what is nested too deeply
   }
 }
 
@@ -143,12 +166,20 @@ std::string_view property(const amqp_basic_properties_t& properties, amqp_flags_
 std::string properties_json(const amqp_envelope_t& envelope) {
   const amqp_basic_properties_t& has = envelope.message.properties;
   std::string out = "{";
-  const auto add = [&](std::string_view name, std::string_view value) {
-    if (value.empty()) return;
+  const auto begin = [&](std::string_view name) {
     if (out.size() > 1) out += ',';
     append_json_string(out, name);
     out += ':';
+  };
+  const auto add = [&](std::string_view name, std::string_view value) {
+    if (value.empty()) return;
+    begin(name);
     append_json_string(out, value);
+  };
+  const auto add_number = [&](std::string_view name, amqp_flags_t flag, std::uint8_t value) {
+    if ((has._flags & flag) == 0) return;
+    begin(name);
+    out += std::to_string(value);
   };
   add("exchange", view_of(envelope.exchange));
   add("routing_key", view_of(envelope.routing_key));
@@ -159,11 +190,14 @@ std::string properties_json(const amqp_envelope_t& envelope) {
   add("user_id", property(has, AMQP_BASIC_USER_ID_FLAG, has.user_id));
   add("reply_to", property(has, AMQP_BASIC_REPLY_TO_FLAG, has.reply_to));
   add("content_encoding", property(has, AMQP_BASIC_CONTENT_ENCODING_FLAG, has.content_encoding));
+  add("expiration", property(has, AMQP_BASIC_EXPIRATION_FLAG, has.expiration));
+  add_number("priority", AMQP_BASIC_PRIORITY_FLAG, has.priority);
+  add_number("delivery_mode", AMQP_BASIC_DELIVERY_MODE_FLAG, has.delivery_mode);
   if ((has._flags & AMQP_BASIC_TIMESTAMP_FLAG) != 0) {
     add("timestamp", std::to_string(has.timestamp));
   }
   if ((has._flags & AMQP_BASIC_HEADERS_FLAG) != 0 && has.headers.num_entries > 0) {
-    out += out.size() > 1 ? R"(,"headers":)" : R"("headers":)";
+    begin("headers");
     append_json(out, has.headers, 0);
   }
   return out + "}";

@@ -165,7 +165,16 @@ void Rabbit::publish(const std::string& exchange, const std::string& key,
   set(has.type, AMQP_BASIC_TYPE_FLAG, message.type);
   set(has.app_id, AMQP_BASIC_APP_ID_FLAG, message.app_id);
   set(has.correlation_id, AMQP_BASIC_CORRELATION_ID_FLAG, message.correlation_id);
+  set(has.expiration, AMQP_BASIC_EXPIRATION_FLAG, message.expiration);
+  const auto set_number = [&](std::uint8_t& property, amqp_flags_t flag, int value) {
+    if (value == 0) return;
+    property = static_cast<std::uint8_t>(value);
+    has._flags |= flag;
+  };
+  set_number(has.delivery_mode, AMQP_BASIC_DELIVERY_MODE_FLAG, message.delivery_mode);
+  set_number(has.priority, AMQP_BASIC_PRIORITY_FLAG, message.priority);
   auto entries = entries_of(message.headers);
+  entries.insert(entries.end(), message.fields.begin(), message.fields.end());
   has.headers = {static_cast<int>(entries.size()), entries.data()};
   has._flags |= AMQP_BASIC_HEADERS_FLAG;
   if (amqp_basic_publish(state_, channel, bytes_of(exchange), bytes_of(key), 0, 0, &has,

@@ -19,9 +19,12 @@ struct RabbitMessage {
   std::string type = {};
   std::string app_id = {};
   std::string correlation_id = {};
-  int delivery_mode = 0;
+  std::string expiration = {};
+  int delivery_mode = 0;  ///< 0: none, as is a priority of 0
+  int priority = 0;
   bool redelivered = false;
   std::map<std::string, std::string> headers = {};  ///< texts and numbers
+  std::vector<amqp_table_entry_t> fields = {};      ///< further headers; only sent
 };
 
 /// A client of the test's own. Not thread-safe. Throws std::runtime_error.

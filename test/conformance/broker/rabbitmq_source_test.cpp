@@ -227,6 +227,41 @@ TEST_P(RabbitSource, PHD_31_the_stored_message_keeps_transport_body_properties_a
   EXPECT_TRUE(has(headers, R"("app_id":"shop")")) << headers;
 }
 
+amqp_table_entry_t field(const char* name, std::uint8_t kind) {
+  amqp_table_entry_t entry{};
+  entry.key = amqp_cstring_bytes(name);
+  entry.value.kind = kind;
+  return entry;
+}
+
+TEST_P(RabbitSource, PHD_31_the_stored_message_keeps_numbers_of_every_kind_and_how_it_was_sent) {
+  source_options();
+  auto ratio = field("ratio", AMQP_FIELD_KIND_F64);
+  ratio.value.value.f64 = 0.1;
+  auto half = field("half", AMQP_FIELD_KIND_F32);
+  half.value.value.f32 = -0.5F;
+  auto price = field("price", AMQP_FIELD_KIND_DECIMAL);
+  price.value.value.decimal = {2, 1999};
+  auto cent = field("cent", AMQP_FIELD_KIND_DECIMAL);
+  cent.value.value.decimal = {2, 1};
+  rabbit.publish("", queue,
+                 {.body = payload(),
+                  .message_id = "a",
+                  .type = "order.placed",
+                  .expiration = "600000",
+                  .delivery_mode = 2,
+                  .priority = 7,
+                  .fields = {ratio, half, price, cent}});
+  auto source = run();
+  ASSERT_TRUE(source->wait_for(1));
+  source->stop();
+  const std::string headers = detail(key("a")).headers.value();
+  for (const char* part : {R"("ratio":0.1)", R"("half":-0.5)", R"("price":19.99)", R"("cent":0.01)",
+                           R"("expiration":"600000")", R"("delivery_mode":2)", R"("priority":7)"}) {
+    EXPECT_TRUE(has(headers, part)) << part << " in " << headers;
+  }
+}
+
 TEST_P(RabbitSource, PHD_02_PHD_22_a_channel_that_is_bound_to_a_queue_writes_one_duty_per_handler) {
   source_options();
   Channels channels{{}, environment()};
