@@ -3,6 +3,7 @@
 
 #include "rabbit_test.hpp"
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/event.hpp>
 #include <twinbox/route.hpp>
 
 namespace twinbox::test {
@@ -221,8 +222,9 @@ TEST_F(RabbitTls, carries_messages_both_ways) {
   std::mutex mutex;
   std::condition_variable came;
   std::vector<std::string> bodies;
-  const std::string large(300'000, 'x');  // several frames and several TLS records
-  rabbit.publish("", queue, {.body = large, .message_id = "a"});
+  CloudEvent event{.id = "a", .source = "/shop", .type = "order.placed"};
+  event.set_data('"' + std::string(300'000, 'x') + '"');  // several frames, several TLS records
+  RabbitPublisher{connection("TWINBOX_TEST_CA"), {.routing_key = queue}}.send(event);
   RunningRabbit source{connection("TWINBOX_TEST_CA"),
                        {.queue = queue, .queue_type = "classic"},
                        [&](std::span<const Arrival> arrivals) {
@@ -234,7 +236,7 @@ TEST_F(RabbitTls, carries_messages_both_ways) {
                        }};
   std::unique_lock lock{mutex};
   ASSERT_TRUE(came.wait_for(lock, 90s, [&] { return bodies.size() == 1; }));
-  EXPECT_EQ(bodies[0], large);
+  EXPECT_EQ(event_from_json(bodies[0]).data, event.data);
 }
 
 class RabbitDoctor : public ::testing::Test {

@@ -91,7 +91,7 @@ TEST_P(RabbitSink, what_is_too_long_for_a_property_travels_as_a_header_and_arriv
   EXPECT_TRUE(inbox().state({Source{"shop"}, MessageId{id}}).has_value());
 }
 
-TEST_P(RabbitSink, an_event_travels_binary_or_structured) {
+TEST_P(RabbitSink, EVB_30_an_event_travels_binary_or_structured) {
   CloudEvent event{.id = "e-1", .source = "/shop", .type = "order.placed.v1"};
   event.subject = "größe 1%";
   event.set_data(R"({"total": 7})");

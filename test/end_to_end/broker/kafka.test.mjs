@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 
-import { CloudEvent } from 'cloudevents';
+import { CloudEvent, HTTP } from 'cloudevents';
 import { Kafka, logLevel, Partitioners } from 'kafkajs';
 
 import { startDaemon } from './daemon.mjs';
@@ -37,6 +37,16 @@ topic = "${out}"
 [[route]]
 topic = "order.#"
 sink = "kafka"
+
+[sink.whole]
+type = "kafka"
+url = "env:BROKERS"
+topic = "${out}"
+form = "structured"
+
+[[route]]
+topic = "invoice.#"
+sink = "whole"
 
 [source.kafka]
 type = "kafka"
@@ -136,6 +146,28 @@ test('an event travels as a binary CloudEvent', async () => {
   assert.ok(event.validate());
   assert.equal(event.id, 'event-1');
   assert.deepEqual(event.data, { number: 7 });
+});
+
+test('an event travels as a structured CloudEvent where that is asked for', async () => {
+  const response = await fetch(`${daemon.url}/v1/outbox/invoice.sent`, {
+    method: 'POST',
+    headers: {
+      'ce-specversion': '1.0',
+      'ce-id': 'event-2',
+      'ce-source': '/shop',
+      'ce-type': 'invoice.sent',
+      'ce-subject': encodeURIComponent('ä€😀'),
+      'Content-Type': 'application/json',
+    },
+    body: '{"number":8}',
+  });
+  assert.equal(response.status, 202);
+  const { value, headers } = await find(out, ({ value }) => value.includes('event-2'));
+  const event = HTTP.toEvent({ headers: { 'content-type': headers['content-type'] }, body: value });
+  assert.ok(event.validate());
+  assert.equal(event.id, 'event-2');
+  assert.equal(event.subject, 'ä€😀');
+  assert.deepEqual(event.data, { number: 8 });
 });
 
 test('what KafkaJS produces comes into the inbox, once', async () => {

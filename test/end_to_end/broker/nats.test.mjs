@@ -33,6 +33,17 @@ subject_prefix = "${out}."
 topic = "order.#"
 sink = "nats"
 
+[sink.whole]
+type = "nats"
+url = "env:BROKER"
+stream = "${out}"
+subject_prefix = "${out}."
+form = "structured"
+
+[[route]]
+topic = "invoice.#"
+sink = "whole"
+
 [source.nats]
 type = "nats"
 url = "env:BROKER"
@@ -129,6 +140,31 @@ test('an event travels as a binary CloudEvent', async () => {
   assert.equal(event.id, 'event-1');
   assert.deepEqual(event.data, { number: 7 });
   assert.equal(message.headers.get('ce-datacontenttype'), 'application/json');
+});
+
+test('an event travels as a structured CloudEvent where that is asked for', async () => {
+  const response = await fetch(`${daemon.url}/v1/outbox/invoice.sent`, {
+    method: 'POST',
+    headers: {
+      'ce-specversion': '1.0',
+      'ce-id': 'event-2',
+      'ce-source': '/shop',
+      'ce-type': 'invoice.sent',
+      'ce-subject': encodeURIComponent('ä€😀'),
+      'Content-Type': 'application/json',
+    },
+    body: '{"number":8}',
+  });
+  assert.equal(response.status, 202);
+  const message = await next(out, 'node');
+  const event = HTTP.toEvent({
+    headers: { 'content-type': message.headers.get('Content-Type') },
+    body: message.string(),
+  });
+  assert.ok(event.validate());
+  assert.equal(event.id, 'event-2');
+  assert.equal(event.subject, 'ä€😀');
+  assert.deepEqual(event.data, { number: 8 });
 });
 
 test('what the client publishes comes into the inbox, once', async () => {

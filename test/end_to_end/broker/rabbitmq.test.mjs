@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 
 import amqp from 'amqplib';
-import { CloudEvent } from 'cloudevents';
+import { CloudEvent, HTTP } from 'cloudevents';
 
 import { startDaemon } from './daemon.mjs';
 
@@ -19,7 +19,7 @@ before(async () => {
   channel = await connection.createConfirmChannel();
   await channel.assertExchange(exchange, 'topic');
   await channel.assertQueue(out);
-  await channel.bindQueue(out, exchange, 'order.#');
+  for (const topic of ['order.#', 'invoice.#']) await channel.bindQueue(out, exchange, topic);
   daemon = await startDaemon(
     `
 [sink.rabbit]
@@ -30,6 +30,16 @@ exchange = "${exchange}"
 [[route]]
 topic = "order.#"
 sink = "rabbit"
+
+[sink.whole]
+type = "rabbitmq"
+url = "env:BROKER"
+exchange = "${exchange}"
+form = "structured"
+
+[[route]]
+topic = "invoice.#"
+sink = "whole"
 
 [source.rabbit]
 type = "rabbitmq"
@@ -121,6 +131,28 @@ test('an event travels as a binary CloudEvent', async () => {
   assert.ok(event.validate());
   assert.equal(event.id, 'event-1');
   assert.deepEqual(event.data, { number: 7 });
+});
+
+test('an event travels as a structured CloudEvent where that is asked for', async () => {
+  const response = await fetch(`${daemon.url}/v1/outbox/invoice.sent`, {
+    method: 'POST',
+    headers: {
+      'ce-specversion': '1.0',
+      'ce-id': 'event-2',
+      'ce-source': '/shop',
+      'ce-type': 'invoice.sent',
+      'ce-subject': encodeURIComponent('ä€😀'),
+      'Content-Type': 'application/json',
+    },
+    body: '{"number":8}',
+  });
+  assert.equal(response.status, 202);
+  const { properties, content } = await next(out);
+  const event = HTTP.toEvent({ headers: { 'content-type': properties.contentType }, body: content.toString() });
+  assert.ok(event.validate());
+  assert.equal(event.id, 'event-2');
+  assert.equal(event.subject, 'ä€😀');
+  assert.deepEqual(event.data, { number: 8 });
 });
 
 test('what amqplib publishes comes into the inbox, once', async () => {
