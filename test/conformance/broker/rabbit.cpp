@@ -232,4 +232,9 @@ void Rabbit::remove_queue(const std::string& queue) {
   check(amqp_get_rpc_reply(state_), "delete " + queue);
 }
 
+void Rabbit::remove_exchange(const std::string& exchange) {
+  amqp_exchange_delete(state_, channel, bytes_of(exchange), 0);
+  check(amqp_get_rpc_reply(state_), "delete " + exchange);
+}
+
 }  // namespace twinbox::test

@@ -66,6 +66,7 @@ class Rabbit {
   std::uint32_t count(const std::string& queue);
   void purge(const std::string& queue);
   void remove_queue(const std::string& queue);
+  void remove_exchange(const std::string& exchange);
 
  private:
   void connect();

@@ -101,60 +101,6 @@ TEST_P(RabbitSource, PHD_29_a_handler_that_fails_changes_nothing_about_the_ackno
   EXPECT_EQ(rabbit.count(queue + ".dead"), 0u);
 }
 
-TEST_P(RabbitSource, PHD_30_an_accept_that_keeps_failing_is_repeated_and_then_a_dead_letter) {
-  refuse_poison("insert");
-  source_options();
-  send("bad", "poison");
-  send("good");
-  auto source = run();
-  ASSERT_TRUE(source->wait_for(1));
-  ASSERT_TRUE(eventually([&] { return source->status().dead == 1; }));
-  source->stop();
-  EXPECT_EQ(source->status().retried, 2u);
-  EXPECT_EQ(source->status().dead, 1u);
-  EXPECT_EQ(source->status().accepted, 1u);
-  EXPECT_EQ(log().events("accept_failed").size(), 3u);
-  EXPECT_EQ(rabbit.count(queue), 0u);
-  const RabbitMessage dead = rabbit.get(queue + ".dead").value();
-  EXPECT_EQ(dead.message_id, "bad");
-  EXPECT_EQ(dead.body, payload("bad"));
-  EXPECT_EQ(dead.type, "poison");
-  EXPECT_TRUE(has(dead.headers.at("twinbox-error"), "refused")) << dead.headers.at("twinbox-error");
-  EXPECT_EQ(dead.headers.at("twinbox-queue"), queue);
-  EXPECT_EQ(dead.delivery_mode, 2);
-}
-
-TEST_P(RabbitSource, PHD_30_dead_letters_go_to_the_exchange_that_was_named_for_them) {
-  refuse_poison("insert");
-  RabbitSourceOptions options = source_options();
-  options.dead_letter_exchange = own_name("dlx");
-  rabbit.exchange(options.dead_letter_exchange, "direct");
-  const std::string grave = rabbit.queue(own_name("grave"));
-  rabbit.bind(grave, options.dead_letter_exchange, queue);
-  send("bad", "poison");
-  RunningRabbit source = run(options);
-  ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
-  source.stop();
-  EXPECT_EQ(rabbit.get(grave).value().message_id, "bad");
-  EXPECT_EQ(rabbit.count(queue), 0u);
-}
-
-TEST_P(RabbitSource, PHD_30_a_dead_letter_that_nobody_takes_stays_in_the_queue) {
-  refuse_poison("insert");
-  RabbitSourceOptions options = source_options();
-  options.dead_letter_exchange = own_name("dlx");
-  rabbit.exchange(options.dead_letter_exchange, "direct");
-  send("bad", "poison");
-  {
-    RunningRabbit source = run(options);
-    ASSERT_TRUE(eventually([&] { return !log().events("dead_letter_failed").empty(); }));
-    send("good");
-    ASSERT_TRUE(source.wait_for(1));
-    EXPECT_EQ(source.status().dead, 0u);
-  }
-  EXPECT_TRUE(eventually([&] { return rabbit.count(queue) == 1; }));
-}
-
 TEST_P(RabbitSource, PHD_30_a_store_that_is_away_is_waited_for_without_giving_anything_up) {
   source_options();
   send("a");
@@ -180,31 +126,6 @@ TEST_P(RabbitSource, tells_no_more_of_an_error_that_is_over) {
   away = false;
   ASSERT_TRUE(source.wait_for(1));
   EXPECT_TRUE(eventually([&] { return source.status().error.empty(); })) << source.status().error;
-}
-
-TEST_P(RabbitSource, PHD_30_what_has_no_id_is_a_dead_letter_at_once_and_the_others_go_on) {
-  source_options();
-  rabbit.publish("", queue, {.body = payload("anonymous"), .type = "order.placed"});
-  send("a");
-  auto source = run();
-  ASSERT_TRUE(source->wait_for(1));
-  ASSERT_TRUE(eventually([&] { return source->status().dead == 1; }));
-  source->stop();
-  EXPECT_TRUE(has(rabbit.get(queue + ".dead").value().headers.at("twinbox-error"), "no id"));
-  EXPECT_EQ(rabbit.count(queue), 0u);
-}
-
-TEST_P(RabbitSource, PHD_30_a_dead_letter_whose_headers_fill_a_frame_goes_as_it_came) {
-  source_options();
-  const std::map<std::string, std::string> headers = {{"large", std::string(130'900, 'x')}};
-  rabbit.publish("", queue, {.body = payload("anonymous"), .headers = headers});
-  send("a");
-  auto source = run();
-  ASSERT_TRUE(source->wait_for(1));
-  ASSERT_TRUE(eventually([&] { return source->status().dead == 1; })) << source->status().error;
-  source->stop();
-  EXPECT_EQ(rabbit.get(queue + ".dead").value().headers.at("large"), headers.at("large"));
-  EXPECT_EQ(rabbit.count(queue), 0u);
 }
 
 TEST_P(RabbitSource, PHD_31_the_stored_message_keeps_transport_body_properties_and_first_receipt) {
