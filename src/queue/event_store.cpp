@@ -1,5 +1,6 @@
 #include "twinbox/event_store.hpp"
 
+#include "core/text.hpp"
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
 #include "twinbox/admin.hpp"
@@ -84,6 +85,12 @@ std::size_t remove_finished(WorkQueue& queue, std::span<const StoredEvent> event
   return Admin{queue}.prune(numbers);
 }
 
+/// The error is whatever a handler threw; why an act was done must be clean text.
+Act discarding(const EventUpdate& update) {
+  const std::string reason = cut_error(update.error);
+  return {.reason = is_blank(reason) ? "discarded" : reason};
+}
+
 DutyKey duty_of(const MessageDetail& detail) { return {detail.message.number}; }
 
 }  // namespace
@@ -136,7 +143,7 @@ bool EventOutboxStore::update(const StoredEvent& event, const EventUpdate& updat
   const auto detail = admin.get(MessageKey{event.event.source, event.event.id});
   if (!detail) return false;
   const DutyKey duty = duty_of(*detail);
-  const Act act{.reason = update.error.empty() ? "discarded" : update.error};
+  const Act act = discarding(update);
   return outbox_.box().own(Access::write, Scope::transaction, [&](Session& session) {
     // Only who holds the event may give it up.
     return outbox_.release(session, owner_, *event.lease) > 0 &&
@@ -175,8 +182,7 @@ bool EventInboxStore::update(const EventRecord& event, const EventUpdate& update
   if (update.status == EventStatus::discarded) {
     Admin admin{inbox_};
     const auto detail = admin.get(key);
-    const Act act{.reason = update.error.empty() ? "discarded" : update.error};
-    return detail && admin.discard(std::vector{duty_of(*detail)}, act) > 0;
+    return detail && admin.discard(std::vector{duty_of(*detail)}, discarding(update)) > 0;
   }
   Box& box = inbox_.box();
   return box.own(Access::write, Scope::transaction, [&](Session& session) {

@@ -13,6 +13,15 @@ EventRecord an_event(std::string id = "e1") {
           .extra_properties = R"({"tenant":"t1"})"};
 }
 
+/// Errors as they come from anywhere: too long, with NUL, not UTF-8, blank; and what is kept.
+std::vector<std::pair<std::string, std::string>> odd_errors() {
+  using namespace std::string_literals;
+  return {{"a\0b"s, "a\uFFFDb"},
+          {"caf\xE9"s, "caf\uFFFD"},
+          {" \t"s, "discarded"},
+          {std::string(5000, 'e'), std::string(3993, 'e') + "… (cut)"}};
+}
+
 class EventOutbox : public BoxTest {
  protected:
   EventOutboxStore store() { return {outbox(), worker_a}; }
@@ -60,6 +69,16 @@ TEST_P(EventOutbox, only_the_holder_of_an_event_can_discard_it) {
   EXPECT_FALSE(store().update(events[0], {.status = EventStatus::discarded}));
   EXPECT_EQ(Admin{outbox()}.counts().all.leased, 1);
   EXPECT_THROW(store().remove(events), UsageError);
+}
+
+TEST_P(EventOutbox, EVB_04_discards_with_any_error_cut_and_cleaned) {
+  for (const auto& [error, kept] : odd_errors()) {
+    store().store(an_event(std::to_string(error.size())));
+    const auto events = store().unprocessed(1, 5);
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_TRUE(store().update(events[0], {.status = EventStatus::discarded, .error = error}));
+    EXPECT_EQ(Admin{outbox()}.get(events[0].event.id)->duties.at(0).reason, kept);
+  }
 }
 
 TEST_P(EventOutbox, stores_in_the_callers_transaction) {
@@ -128,6 +147,15 @@ TEST_P(EventInbox, EVB_10_a_failed_event_is_pending_with_its_next_retry_and_can_
   event = store().get(id);
   EXPECT_EQ(event->status, EventStatus::discarded);
   EXPECT_EQ(event->handled_at, clock().now());
+}
+
+TEST_P(EventInbox, EVB_05_discards_with_any_error_cut_and_cleaned) {
+  for (const auto& [error, kept] : odd_errors()) {
+    const EventRecord event = an_event(std::to_string(error.size()));
+    store().insert(event);
+    EXPECT_TRUE(store().update(event, {.status = EventStatus::discarded, .error = error}));
+    EXPECT_EQ(Admin{inbox()}.get(event.id)->duties.at(0).reason, kept);
+  }
 }
 
 TWINBOX_ON_EVERY_BACKEND(EventInbox);
