@@ -134,15 +134,52 @@ std::vector<Accepted> Inbox::accept(Session& session, std::span<const Arrival> a
   return answers;
 }
 
+/// What has crashed its workers too often is dead, and not handed out once more.
+static std::vector<Message> without_crash_looped(Inbox& inbox, Session& session,
+                                                 const OwnerToken& owner,
+                                                 std::vector<Message> messages) {
+  std::erase_if(messages, [&](const Message& message) {
+    return crash_looped(message, inbox.options().max_expiries) &&
+           inbox.fail(session, owner, message, crash_text(message), crash_loop) > 0;
+  });
+  return messages;
+}
+
+static Inbox::AcceptedAndClaimed write_and_claim(Inbox& inbox, Session& session,
+                                                 const Arrival& arrival, const OwnerToken& owner,
+                                                 Duration lease,
+                                                 std::span<const HandlerName> handlers) {
+  Box& box = inbox.box();
+  const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, handlers);
+  const Accepted accepted = write_items(box, session, items, Addressees{handlers}).front();
+  std::vector<Message> claimed;
+  box.run(session, box.sql().claim_message,
+          {{"owner", Value{owner.uuid()}},
+           {"lease", micros(lease)},
+           {"source", arrival.source.view()},
+           {"message_id", arrival.id.view()},
+           {"due_only", Value{true}},
+           box.now()},
+          [&](const Row& row) { claimed.push_back(read_claimed(row)); });
+  return {accepted, without_crash_looped(inbox, session, owner, std::move(claimed))};
+}
+
+static void log_accept_and_claim(const Box& box, const Arrival& arrival,
+                                 const Inbox::AcceptedAndClaimed& both) {
+  log_accept(box, arrival, both.accepted);
+  box.log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(both.messages.size())}});
+}
+
 Inbox::AcceptedAndClaimed Inbox::accept_and_claim(const Arrival& arrival, OwnerToken owner,
                                                   Duration lease,
                                                   std::span<const HandlerName> handlers) {
   require_lease(lease);
   const Storing storing{box()};
   AcceptedAndClaimed both = box().own(Access::write, Scope::transaction, [&](Session& session) {
-    return accept_and_claim(session, arrival, owner, lease, handlers);
+    return write_and_claim(*this, session, arrival, owner, lease, handlers);
   });
   storing.committed(std::span{&both.accepted, 1});
+  log_accept_and_claim(box(), arrival, both);
   return both;
 }
 
@@ -150,26 +187,11 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(Session& session, const Arriva
                                                   OwnerToken owner, Duration lease,
                                                   std::span<const HandlerName> handlers) {
   require_lease(lease);
-  box().checked(session);
-  AcceptedAndClaimed result = all_or_nothing(session, [&] {
-    AcceptedAndClaimed both{accept(session, arrival, handlers), {}};
-    box().run(session, box().sql().claim_message,
-              {{"owner", Value{owner.uuid()}},
-               {"lease", micros(lease)},
-               {"source", arrival.source.view()},
-               {"message_id", arrival.id.view()},
-               {"due_only", Value{true}},
-               box().now()},
-              [&](const Row& row) { both.messages.push_back(read_claimed(row)); });
-    std::erase_if(both.messages, [&](const Message& message) {
-      return crash_looped(message, box().options().max_expiries) &&
-             fail(session, owner, message, crash_text(message), crash_loop) > 0;
-    });
-    return both;
+  AcceptedAndClaimed both = all_or_nothing(box().checked(session), [&] {
+    return write_and_claim(*this, session, arrival, owner, lease, handlers);
   });
-  box().log(LogLevel::debug, "claim",
-            {{"count", static_cast<std::int64_t>(result.messages.size())}});
-  return result;
+  log_accept_and_claim(box(), arrival, both);
+  return both;
 }
 
 bool Inbox::already_processed(const MessageKey& key, const std::optional<ContentHash>& hash) {
@@ -240,53 +262,84 @@ bool Inbox::mark_processing(Session& session, const MessageKey& key) {
   return changed;
 }
 
+static bool mark_done(const Box& box, Session& session, const MessageKey& key) {
+  box.run(session, box.sql().lock_message, {id_arg(key), source_arg(key)});
+  bool changed = false;
+  box.run(session, box.sql().mark_processed, {id_arg(key), source_arg(key), box.now()},
+          [&](const Row&) { changed = true; });
+  return changed;
+}
+
+/// Told when the call is over: one that is repeated, or fails, is not told as done.
+static bool tell_mark(const Box& box, LogLevel level, std::string_view act, const MessageKey& key,
+                      bool changed) {
+  box.log(level, act, {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
+  return changed;
+}
+
 bool Inbox::mark_processed(const MessageKey& key) {
-  return box().own(Access::write, Scope::transaction,
-                   [&](Session& session) { return mark_processed(session, key); });
+  const bool changed = box().own(Access::write, Scope::transaction,
+                                 [&](Session& session) { return mark_done(box(), session, key); });
+  return tell_mark(box(), LogLevel::debug, "mark_processed", key, changed);
 }
 
 bool Inbox::mark_processed(Session& session, const MessageKey& key) {
-  box().run(box().checked(session), box().sql().lock_message, {id_arg(key), source_arg(key)});
-  bool changed = false;
-  box().run(session, box().sql().mark_processed, {id_arg(key), source_arg(key), box().now()},
-            [&](const Row&) { changed = true; });
-  box().log(LogLevel::debug, "mark_processed",
-            {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
-  return changed;
+  const bool changed = mark_done(box(), box().checked(session), key);
+  return tell_mark(box(), LogLevel::debug, "mark_processed", key, changed);
+}
+
+/// Accepted and marked at once: the answer to the arrival, and whether it is done by this call.
+static std::pair<Accepted, bool> write_and_mark(Box& box, Session& session,
+                                                const Arrival& arrival) {
+  const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, {});
+  const Accepted accepted = write_items(box, session, items, Addressees{{}}).front();
+  return {accepted, mark_done(box, session, arrival.key())};
+}
+
+static bool tell_marked(const Box& box, const Arrival& arrival,
+                        const std::pair<Accepted, bool>& marked) {
+  log_accept(box, arrival, marked.first);
+  return tell_mark(box, LogLevel::debug, "mark_processed", arrival.key(), marked.second);
 }
 
 bool Inbox::mark_processed(const Arrival& arrival) {
-  return box().own(Access::write, Scope::transaction,
-                   [&](Session& session) { return mark_processed(session, arrival); });
+  return tell_marked(box(), arrival,
+                     box().own(Access::write, Scope::transaction, [&](Session& session) {
+                       return write_and_mark(box(), session, arrival);
+                     }));
 }
 
 bool Inbox::mark_processed(Session& session, const Arrival& arrival) {
-  box().checked(session);
-  return all_or_nothing(session, [&] {
-    accept(session, arrival);
-    return mark_processed(session, arrival.key());
-  });
+  return tell_marked(box(), arrival, all_or_nothing(box().checked(session), [&] {
+                       return write_and_mark(box(), session, arrival);
+                     }));
+}
+
+static bool mark_dead_in(const Box& box, Session& session, const MessageKey& key,
+                         std::string_view error) {
+  box.run(session, box.sql().lock_message, {id_arg(key), source_arg(key)});
+  const std::string cut = cut_error(error);
+  bool changed = false;
+  box.run(session, box.sql().mark_dead,
+          {id_arg(key),
+           source_arg(key),
+           {"reason", "marked dead"},
+           {"error", cut.empty() ? Value{} : Value{std::string_view{cut}}},
+           box.now()},
+          [&](const Row&) { changed = true; });
+  return changed;
 }
 
 bool Inbox::mark_dead(const MessageKey& key, std::string_view error) {
-  return box().own(Access::write, Scope::transaction,
-                   [&](Session& session) { return mark_dead(session, key, error); });
+  const bool changed = box().own(Access::write, Scope::transaction, [&](Session& session) {
+    return mark_dead_in(box(), session, key, error);
+  });
+  return tell_mark(box(), LogLevel::info, "mark_dead", key, changed);
 }
 
 bool Inbox::mark_dead(Session& session, const MessageKey& key, std::string_view error) {
-  box().run(box().checked(session), box().sql().lock_message, {id_arg(key), source_arg(key)});
-  const std::string cut = cut_error(error);
-  bool changed = false;
-  box().run(session, box().sql().mark_dead,
-            {id_arg(key),
-             source_arg(key),
-             {"reason", "marked dead"},
-             {"error", cut.empty() ? Value{} : Value{std::string_view{cut}}},
-             box().now()},
-            [&](const Row&) { changed = true; });
-  box().log(LogLevel::info, "mark_dead",
-            {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
-  return changed;
+  const bool changed = mark_dead_in(box(), box().checked(session), key, error);
+  return tell_mark(box(), LogLevel::info, "mark_dead", key, changed);
 }
 
 bool Inbox::try_claim(const MessageKey& key, const Topic& type, const HandlerKey& handler) {

@@ -19,88 +19,52 @@ std::vector<Value> repeated(const Value& value, std::size_t count) {
   return std::vector<Value>(count, value);
 }
 
-std::string_view cut_into(std::string& storage, std::string_view error) {
-  storage = cut_error(error);
-  return storage;
-}
-
 Value text_or_null(std::string_view text) { return text.empty() ? Value{} : Value{text}; }
 
-}  // namespace
+/// A way to settle duties: its name, and what it does to those that are still held.
+template <class Apply>
+struct Settling {
+  std::string_view act;
+  Apply apply;  ///< (Box&, Session&, const Duties&), returns how many were changed
+  LogLevel level = LogLevel::debug;
+  std::string reason = {};  ///< to be told
+  Scope scope = Scope::statement;
+};
 
-Duties::Duties(std::span<const Lease> leases) {
-  ids_.reserve(leases.size());
-  epochs_.reserve(leases.size());
-  for (const Lease& lease : leases) add(lease);
-  make_unique();
+template <class Apply>
+Settling(std::string_view, Apply) -> Settling<Apply>;
+template <class Apply>
+Settling(std::string_view, Apply, LogLevel, std::string) -> Settling<Apply>;
+template <class Apply>
+Settling(std::string_view, Apply, LogLevel, std::string, Scope) -> Settling<Apply>;
+
+auto acking(const OwnerToken& owner) {
+  return Settling{
+      "ack", [&owner](Box& box, Session& session, const Duties& held) {
+        return box.run(
+            session, box.sql().ack,
+            {{"owner", owner_value(owner)}, held.ids(), held.epochs(), held.guarded(), box.now()});
+      }};
 }
 
-Duties::Duties(std::span<const Message> messages) {
-  ids_.reserve(messages.size());
-  epochs_.reserve(messages.size());
-  for (const Message& message : messages) add(message.lease());
-  make_unique();
-}
-
-Duties::Duties(std::span<const WorkId> ids) : guarded_(false) {
-  ids_.reserve(ids.size());
-  epochs_.reserve(ids.size());
-  for (const WorkId id : ids) add({id, 0});
-  make_unique();
-}
-
-void Duties::add(const Lease& lease) {
-  ids_.emplace_back(lease.work.number());
-  epochs_.emplace_back(std::int64_t{lease.epoch});
-}
-
-void Duties::make_unique() {
-  const auto number = [&](std::size_t i) { return std::get<std::int64_t>(ids_[i]); };
-  bool ascending = true;
-  for (std::size_t i = 1; i < ids_.size() && ascending; ++i) ascending = number(i - 1) < number(i);
-  if (ascending) return;
-  std::set<std::pair<std::int64_t, std::int64_t>> unique;
-  for (std::size_t i = 0; i < ids_.size(); ++i)
-    unique.emplace(number(i), std::get<std::int64_t>(epochs_[i]));
-  ids_.clear();
-  epochs_.clear();
-  for (const auto& [id, epoch] : unique) {
-    ids_.emplace_back(id);
-    epochs_.emplace_back(epoch);
-  }
-}
-
-/// The acts themselves, once, over a session.
-namespace {
-
-std::size_t fail_some(Box& box, Session& session, const OwnerToken& owner, const Duties& held,
-                      std::string_view error, const Failure& failure) {
-  if (held.empty()) return 0;
-  std::string cut;
-  const std::vector<Value> errors = repeated(text_or_null(cut_into(cut, error)), held.size());
-  const std::string reason = cut_error(failure.reason);
-  const std::size_t changed = box.run(session, box.sql().fail,
-                                      {{"owner", owner_value(owner)},
-                                       held.ids(),
-                                       held.epochs(),
-                                       held.guarded(),
-                                       {"error", ValueType::text, errors},
-                                       {"reason", reason},
-                                       {"counts", Value{failure.handler_failed}},
-                                       {"hold_keys", Value{box.options().hold_keys}},
-                                       box.now()});
-  box.log(LogLevel::info, "fail",
-          {{"count", static_cast<std::int64_t>(changed)}, {"reason", std::string_view{reason}}});
-  return changed;
-}
-
-std::size_t ack_some(Box& box, Session& session, const OwnerToken& owner, const Duties& held) {
-  if (held.empty()) return 0;
-  const std::size_t changed = box.run(
-      session, box.sql().ack,
-      {{"owner", owner_value(owner)}, held.ids(), held.epochs(), held.guarded(), box.now()});
-  box.log(LogLevel::debug, "ack", {{"count", static_cast<std::int64_t>(changed)}});
-  return changed;
+auto failing(const OwnerToken& owner, std::string_view error, const Failure& failure) {
+  return Settling{
+      "fail",
+      [&owner, cut = cut_error(error), &failure](Box& box, Session& session, const Duties& held) {
+        const std::vector<Value> errors = repeated(text_or_null(cut), held.size());
+        const std::string reason = cut_error(failure.reason);
+        return box.run(session, box.sql().fail,
+                       {{"owner", owner_value(owner)},
+                        held.ids(),
+                        held.epochs(),
+                        held.guarded(),
+                        {"error", ValueType::text, errors},
+                        {"reason", reason},
+                        {"counts", Value{failure.handler_failed}},
+                        {"hold_keys", Value{box.options().hold_keys}},
+                        box.now()});
+      },
+      LogLevel::info, cut_error(failure.reason)};
 }
 
 /// The statement doubles by itself; chance, or a function of the user's own, is asked here.
@@ -123,42 +87,98 @@ std::vector<Value> delays_of(Box& box, Session& session, const Duties& held) {
   return delays;
 }
 
-std::size_t abandon_some(Box& box, Session& session, const OwnerToken& owner, const Duties& held,
-                         std::string_view error, const std::optional<Duration>& delay) {
+auto abandoning(const OwnerToken& owner, std::string_view error,
+                const std::optional<Duration>& delay, const RetryPolicy& retry) {
   if (delay) require_delay(*delay);
-  if (held.empty()) return 0;
-  std::string cut;
-  const RetryPolicy& retry = box.options().retry;
-  const std::vector<Value> errors = repeated(text_or_null(cut_into(cut, error)), held.size());
-  const std::vector<Value> delays =
-      delay ? repeated(Value{micros(*delay)}, held.size()) : delays_of(box, session, held);
-  const std::size_t changed = box.run(session, box.sql().abandon,
-                                      {{"owner", owner_value(owner)},
-                                       held.ids(),
-                                       held.epochs(),
-                                       held.guarded(),
-                                       {"error", ValueType::text, errors},
-                                       {"delay", ValueType::integer, delays},
-                                       {"first_delay", micros(retry.first_delay)},
-                                       {"max_delay", micros(retry.max_delay)},
-                                       box.now()});
-  box.log(LogLevel::debug, "abandon", {{"count", static_cast<std::int64_t>(changed)}});
+  const bool one_statement = delay || !delays_here(retry);
+  return Settling{"abandon",
+                  [&, cut = cut_error(error)](Box& box, Session& session, const Duties& held) {
+                    const std::vector<Value> errors = repeated(text_or_null(cut), held.size());
+                    const std::vector<Value> delays =
+                        delay ? repeated(Value{micros(*delay)}, held.size())
+                              : delays_of(box, session, held);
+                    return box.run(session, box.sql().abandon,
+                                   {{"owner", owner_value(owner)},
+                                    held.ids(),
+                                    held.epochs(),
+                                    held.guarded(),
+                                    {"error", ValueType::text, errors},
+                                    {"delay", ValueType::integer, delays},
+                                    {"first_delay", micros(retry.first_delay)},
+                                    {"max_delay", micros(retry.max_delay)},
+                                    box.now()});
+                  },
+                  LogLevel::debug,
+                  {},
+                  one_statement ? Scope::statement : Scope::transaction};
+}
+
+auto releasing(std::string_view act, const std::optional<OwnerToken>& owner,
+               const std::optional<Instant>& until) {
+  return Settling{act, [=](Box& box, Session& session, const Duties& held) {
+                    return box.run(session, box.sql().release,
+                                   {{"owner", owner ? owner_value(*owner) : Value{}},
+                                    held.ids(),
+                                    held.epochs(),
+                                    held.guarded(),
+                                    {"until", until},
+                                    box.now()});
+                  }};
+}
+
+/// Only when it is over: a call that is repeated, or fails, is not told as done.
+void tell(const Box& box, LogLevel level, std::string_view act, std::size_t changed,
+          std::string_view reason = {}) {
+  const LogField count{"count", static_cast<std::int64_t>(changed)};
+  if (reason.empty()) {
+    box.log(level, act, {count});
+  } else {
+    box.log(level, act, {count, {"reason", reason}});
+  }
+}
+
+/// In a transaction of its own or, with a session, as a part of the caller's.
+template <class Apply>
+std::size_t settle(Box& box, Session* callers, const Duties& duties, const Settling<Apply>& way) {
+  if (callers != nullptr) box.checked(*callers);
+  if (duties.empty()) return 0;
+  const auto work = [&](Session& session) { return way.apply(box, session, duties); };
+  const std::size_t changed =
+      callers != nullptr ? work(*callers) : box.own(Access::write, way.scope, work);
+  tell(box, way.level, way.act, changed, way.reason);
   return changed;
 }
 
-std::size_t release_some(Box& box, Session& session, const std::optional<OwnerToken>& owner,
-                         const Duties& held, const std::optional<Instant>& until) {
-  if (held.empty()) return 0;
-  const std::size_t changed = box.run(session, box.sql().release,
-                                      {{"owner", owner ? owner_value(*owner) : Value{}},
-                                       held.ids(),
-                                       held.epochs(),
-                                       held.guarded(),
-                                       {"until", until},
-                                       box.now()});
-  const char* act = owner ? (until ? "postpone" : "release") : (until ? "defer" : "make_due");
-  box.log(LogLevel::debug, act, {{"count", static_cast<std::int64_t>(changed)}});
-  return changed;
+/// Settles the duty under '' of each message id.
+template <class Apply>
+SettledById settle(Box& box, Session* callers, std::span<const MessageId> ids,
+                   const Settling<Apply>& way) {
+  if (callers != nullptr) box.checked(*callers);
+  if (ids.empty()) return {};
+  const std::set<MessageId> unique(ids.begin(), ids.end());
+  std::vector<Value> names;
+  for (const MessageId& id : unique) names.emplace_back(id.view());
+  const auto work = [&](Session& session) {
+    SettledById result;
+    std::vector<WorkId> found;
+    box.run(session, box.sql().find_work, {{"id", ValueType::text, names}}, [&](const Row& row) {
+      if (row.integer(1) > 1) {
+        result.ambiguous.emplace_back(std::string{row.text(0)}, Trusted{});
+      } else if (!row.is_null(2)) {
+        found.emplace_back(row.integer(2));
+      }
+    });
+    if (!found.empty()) result.changed = way.apply(box, session, Duties{found});
+    return result;
+  };
+  const SettledById settled = callers != nullptr
+                                  ? all_or_nothing(*callers, [&] { return work(*callers); })
+                                  : box.own(Access::write, Scope::transaction, work);
+  for (const MessageId& id : settled.ambiguous) {
+    box.log(LogLevel::warning, "ambiguous_id", {{"id", id.view()}});
+  }
+  tell(box, way.level, way.act, settled.changed, way.reason);
+  return settled;
 }
 
 std::vector<WorkId> renew_some(Box& box, Session& session, const OwnerToken& owner,
@@ -173,50 +193,19 @@ std::vector<WorkId> renew_some(Box& box, Session& session, const OwnerToken& own
            {"lease", micros(lease)},
            box.now()},
           [&](const Row& row) { still_held.emplace_back(row.integer(0)); });
-  box.log(LogLevel::debug, "renew", {{"count", static_cast<std::int64_t>(still_held.size())}});
   return still_held;
 }
 
 constexpr std::int64_t reap_batch = 1000;
 
 std::size_t reap_some(Box& box, Session& session, std::int64_t limit) {
-  const std::size_t changed = box.run(session, box.sql().reap, {{"limit", limit}, box.now()});
-  box.log(LogLevel::info, "reap", {{"count", static_cast<std::int64_t>(changed)}});
-  return changed;
+  return box.run(session, box.sql().reap, {{"limit", limit}, box.now()});
 }
 
-std::size_t expire_some(Box& box, Session& session, std::int64_t limit) {
-  require_limit(limit);
-  const std::vector<Message> dead = bury_expired(box, session, limit);
+std::size_t tell_expired(const Box& box, const std::vector<Message>& dead) {
   for (const Message& message : dead) log_dead(box, message, "expired");
-  if (!dead.empty())
-    box.log(LogLevel::info, "expire", {{"count", static_cast<std::int64_t>(dead.size())}});
+  if (!dead.empty()) tell(box, LogLevel::info, "expire", dead.size());
   return dead.size();
-}
-
-/// Finds the duty under '' of each message id, and settles what was found with `settle`.
-template <class Settle>
-SettledById settle_by_id(Box& box, std::span<const MessageId> ids, Settle settle) {
-  if (ids.empty()) return {};
-  const std::set<MessageId> unique(ids.begin(), ids.end());
-  std::vector<Value> names;
-  for (const MessageId& id : unique) names.emplace_back(id.view());
-  return box.own(Access::write, Scope::transaction, [&](Session& session) {
-    SettledById result;
-    std::vector<WorkId> found;
-    box.run(session, box.sql().find_work, {{"id", ValueType::text, names}}, [&](const Row& row) {
-      if (row.integer(1) > 1) {
-        result.ambiguous.emplace_back(std::string{row.text(0)}, Trusted{});
-      } else if (!row.is_null(2)) {
-        found.emplace_back(row.integer(2));
-      }
-    });
-    for (const MessageId& id : result.ambiguous) {
-      box.log(LogLevel::warning, "ambiguous_id", {{"id", id.view()}});
-    }
-    result.changed = settle(session, Duties{found});
-    return result;
-  });
 }
 
 }  // namespace
@@ -248,71 +237,63 @@ std::vector<Message> WorkQueue::claim(Session& session, OwnerToken owner, Durati
 std::vector<WorkId> WorkQueue::renew(OwnerToken owner, const Duties& duties, Duration lease) {
   require_lease(lease);
   if (duties.empty()) return {};
-  return box_->write(
+  std::vector<WorkId> still_held = box_->write(
       [&](Session& session) { return renew_some(*box_, session, owner, duties, lease); });
+  tell(*box_, LogLevel::debug, "renew", still_held.size());
+  return still_held;
 }
 
 std::vector<WorkId> WorkQueue::renew(Session& session, OwnerToken owner, const Duties& duties,
                                      Duration lease) {
   require_lease(lease);
-  return renew_some(*box_, box_->checked(session), owner, duties, lease);
+  std::vector<WorkId> still_held = renew_some(*box_, box_->checked(session), owner, duties, lease);
+  if (!duties.empty()) tell(*box_, LogLevel::debug, "renew", still_held.size());
+  return still_held;
 }
 
 std::size_t WorkQueue::ack(OwnerToken owner, const Duties& duties) {
-  if (duties.empty()) return 0;
-  return box_->write([&](Session& session) { return ack_some(*box_, session, owner, duties); });
+  return settle(*box_, nullptr, duties, acking(owner));
 }
 
 std::size_t WorkQueue::ack(Session& session, OwnerToken owner, const Duties& duties) {
-  return ack_some(*box_, box_->checked(session), owner, duties);
+  return settle(*box_, &session, duties, acking(owner));
 }
 
 std::size_t WorkQueue::abandon(OwnerToken owner, const Duties& duties, std::string_view error,
                                std::optional<Duration> delay) {
-  if (delay) require_delay(*delay);
-  if (duties.empty()) return 0;
-  const bool one_statement = delay || !delays_here(options().retry);
-  return box_->own(
-      Access::write, one_statement ? Scope::statement : Scope::transaction,
-      [&](Session& session) { return abandon_some(*box_, session, owner, duties, error, delay); });
+  return settle(*box_, nullptr, duties, abandoning(owner, error, delay, options().retry));
 }
 
 std::size_t WorkQueue::abandon(Session& session, OwnerToken owner, const Duties& duties,
                                std::string_view error, std::optional<Duration> delay) {
-  return abandon_some(*box_, box_->checked(session), owner, duties, error, delay);
+  return settle(*box_, &session, duties, abandoning(owner, error, delay, options().retry));
 }
 
 std::size_t WorkQueue::fail(OwnerToken owner, const Duties& duties, std::string_view error,
                             const Failure& failure) {
-  if (duties.empty()) return 0;
-  return box_->write(
-      [&](Session& session) { return fail_some(*box_, session, owner, duties, error, failure); });
+  return settle(*box_, nullptr, duties, failing(owner, error, failure));
 }
 
 std::size_t WorkQueue::fail(Session& session, OwnerToken owner, const Duties& duties,
                             std::string_view error, const Failure& failure) {
-  return fail_some(*box_, box_->checked(session), owner, duties, error, failure);
+  return settle(*box_, &session, duties, failing(owner, error, failure));
 }
 
 std::size_t WorkQueue::release(OwnerToken owner, const Duties& duties) {
-  if (duties.empty()) return 0;
-  return box_->write(
-      [&](Session& session) { return release_some(*box_, session, owner, duties, {}); });
+  return settle(*box_, nullptr, duties, releasing("release", owner, {}));
 }
 
 std::size_t WorkQueue::release(Session& session, OwnerToken owner, const Duties& duties) {
-  return release_some(*box_, box_->checked(session), owner, duties, {});
+  return settle(*box_, &session, duties, releasing("release", owner, {}));
 }
 
 std::size_t WorkQueue::postpone(OwnerToken owner, const Duties& duties, Instant until) {
-  if (duties.empty()) return 0;
-  return box_->write(
-      [&](Session& session) { return release_some(*box_, session, owner, duties, until); });
+  return settle(*box_, nullptr, duties, releasing("postpone", owner, until));
 }
 
 std::size_t WorkQueue::postpone(Session& session, OwnerToken owner, const Duties& duties,
                                 Instant until) {
-  return release_some(*box_, box_->checked(session), owner, duties, until);
+  return settle(*box_, &session, duties, releasing("postpone", owner, until));
 }
 
 /// An operator names duties, not claims: two claims of one duty are the same to him.
@@ -323,37 +304,26 @@ static Duties without_epochs(const Duties& duties) {
 }
 
 std::size_t WorkQueue::make_due(const Duties& duties) {
-  if (duties.empty()) return 0;
-  const Duties named = without_epochs(duties);
-  return box_->write([&](Session& session) { return release_some(*box_, session, {}, named, {}); });
+  return settle(*box_, nullptr, without_epochs(duties), releasing("make_due", {}, {}));
 }
 
 std::size_t WorkQueue::defer(const Duties& duties, Instant until) {
-  if (duties.empty()) return 0;
-  const Duties named = without_epochs(duties);
-  return box_->write(
-      [&](Session& session) { return release_some(*box_, session, {}, named, until); });
+  return settle(*box_, nullptr, without_epochs(duties), releasing("defer", {}, until));
 }
 
 SettledById WorkQueue::ack(OwnerToken owner, std::span<const MessageId> ids) {
-  return settle_by_id(*box_, ids, [&](Session& session, const Duties& duties) {
-    return ack_some(*box_, session, owner, duties);
-  });
+  return settle(*box_, nullptr, ids, acking(owner));
 }
 
 SettledById WorkQueue::abandon(OwnerToken owner, std::span<const MessageId> ids,
                                std::string_view error, std::optional<Duration> delay) {
-  if (delay) require_delay(*delay);
-  return settle_by_id(*box_, ids, [&](Session& session, const Duties& duties) {
-    return abandon_some(*box_, session, owner, duties, error, delay);
-  });
+  return settle(*box_, nullptr, ids, abandoning(owner, error, delay, options().retry));
 }
 
 SettledById WorkQueue::fail(OwnerToken owner, std::span<const MessageId> ids,
                             std::string_view error) {
-  return settle_by_id(*box_, ids, [&](Session& session, const Duties& duties) {
-    return fail_some(*box_, session, owner, duties, error, {});
-  });
+  const Failure failure;
+  return settle(*box_, nullptr, ids, failing(owner, error, failure));
 }
 
 std::size_t WorkQueue::reap() {
@@ -363,26 +333,35 @@ std::size_t WorkQueue::reap() {
 }
 
 std::size_t WorkQueue::reap(Session& session) {
-  return reap_some(*box_, box_->checked(session), INT64_MAX);
+  const std::size_t changed = reap_some(*box_, box_->checked(session), INT64_MAX);
+  tell(*box_, LogLevel::info, "reap", changed);
+  return changed;
 }
 
 std::size_t WorkQueue::reap(std::int64_t limit) {
   require_limit(limit);
-  return box_->write([&](Session& session) { return reap_some(*box_, session, limit); });
+  const std::size_t changed =
+      box_->write([&](Session& session) { return reap_some(*box_, session, limit); });
+  tell(*box_, LogLevel::info, "reap", changed);
+  return changed;
 }
 
 std::size_t WorkQueue::reap(Session& session, std::int64_t limit) {
   require_limit(limit);
-  return reap_some(*box_, box_->checked(session), limit);
+  const std::size_t changed = reap_some(*box_, box_->checked(session), limit);
+  tell(*box_, LogLevel::info, "reap", changed);
+  return changed;
 }
 
 std::size_t WorkQueue::expire(std::int64_t limit) {
   require_limit(limit);
-  return box_->write([&](Session& session) { return expire_some(*box_, session, limit); });
+  return tell_expired(
+      *box_, box_->write([&](Session& session) { return bury_expired(*box_, session, limit); }));
 }
 
 std::size_t WorkQueue::expire(Session& session, std::int64_t limit) {
-  return expire_some(*box_, box_->checked(session), limit);
+  require_limit(limit);
+  return tell_expired(*box_, bury_expired(*box_, box_->checked(session), limit));
 }
 
 std::size_t WorkQueue::prune() { return prune({.older_than = *box_->options().retention}); }

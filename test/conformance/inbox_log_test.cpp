@@ -58,6 +58,40 @@ TEST_P(InboxLog, IBX_108_tells_nothing_of_an_accept_that_failed) {
   EXPECT_TRUE(log().events("accept").empty());
 }
 
+TEST_P(InboxLog, IBX_108_tells_an_act_once_after_its_commit_and_none_that_was_rolled_back) {
+  REQUIREMENT("IBX-112");
+  FaultPlan plan;
+  Database faulty = open_faulty(place().address(), plan, {.retries = 1}, environment());
+  Inbox box{faulty, options()};
+  using Kind = DatabaseError::Kind;
+  const auto expect_told_once = [&](const char* event, const auto& act) {
+    log().clear();
+    plan.fail_commit(Kind::out_of_space);
+    EXPECT_THROW(act(), DatabaseError) << event;
+    EXPECT_TRUE(log().events(event).empty()) << event << " is told though it failed";
+    plan.fail_commit(Kind::contention);
+    act();
+    EXPECT_EQ(plan.pending(), 0u);
+    EXPECT_EQ(log().events(event).size(), 1u) << event;
+  };
+  std::vector<Message> held;
+  expect_told_once("accept",
+                   [&] { held = box.accept_and_claim(an_arrival("a"), worker_a, 30s).messages; });
+  ASSERT_EQ(held.size(), 1u);
+  expect_told_once("accept", [&] { box.mark_processed(an_arrival("b")); });
+  expect_told_once("mark_dead", [&] { box.mark_dead(a_key("c"), "poison"); });
+  expect_told_once("fail", [&] { box.fail(worker_a, held, "boom"); });
+  box.accept(an_arrival("d"));
+  std::ignore = box.claim(worker_a, 30s, 1);
+  clock().advance(31s);
+  expect_told_once("reap", [&] { box.reap(); });
+  Arrival expiring = an_arrival("e");
+  expiring.extras.expires_at = clock().now() + 1s;
+  box.accept(expiring);
+  clock().advance(2s);
+  expect_told_once("expire", [&] { box.expire(); });
+}
+
 TEST_P(InboxLog, IBX_109_tells_a_claim_at_debug_level_with_its_count) {
   inbox().accept(an_arrival("a"));
   inbox().accept(an_arrival("b"));
