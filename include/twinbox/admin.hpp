@@ -216,7 +216,12 @@ using When = std::variant<Duration, Instant>;
 /// The text of an error without what differs from case to case.
 std::string normalise_error(std::string_view error);
 
-/// Thread-safe. Reads without stopping anybody; acts in batches, one transaction each.
+/// Thread-safe. Reads without stopping anybody; acts in batches, one transaction each. With a
+/// leading Session an act is a part of the caller's transaction, whole: as many batches as it
+/// takes, its line in the audit and its operation id with them. Name a limit: all that it touches
+/// stays locked until the caller commits. A rollback takes back what this call did; an operation
+/// that had begun before stands where it stood. The views of many messages (counts, list, groups,
+/// census, held keys, audit) show what is committed and have no such form.
 class Admin {
  public:
   /// `queue` must outlive it.
@@ -227,8 +232,10 @@ class Admin {
   [[nodiscard]] Page list(const Filter& filter, std::int64_t limit = 50,
                           const std::optional<DutyKey>& after = {});
   [[nodiscard]] std::optional<MessageDetail> get(const MessageKey& key);
+  [[nodiscard]] std::optional<MessageDetail> get(Session& session, const MessageKey& key);
   /// By id alone: throws UsageError that names the sources when several know it.
   [[nodiscard]] std::optional<MessageDetail> get(const MessageId& id);
+  [[nodiscard]] std::optional<MessageDetail> get(Session& session, const MessageId& id);
   [[nodiscard]] std::vector<DeadGroup> dead_groups();
   [[nodiscard]] Census census();
   /// Those that are held by the oldest messages first.
@@ -240,11 +247,14 @@ class Admin {
   std::size_t requeue(Session& session, std::span<const DutyKey> duties, Duration delay = {},
                       const Act& act = {});
   std::size_t requeue(const Filter& filter, Duration delay = {}, const Act& act = {});
+  std::size_t requeue(Session& session, const Filter& filter, Duration delay = {},
+                      const Act& act = {});
   /// Open or dead becomes discarded; a lease somebody holds is lost. A reason is needed.
   std::size_t discard(std::span<const DutyKey> duties, const Act& act);
   std::size_t discard(Session& session, std::span<const DutyKey> duties, const Act& act);
   /// The filter must name a state: to throw away what is open is never meant by accident.
   std::size_t discard(const Filter& filter, const Act& act);
+  std::size_t discard(Session& session, const Filter& filter, const Act& act);
   /// Ready and scheduled become due at `when`, leased and waiting ones stay; attempts stay. What is
   /// behind it under its partition key waits with it. A time that has passed makes them due at
   /// once. Without a state, the filter is for both.
@@ -252,14 +262,20 @@ class Admin {
   std::size_t postpone(Session& session, std::span<const DutyKey> duties, When when,
                        const Act& act = {});
   std::size_t postpone(const Filter& filter, When when, const Act& act = {});
+  std::size_t postpone(Session& session, const Filter& filter, When when, const Act& act = {});
   /// The requeue of a whole group, and its end.
   std::size_t requeue(const DeadGroup& group, Duration delay = {}, const Act& act = {});
+  std::size_t requeue(Session& session, const DeadGroup& group, Duration delay = {},
+                      const Act& act = {});
   std::size_t discard(const DeadGroup& group, const Act& act);
+  std::size_t discard(Session& session, const DeadGroup& group, const Act& act);
 
   /// Deletes whole messages whose every duty is done, discarded or marked, whatever their age.
   /// Returns how many messages.
   std::size_t prune(std::span<const std::int64_t> numbers, const Act& act = {});
+  std::size_t prune(Session& session, std::span<const std::int64_t> numbers, const Act& act = {});
   std::size_t prune(const Filter& filter, const Act& act = {});
+  std::size_t prune(Session& session, const Filter& filter, const Act& act = {});
 
   /// Replaces the content of a message with open or dead duties that nobody holds; what was there
   /// is kept in the audit.

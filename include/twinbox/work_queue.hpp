@@ -141,14 +141,21 @@ class WorkQueue {
   /// The operator's: they need no owner, pass over what somebody holds, and change no attempt.
   /// Visible at once, or at `until`.
   std::size_t make_due(const Duties& duties);
+  std::size_t make_due(Session& session, const Duties& duties);
   std::size_t defer(const Duties& duties, Instant until);
+  std::size_t defer(Session& session, const Duties& duties, Instant until);
 
   /// Settles the duty under '' of each message id. Ids that several sources use are left alone and
   /// reported.
   SettledById ack(OwnerToken owner, std::span<const MessageId> ids);
+  SettledById ack(Session& session, OwnerToken owner, std::span<const MessageId> ids);
   SettledById abandon(OwnerToken owner, std::span<const MessageId> ids, std::string_view error = {},
                       std::optional<Duration> delay = {});
+  SettledById abandon(Session& session, OwnerToken owner, std::span<const MessageId> ids,
+                      std::string_view error = {}, std::optional<Duration> delay = {});
   SettledById fail(OwnerToken owner, std::span<const MessageId> ids, std::string_view error);
+  SettledById fail(Session& session, OwnerToken owner, std::span<const MessageId> ids,
+                   std::string_view error);
 
   /// Clears expired leases, all of them, batch by batch, one transaction each. Housekeeping: claim
   /// takes expired leases by itself.

@@ -325,48 +325,52 @@ Page Admin::list(const Filter& filter, std::int64_t limit, const std::optional<D
 }
 
 std::optional<MessageDetail> Admin::get(const MessageKey& key) {
+  return queue_.box().own(Access::read, Scope::transaction,
+                          [&](Session& session) { return get(session, key); });
+}
+
+std::optional<MessageDetail> Admin::get(Session& session, const MessageKey& key) {
   Box& box = queue_.box();
-  return box.own(Access::read, Scope::transaction, [&](Session& session) {
-    std::optional<MessageDetail> detail;
-    box.run(session, box.sql().get, {{"id", key.id.view()}, {"source", key.source.view()}},
-            [&](const Row& row) {
-              detail.emplace(MessageDetail{read_message(row),
-                                           std::string{row.bytes(message_width)},
-                                           maybe_text(row, message_width + 1),
-                                           {},
-                                           {},
-                                           {},
-                                           {}});
-              if (!row.is_null(message_width + 2)) {
-                detail->hash = ContentHash{std::string{row.bytes(message_width + 2)},
-                                           text_or_empty(row, message_width + 3)};
-              }
-            });
-    if (!detail) return detail;
-    const std::int64_t number = detail->message.number;
-    detail->duties = read_duties(box, session, number);
-    box.run(session, box.sql().failures, {{"number", number}}, [&](const Row& row) {
-      detail->timeline.push_back({row.instant(0), HandlerKey{std::string{row.text(1)}, Trusted{}},
-                                  static_cast<int>(row.integer(2)), maybe_uuid(row, 3),
-                                  text_or_empty(row, 4)});
-    });
-    if (detail->message.partition_key)
-      detail->held_keys = read_held_keys(box, session, number, number, most_shown);
-    return detail;
+  std::optional<MessageDetail> detail;
+  box.run(box.checked(session), box.sql().get,
+          {{"id", key.id.view()}, {"source", key.source.view()}}, [&](const Row& row) {
+            detail.emplace(MessageDetail{read_message(row),
+                                         std::string{row.bytes(message_width)},
+                                         maybe_text(row, message_width + 1),
+                                         {},
+                                         {},
+                                         {},
+                                         {}});
+            if (!row.is_null(message_width + 2)) {
+              detail->hash = ContentHash{std::string{row.bytes(message_width + 2)},
+                                         text_or_empty(row, message_width + 3)};
+            }
+          });
+  if (!detail) return detail;
+  const std::int64_t number = detail->message.number;
+  detail->duties = read_duties(box, session, number);
+  box.run(session, box.sql().failures, {{"number", number}}, [&](const Row& row) {
+    detail->timeline.push_back({row.instant(0), HandlerKey{std::string{row.text(1)}, Trusted{}},
+                                static_cast<int>(row.integer(2)), maybe_uuid(row, 3),
+                                text_or_empty(row, 4)});
   });
+  if (detail->message.partition_key)
+    detail->held_keys = read_held_keys(box, session, number, number, most_shown);
+  return detail;
 }
 
 std::optional<MessageDetail> Admin::get(const MessageId& id) {
+  return queue_.box().own(Access::read, Scope::transaction,
+                          [&](Session& session) { return get(session, id); });
+}
+
+std::optional<MessageDetail> Admin::get(Session& session, const MessageId& id) {
   Box& box = queue_.box();
-  const std::vector<Source> sources =
-      box.own(Access::read, Scope::statement, [&](Session& session) {
-        std::vector<Source> found;
-        box.run(session, box.sql().find_sources, {{"id", id.view()}},
-                [&](const Row& row) { found.emplace_back(std::string{row.text(0)}, Trusted{}); });
-        return found;
-      });
+  std::vector<Source> sources;
+  box.run(box.checked(session), box.sql().find_sources, {{"id", id.view()}},
+          [&](const Row& row) { sources.emplace_back(std::string{row.text(0)}, Trusted{}); });
   if (sources.empty()) return std::nullopt;
-  if (sources.size() == 1) return get(MessageKey{sources.front(), id});
+  if (sources.size() == 1) return get(session, MessageKey{sources.front(), id});
   std::string names;
   for (const Source& source : sources) names += (names.empty() ? "" : ", ") + source.str();
   throw UsageError("message id '" + id.str() + "' is known from several sources (" + names +

@@ -149,11 +149,12 @@ std::vector<DutyKey> fitting(const Page& page, const Deed& deed, std::int64_t ro
 }
 
 /// How many the deed is for, page after page.
-std::size_t count_fitting(Box& box, const Filter& filter, const Act& act, const Deed& deed) {
+std::size_t count_fitting(Box& box, Session* callers, const Filter& filter, const Act& act,
+                          const Deed& deed) {
   std::size_t count = 0;
   std::optional<DutyKey> after;
   do {
-    const Page page = box.own(Access::read, Scope::transaction, [&](Session& session) {
+    const Page page = look(box, callers, [&](Session& session) {
       return list_page(box, session, filter, act.batch, after);
     });
     count += fitting(page, deed, act.limit - static_cast<std::int64_t>(count), {}).size();
@@ -162,19 +163,22 @@ std::size_t count_fitting(Box& box, const Filter& filter, const Act& act, const 
   return count;
 }
 
-/// Looks up page after page and does the deed to what fits: one transaction for each page.
-std::size_t act_on(Box& box, const Filter& filter, const Act& act, Deed deed) {
-  if (act.dry_run) return count_fitting(box, filter, act, deed);
+/// Looks up page after page and does the deed to what fits: one transaction for each page, unless
+/// it is the caller's.
+std::size_t act_on(Box& box, Session* callers, const Filter& filter, const Act& act, Deed deed) {
+  if (callers != nullptr) box.checked(*callers);
+  if (act.dry_run) return count_fitting(box, callers, filter, act, deed);
   deed.content.add("filter").add(filter);
-  return Operation{box, deed.name, act, deed.content}.run(
-      [&](Session& session, const Operation::State& state) -> Operation::Batch {
-        const Page page = list_page(box, session, filter, act.batch, state.position);
-        const std::int64_t room = act.limit - static_cast<std::int64_t>(state.changed);
-        // What has died since the first batch is none of those that were meant.
-        const auto died_before = state.position ? std::optional{state.started_at} : std::nullopt;
-        const std::vector<DutyKey> keys = fitting(page, deed, room, died_before);
-        return {deed.apply(session, keys, state), page.next};
-      });
+  return carry_out(Operation{box, deed.name, act, deed.content}, callers,
+                   [&](Session& session, const Operation::State& state) -> Operation::Batch {
+                     const Page page = list_page(box, session, filter, act.batch, state.position);
+                     const std::int64_t room = act.limit - static_cast<std::int64_t>(state.changed);
+                     // What has died since the first batch is none of those that were meant.
+                     const auto died_before =
+                         state.position ? std::optional{state.started_at} : std::nullopt;
+                     const std::vector<DutyKey> keys = fitting(page, deed, room, died_before);
+                     return {deed.apply(session, keys, state), page.next};
+                   });
 }
 
 /// How many of the named duties the deed is for.
@@ -190,88 +194,56 @@ std::size_t count_fitting(const Box& box, Session& session, std::span<const Duty
   return count;
 }
 
-/// The first `limit` of them, in order and each once.
-template <class T>
-std::vector<T> in_order(std::span<const T> all, std::int64_t limit) {
-  const auto count = std::min(all.size(), static_cast<std::size_t>(limit));
-  const std::set<T> unique(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
-  return {unique.begin(), unique.end()};
-}
-
-/// The next batch of `keys` behind a position.
-std::span<const DutyKey> next_batch(const std::vector<DutyKey>& keys, const Operation::State& state,
-                                    const Act& act) {
-  const auto begin =
-      state.position ? std::ranges::upper_bound(keys, *state.position) : keys.begin();
-  const auto count = std::min<std::int64_t>(act.batch, keys.end() - begin);
-  return {begin, static_cast<std::size_t>(count)};
-}
-
-std::optional<DutyKey> position_after(std::span<const DutyKey> batch,
-                                      const std::vector<DutyKey>& keys) {
-  if (batch.empty() || batch.back() == keys.back()) return std::nullopt;
-  return batch.back();
-}
-
 /// Does the deed to the named duties: in batches, or in the caller's transaction.
-std::size_t act_on(Box& box, Session* session, std::span<const DutyKey> duties, const Act& act,
+std::size_t act_on(Box& box, Session* callers, std::span<const DutyKey> duties, const Act& act,
                    Deed deed) {
+  if (callers != nullptr) box.checked(*callers);
   const std::vector<DutyKey> keys = in_order(duties, act.limit);
-  if (act.dry_run && session != nullptr) return count_fitting(box, *session, keys, deed);
   if (act.dry_run) {
-    return box.own(Access::read, Scope::transaction,
-                   [&](Session& own) { return count_fitting(box, own, keys, deed); });
+    return look(box, callers,
+                [&](Session& session) { return count_fitting(box, session, keys, deed); });
   }
   deed.content.add("duties").add(keys);
-  Operation operation{box, deed.name, act, deed.content};
-  const auto step = [&](Session& inside, const Operation::State& state) -> Operation::Batch {
-    const std::span<const DutyKey> batch = next_batch(keys, state, act);
-    return {deed.apply(inside, batch, state), position_after(batch, keys)};
-  };
-  return session != nullptr ? operation.run(*session, step) : operation.run(step);
+  return carry_out(Operation{box, deed.name, act, deed.content}, callers,
+                   [&](Session& session, const Operation::State& state) -> Operation::Batch {
+                     const std::span<const DutyKey> batch = next_batch(keys, state, act);
+                     return {deed.apply(session, batch, state), position_after(batch, keys)};
+                   });
 }
 
-/// Whole messages: their rows are locked first, and what they have is looked at under the lock.
-std::size_t prune_messages(const Box& box, Session& session,
-                           const std::vector<std::int64_t>& numbers) {
-  if (numbers.empty()) return 0;
-  const std::vector<Value> values(numbers.begin(), numbers.end());
-  const Arg number{"number", ValueType::integer, values};
-  box.run(session, box.sql().lock_messages, {number});
-  std::size_t deleted = 0;
-  box.run(session, box.sql().prune,
-          {number, {"retention", 0}, {"dead", Value{false}}, {"seen", Value{false}}, box.now()},
-          [&](const Row&) { ++deleted; });
-  return deleted;
+/// A group is a filter, and of that only what looks like it.
+std::size_t act_on(Box& box, Session* callers, const DeadGroup& group, const Act& act, Deed deed) {
+  return act_on(box, callers, group_filter(group), act, within(group, std::move(deed)));
 }
 
-/// The messages of a page whose every duty is finished, each once.
-std::vector<std::int64_t> finished_messages(const Box& box, Session& session, const Page& page) {
-  std::vector<std::int64_t> numbers;
-  for (const Entry& entry : page.entries) {
-    const std::int64_t number = entry.message.number;
-    if (!numbers.empty() && numbers.back() == number) continue;
-    const Page whole = list_page(box, session, {}, 1, DutyKey{number + 1});
-    const bool finished =
-        std::all_of(whole.entries.begin(), whole.entries.end(), [](const Entry& one) {
-          const DutyState state = one.duty.state;
-          return state == DutyState::done || state == DutyState::discarded ||
-                 state == DutyState::marked;
-        });
-    if (finished) numbers.push_back(number);
+/// The acts on duties, a filter or a group; with a session, in the caller's transaction.
+std::size_t requeue_all(Box& box, Session* callers, const auto& chosen, Duration delay,
+                        const Act& act) {
+  check_requeue(delay, act);
+  return act_on(box, callers, chosen, act, requeue_deed(box, delay));
+}
+
+std::size_t discard_all(Box& box, Session* callers, const auto& chosen, const Act& act) {
+  check_discard(act);
+  return act_on(box, callers, chosen, act, discard_deed(box, act));
+}
+
+std::size_t postpone_all(Box& box, Session* callers, const auto& chosen, const When& when,
+                         const Act& act) {
+  check_postpone(when, act);
+  return act_on(box, callers, chosen, act, postpone_deed(box, when));
+}
+
+Filter or_else(StateFilter state, Filter filter) {
+  if (filter.state == StateFilter::any) filter.state = state;
+  return filter;
+}
+
+const Filter& with_state(const Filter& filter) {
+  if (filter.state == StateFilter::any) {
+    throw std::invalid_argument("state: any, say whether open or dead messages are thrown away");
   }
-  return numbers;
-}
-
-std::size_t count_finished(const Box& box, Session& session, std::span<const DutyKey> messages) {
-  std::size_t count = 0;
-  for (const DutyKey& message : messages) {
-    Page page = list_page(box, session, {}, 1, DutyKey{message.number + 1});
-    std::erase_if(page.entries,
-                  [&](const Entry& entry) { return entry.message.number != message.number; });
-    count += finished_messages(box, session, page).size();
-  }
-  return count;
+  return filter;
 }
 
 }  // namespace
@@ -290,119 +262,70 @@ std::size_t requeue_some(const Box& box, Session& session, std::span<const DutyK
 }
 
 std::size_t Admin::requeue(std::span<const DutyKey> duties, Duration delay, const Act& act) {
-  check_requeue(delay, act);
-  Box& box = queue_.box();
-  return act_on(box, nullptr, duties, act, requeue_deed(box, delay));
+  return requeue_all(queue_.box(), nullptr, duties, delay, act);
 }
 
 std::size_t Admin::requeue(Session& session, std::span<const DutyKey> duties, Duration delay,
                            const Act& act) {
-  check_requeue(delay, act);
-  Box& box = queue_.box();
-  return act_on(box, &box.checked(session), duties, act, requeue_deed(box, delay));
+  return requeue_all(queue_.box(), &session, duties, delay, act);
 }
 
 std::size_t Admin::requeue(const Filter& filter, Duration delay, const Act& act) {
-  check_requeue(delay, act);
-  Filter dead = filter;
-  if (dead.state == StateFilter::any) dead.state = StateFilter::dead;
-  return act_on(queue_.box(), dead, act, requeue_deed(queue_.box(), delay));
+  return requeue_all(queue_.box(), nullptr, or_else(StateFilter::dead, filter), delay, act);
+}
+
+std::size_t Admin::requeue(Session& session, const Filter& filter, Duration delay, const Act& act) {
+  return requeue_all(queue_.box(), &session, or_else(StateFilter::dead, filter), delay, act);
 }
 
 std::size_t Admin::requeue(const DeadGroup& group, Duration delay, const Act& act) {
-  check_requeue(delay, act);
-  return act_on(queue_.box(), group_filter(group), act,
-                within(group, requeue_deed(queue_.box(), delay)));
+  return requeue_all(queue_.box(), nullptr, group, delay, act);
+}
+
+std::size_t Admin::requeue(Session& session, const DeadGroup& group, Duration delay,
+                           const Act& act) {
+  return requeue_all(queue_.box(), &session, group, delay, act);
 }
 
 std::size_t Admin::discard(std::span<const DutyKey> duties, const Act& act) {
-  check_discard(act);
-  Box& box = queue_.box();
-  return act_on(box, nullptr, duties, act, discard_deed(box, act));
+  return discard_all(queue_.box(), nullptr, duties, act);
 }
 
 std::size_t Admin::discard(Session& session, std::span<const DutyKey> duties, const Act& act) {
-  check_discard(act);
-  Box& box = queue_.box();
-  return act_on(box, &box.checked(session), duties, act, discard_deed(box, act));
+  return discard_all(queue_.box(), &session, duties, act);
 }
 
 std::size_t Admin::discard(const Filter& filter, const Act& act) {
-  check_discard(act);
-  if (filter.state == StateFilter::any) {
-    throw std::invalid_argument("state: any, say whether open or dead messages are thrown away");
-  }
-  return act_on(queue_.box(), filter, act, discard_deed(queue_.box(), act));
+  return discard_all(queue_.box(), nullptr, with_state(filter), act);
+}
+
+std::size_t Admin::discard(Session& session, const Filter& filter, const Act& act) {
+  return discard_all(queue_.box(), &session, with_state(filter), act);
 }
 
 std::size_t Admin::discard(const DeadGroup& group, const Act& act) {
-  check_discard(act);
-  return act_on(queue_.box(), group_filter(group), act,
-                within(group, discard_deed(queue_.box(), act)));
+  return discard_all(queue_.box(), nullptr, group, act);
+}
+
+std::size_t Admin::discard(Session& session, const DeadGroup& group, const Act& act) {
+  return discard_all(queue_.box(), &session, group, act);
 }
 
 std::size_t Admin::postpone(std::span<const DutyKey> duties, When when, const Act& act) {
-  check_postpone(when, act);
-  Box& box = queue_.box();
-  return act_on(box, nullptr, duties, act, postpone_deed(box, when));
+  return postpone_all(queue_.box(), nullptr, duties, when, act);
 }
 
 std::size_t Admin::postpone(Session& session, std::span<const DutyKey> duties, When when,
                             const Act& act) {
-  check_postpone(when, act);
-  Box& box = queue_.box();
-  return act_on(box, &box.checked(session), duties, act, postpone_deed(box, when));
+  return postpone_all(queue_.box(), &session, duties, when, act);
 }
 
 std::size_t Admin::postpone(const Filter& filter, When when, const Act& act) {
-  check_postpone(when, act);
-  Filter open = filter;
-  if (open.state == StateFilter::any) open.state = StateFilter::open;
-  return act_on(queue_.box(), open, act, postpone_deed(queue_.box(), when));
+  return postpone_all(queue_.box(), nullptr, or_else(StateFilter::open, filter), when, act);
 }
 
-std::size_t Admin::prune(std::span<const std::int64_t> numbers, const Act& act) {
-  check_act(act);
-  Box& box = queue_.box();
-  std::vector<DutyKey> messages;
-  for (const std::int64_t number : in_order(numbers, act.limit)) messages.push_back({number});
-  if (act.dry_run) {
-    return box.own(Access::read, Scope::transaction,
-                   [&](Session& session) { return count_finished(box, session, messages); });
-  }
-  return Operation{box, "prune", act, Content{}.add("numbers").add(messages)}.run(
-      [&](Session& session, const Operation::State& state) -> Operation::Batch {
-        const std::span<const DutyKey> batch = next_batch(messages, state, act);
-        std::vector<std::int64_t> some;
-        for (const DutyKey& message : batch) some.push_back(message.number);
-        return {prune_messages(box, session, some), position_after(batch, messages)};
-      });
-}
-
-std::size_t Admin::prune(const Filter& filter, const Act& act) {
-  check_act(act);
-  Box& box = queue_.box();
-  if (act.dry_run) {
-    std::size_t count = 0;
-    std::optional<DutyKey> after;
-    do {
-      count += box.own(Access::read, Scope::transaction, [&](Session& session) {
-        const Page page = list_page(box, session, filter, act.batch, after);
-        after = page.next;
-        return finished_messages(box, session, page).size();
-      });
-    } while (after && static_cast<std::int64_t>(count) < act.limit);
-    return std::min(count, static_cast<std::size_t>(act.limit));
-  }
-  return Operation{box, "prune", act, Content{}.add("filter").add(filter)}.run(
-      [&](Session& session, const Operation::State& state) -> Operation::Batch {
-        const Page page = list_page(box, session, filter, act.batch, state.position);
-        std::vector<std::int64_t> numbers = finished_messages(box, session, page);
-        const auto room = static_cast<std::size_t>(act.limit) -
-                          std::min(state.changed, static_cast<std::size_t>(act.limit));
-        if (numbers.size() > room) numbers.resize(room);
-        return {prune_messages(box, session, numbers), page.next};
-      });
+std::size_t Admin::postpone(Session& session, const Filter& filter, When when, const Act& act) {
+  return postpone_all(queue_.box(), &session, or_else(StateFilter::open, filter), when, act);
 }
 
 }  // namespace twinbox

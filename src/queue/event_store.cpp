@@ -44,36 +44,44 @@ StoredEvent stored(MessageDetail detail) {
   return event;
 }
 
+std::optional<StoredEvent> stored(std::optional<MessageDetail> detail) {
+  if (!detail) return std::nullopt;
+  return stored(std::move(*detail));
+}
+
 /// What prune would delete at `cutoff`, oldest first.
-std::vector<StoredEvent> finished_before(WorkQueue& queue, Instant cutoff, std::int64_t batch) {
-  require_limit(batch);
+std::vector<StoredEvent> finished_before(WorkQueue& queue, Session& session, Instant cutoff,
+                                         std::int64_t batch) {
   Box& box = queue.box();
-  const std::vector<MessageKey> keys =
-      box.own(Access::write, Scope::statement, [&](Session& session) {
-        std::vector<MessageKey> found;
-        box.run(session, box.sql().prune_pick,
-                {{"after", 0},
-                 {"below", INT64_MAX},
-                 {"limit", batch},
-                 {"retention", 0},
-                 {"dead", Value{false}},
-                 {"seen", Value{false}},
-                 {"now", Value{cutoff}}},
-                [&](const Row& row) {
-                  found.push_back({Source{std::string{row.text(1)}, Trusted{}},
-                                   MessageId{std::string{row.text(2)}, Trusted{}}});
-                });
-        return found;
-      });
+  std::vector<MessageKey> keys;
+  box.run(session, box.sql().prune_pick,
+          {{"after", 0},
+           {"below", INT64_MAX},
+           {"limit", batch},
+           {"retention", 0},
+           {"dead", Value{false}},
+           {"seen", Value{false}},
+           {"now", Value{cutoff}}},
+          [&](const Row& row) {
+            keys.push_back({Source{std::string{row.text(1)}, Trusted{}},
+                            MessageId{std::string{row.text(2)}, Trusted{}}});
+          });
   std::vector<StoredEvent> events;
   Admin admin{queue};
   for (const MessageKey& key : keys) {
-    if (auto detail = admin.get(key)) events.push_back(stored(std::move(*detail)));
+    if (auto detail = admin.get(session, key)) events.push_back(stored(std::move(*detail)));
   }
   return events;
 }
 
-std::size_t remove_finished(WorkQueue& queue, std::span<const StoredEvent> events) {
+std::vector<StoredEvent> finished_before(WorkQueue& queue, Instant cutoff, std::int64_t batch) {
+  require_limit(batch);
+  return queue.box().own(Access::write, Scope::transaction, [&](Session& session) {
+    return finished_before(queue, session, cutoff, batch);
+  });
+}
+
+std::vector<std::int64_t> finished_numbers(std::span<const StoredEvent> events) {
   std::vector<std::int64_t> numbers;
   for (const StoredEvent& event : events) {
     if (event.number == 0) {
@@ -82,7 +90,24 @@ std::size_t remove_finished(WorkQueue& queue, std::span<const StoredEvent> event
     }
     numbers.push_back(event.number);
   }
-  return Admin{queue}.prune(numbers);
+  return numbers;
+}
+
+/// With a session, all of it in the caller's transaction.
+template <class... S>
+std::vector<StoredEvent> hand_out(Outbox& outbox, const OwnerToken& owner,
+                                  const std::vector<Message>& claimed, int max_retries,
+                                  S&... session) {
+  std::vector<StoredEvent> events;
+  for (const Message& message : claimed) {
+    if (message.attempts < max_retries) {
+      events.push_back(stored(message));
+    } else {
+      outbox.fail(session..., owner, message, message.last_error,
+                  {.reason = "max_retries", .handler_failed = false});
+    }
+  }
+  return events;
 }
 
 /// The error is whatever a handler threw; why an act was done must be clean text.
@@ -92,6 +117,14 @@ Act discarding(const EventUpdate& update) {
 }
 
 DutyKey duty_of(const MessageDetail& detail) { return {detail.message.number}; }
+
+template <class... S>
+bool discard_event(WorkQueue& queue, const MessageKey& key, const EventUpdate& update,
+                   S&... session) {
+  Admin admin{queue};
+  const auto detail = admin.get(session..., key);
+  return detail && admin.discard(session..., std::vector{duty_of(*detail)}, discarding(update)) > 0;
+}
 
 }  // namespace
 
@@ -110,49 +143,58 @@ void EventOutboxStore::store(Session& session, const EventRecord& event) {
 }
 
 std::vector<StoredEvent> EventOutboxStore::unprocessed(std::int64_t batch, int max_retries) {
-  std::vector<StoredEvent> events;
-  std::vector<Message> spent;
-  for (Message& message : outbox_.claim(owner_, lease_, batch)) {
-    if (message.attempts >= max_retries) {
-      spent.push_back(std::move(message));
-    } else {
-      events.push_back(stored(message));
-    }
-  }
-  for (const Message& message : spent) {
-    outbox_.fail(owner_, message, message.last_error,
-                 {.reason = "max_retries", .handler_failed = false});
-  }
-  return events;
+  return hand_out(outbox_, owner_, outbox_.claim(owner_, lease_, batch), max_retries);
+}
+
+std::vector<StoredEvent> EventOutboxStore::unprocessed(Session& session, std::int64_t batch,
+                                                       int max_retries) {
+  return all_or_nothing(outbox_.box().checked(session), [&] {
+    return hand_out(outbox_, owner_, outbox_.claim(session, owner_, lease_, batch), max_retries,
+                    session);
+  });
 }
 
 std::vector<StoredEvent> EventOutboxStore::processed(Instant cutoff, std::int64_t batch) {
   return finished_before(outbox_, cutoff, batch);
 }
 
+std::vector<StoredEvent> EventOutboxStore::processed(Session& session, Instant cutoff,
+                                                     std::int64_t batch) {
+  require_limit(batch);
+  return finished_before(outbox_, outbox_.box().checked(session), cutoff, batch);
+}
+
 bool EventOutboxStore::update(const StoredEvent& event, const EventUpdate& update) {
+  if (!event.lease || update.status == EventStatus::discarded) {
+    return outbox_.box().own(Access::write, Scope::transaction, [&](Session& session) {
+      return this->update(session, event, update);
+    });
+  }
+  if (update.status == EventStatus::processed) return outbox_.ack(owner_, *event.lease) > 0;
+  return outbox_.abandon(owner_, *event.lease, update.error, update.retry_after) > 0;
+}
+
+bool EventOutboxStore::update(Session& session, const StoredEvent& event,
+                              const EventUpdate& update) {
   if (!event.lease)
     throw UsageError("update: only an event that unprocessed() handed out can be updated");
-  switch (update.status) {
-    case EventStatus::processed: return outbox_.ack(owner_, *event.lease) > 0;
-    case EventStatus::pending:
-      return outbox_.abandon(owner_, *event.lease, update.error, update.retry_after) > 0;
-    case EventStatus::discarded: break;
-  }
-  Admin admin{outbox_};
-  const auto detail = admin.get(MessageKey{event.event.source, event.event.id});
-  if (!detail) return false;
-  const DutyKey duty = duty_of(*detail);
-  const Act act = discarding(update);
-  return outbox_.box().own(Access::write, Scope::transaction, [&](Session& session) {
+  if (update.status == EventStatus::processed)
+    return outbox_.ack(session, owner_, *event.lease) > 0;
+  if (update.status == EventStatus::pending)
+    return outbox_.abandon(session, owner_, *event.lease, update.error, update.retry_after) > 0;
+  return all_or_nothing(outbox_.box().checked(session), [&] {
     // Only who holds the event may give it up.
     return outbox_.release(session, owner_, *event.lease) > 0 &&
-           admin.discard(session, std::span{&duty, 1}, act) > 0;
+           discard_event(outbox_, {event.event.source, event.event.id}, update, session);
   });
 }
 
 std::size_t EventOutboxStore::remove(std::span<const StoredEvent> events) {
-  return remove_finished(outbox_, events);
+  return Admin{outbox_}.prune(finished_numbers(events));
+}
+
+std::size_t EventOutboxStore::remove(Session& session, std::span<const StoredEvent> events) {
+  return Admin{outbox_}.prune(session, finished_numbers(events));
 }
 
 EventInboxStore::EventInboxStore(Inbox& inbox, OwnerToken owner, Duration lease)
@@ -164,28 +206,48 @@ bool EventInboxStore::has_processed(const MessageId& id, const Source& source) {
   return inbox_.has_processed({source, id});
 }
 
+bool EventInboxStore::has_processed(Session& session, const MessageId& id, const Source& source) {
+  return inbox_.has_processed(session, {source, id});
+}
+
 void EventInboxStore::mark_processed(const EventRecord& event) {
   inbox_.mark_processed(arrival_of(event));
 }
 
+void EventInboxStore::mark_processed(Session& session, const EventRecord& event) {
+  inbox_.mark_processed(session, arrival_of(event));
+}
+
 std::optional<StoredEvent> EventInboxStore::get(const MessageId& id, const Source& source) {
-  auto detail = Admin{inbox_}.get(MessageKey{source, id});
-  if (!detail) return std::nullopt;
-  return stored(std::move(*detail));
+  return stored(Admin{inbox_}.get(MessageKey{source, id}));
+}
+
+std::optional<StoredEvent> EventInboxStore::get(Session& session, const MessageId& id,
+                                                const Source& source) {
+  return stored(Admin{inbox_}.get(session, MessageKey{source, id}));
 }
 
 void EventInboxStore::insert(const EventRecord& event) { inbox_.accept(arrival_of(event)); }
 
+void EventInboxStore::insert(Session& session, const EventRecord& event) {
+  inbox_.accept(session, arrival_of(event));
+}
+
 bool EventInboxStore::update(const EventRecord& event, const EventUpdate& update) {
   const MessageKey key{event.source, event.id};
   if (update.status == EventStatus::processed) return inbox_.mark_processed(key);
-  if (update.status == EventStatus::discarded) {
-    Admin admin{inbox_};
-    const auto detail = admin.get(key);
-    return detail && admin.discard(std::vector{duty_of(*detail)}, discarding(update)) > 0;
-  }
+  if (update.status == EventStatus::discarded) return discard_event(inbox_, key, update);
+  return inbox_.box().own(Access::write, Scope::transaction,
+                          [&](Session& session) { return this->update(session, event, update); });
+}
+
+bool EventInboxStore::update(Session& session, const EventRecord& event,
+                             const EventUpdate& update) {
+  const MessageKey key{event.source, event.id};
+  if (update.status == EventStatus::processed) return inbox_.mark_processed(session, key);
   Box& box = inbox_.box();
-  return box.own(Access::write, Scope::transaction, [&](Session& session) {
+  return all_or_nothing(box.checked(session), [&] {
+    if (update.status == EventStatus::discarded) return discard_event(inbox_, key, update, session);
     inbox_.accept(session, arrival_of(event));
     // A failure counts whenever it happens, also while the event waits for its next retry.
     std::vector<Message> held;
@@ -205,8 +267,18 @@ std::vector<StoredEvent> EventInboxStore::for_cleanup(Instant cutoff, std::int64
   return finished_before(inbox_, cutoff, batch);
 }
 
+std::vector<StoredEvent> EventInboxStore::for_cleanup(Session& session, Instant cutoff,
+                                                      std::int64_t batch) {
+  require_limit(batch);
+  return finished_before(inbox_, inbox_.box().checked(session), cutoff, batch);
+}
+
 std::size_t EventInboxStore::remove(std::span<const StoredEvent> events) {
-  return remove_finished(inbox_, events);
+  return Admin{inbox_}.prune(finished_numbers(events));
+}
+
+std::size_t EventInboxStore::remove(Session& session, std::span<const StoredEvent> events) {
+  return Admin{inbox_}.prune(session, finished_numbers(events));
 }
 
 }  // namespace twinbox

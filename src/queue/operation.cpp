@@ -74,18 +74,19 @@ std::size_t Operation::run(const Step& step) {
 }
 
 std::size_t Operation::run(Session& session, const Step& step) {
-  return all_or_nothing(session, [&] {
+  std::size_t added = 0;
+  const std::size_t changed = all_or_nothing(session, [&] {
     std::optional<std::int64_t> row;
-    std::size_t added = 0;
     for (;;) {
       const State state = advance(session, row, step);
       row = state.id;
       added += state.added;
-      if (!state.finished) continue;
-      log(added);
-      return state.changed;
+      const bool wanted = !act_.go_on || act_.go_on(state.changed);
+      if (state.finished || !wanted) return state.changed;
     }
   });
+  log(added);
+  return changed;
 }
 
 /// One batch, written down where it happens.

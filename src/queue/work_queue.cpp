@@ -307,12 +307,24 @@ std::size_t WorkQueue::make_due(const Duties& duties) {
   return settle(*box_, nullptr, without_epochs(duties), releasing("make_due", {}, {}));
 }
 
+std::size_t WorkQueue::make_due(Session& session, const Duties& duties) {
+  return settle(*box_, &session, without_epochs(duties), releasing("make_due", {}, {}));
+}
+
 std::size_t WorkQueue::defer(const Duties& duties, Instant until) {
   return settle(*box_, nullptr, without_epochs(duties), releasing("defer", {}, until));
 }
 
+std::size_t WorkQueue::defer(Session& session, const Duties& duties, Instant until) {
+  return settle(*box_, &session, without_epochs(duties), releasing("defer", {}, until));
+}
+
 SettledById WorkQueue::ack(OwnerToken owner, std::span<const MessageId> ids) {
   return settle(*box_, nullptr, ids, acking(owner));
+}
+
+SettledById WorkQueue::ack(Session& session, OwnerToken owner, std::span<const MessageId> ids) {
+  return settle(*box_, &session, ids, acking(owner));
 }
 
 SettledById WorkQueue::abandon(OwnerToken owner, std::span<const MessageId> ids,
@@ -320,10 +332,21 @@ SettledById WorkQueue::abandon(OwnerToken owner, std::span<const MessageId> ids,
   return settle(*box_, nullptr, ids, abandoning(owner, error, delay, options().retry));
 }
 
+SettledById WorkQueue::abandon(Session& session, OwnerToken owner, std::span<const MessageId> ids,
+                               std::string_view error, std::optional<Duration> delay) {
+  return settle(*box_, &session, ids, abandoning(owner, error, delay, options().retry));
+}
+
 SettledById WorkQueue::fail(OwnerToken owner, std::span<const MessageId> ids,
                             std::string_view error) {
   const Failure failure;
   return settle(*box_, nullptr, ids, failing(owner, error, failure));
+}
+
+SettledById WorkQueue::fail(Session& session, OwnerToken owner, std::span<const MessageId> ids,
+                            std::string_view error) {
+  const Failure failure;
+  return settle(*box_, &session, ids, failing(owner, error, failure));
 }
 
 std::size_t WorkQueue::reap() {

@@ -92,12 +92,12 @@ void Store::make_settle(const Step& step) {
       break;
     case Act::release_by_operator:
       both(
-          way, [&] { return queue().make_due(duties); },
+          way, [&](auto&... session) { return queue().make_due(session..., duties); },
           [&](auto& model) { return model.release_by_operator(numbers, {}); });
       break;
     default:
       both(
-          way, [&] { return queue().defer(duties, until); },
+          way, [&](auto&... session) { return queue().defer(session..., duties, until); },
           [&](auto& model) { return model.release_by_operator(numbers, micros(until)); });
       break;
   }
@@ -109,12 +109,13 @@ void Store::make_settle_by_id(const Step& step) {
   for (int i = 0; i <= step.choice[1] % 3; ++i) ids.push_back(key_of(step.choice[0] + i).id);
   const std::string error = error_of(step.choice[3]);
   both(
-      Way::own,
-      [&] {
+      way_of(step),
+      [&](auto&... session) {
         SettledById settled;
-        if (step.act == Act::ack_by_id) settled = queue().ack(owner, ids);
-        if (step.act == Act::abandon_by_id) settled = queue().abandon(owner, ids, error);
-        if (step.act == Act::fail_by_id) settled = queue().fail(owner, ids, error);
+        if (step.act == Act::ack_by_id) settled = queue().ack(session..., owner, ids);
+        if (step.act == Act::abandon_by_id)
+          settled = queue().abandon(session..., owner, ids, error);
+        if (step.act == Act::fail_by_id) settled = queue().fail(session..., owner, ids, error);
         return std::pair{settled.changed,
                          std::set(settled.ambiguous.begin(), settled.ambiguous.end())};
       },
