@@ -69,7 +69,7 @@ std::vector<model::Claimed> claims_of(const std::vector<Message>& messages) {
 }  // namespace
 
 Store::Way Store::way_of(const Step& step) {
-  if (step.choice[6] < 7) return Way::own;
+  if (step.choice[6] < 5) return Way::own;
   return step.choice[6] < 10 ? Way::session : Way::rolled_back;
 }
 
@@ -77,6 +77,7 @@ void Store::make(const Step& step) {
   clock_.advance(1us);
   model_.now = clock_.now().time_since_epoch().count();
   pruned_ = step.act == Act::prune;
+  turn_ = static_cast<std::size_t>(step.choice[5] + step.choice[6]) % (callers_.size() + 1);
   switch (step.act) {
     case Act::accept:
     case Act::accept_batch: make_intake(step); break;

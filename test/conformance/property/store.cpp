@@ -54,6 +54,20 @@ Store::Store(Backend backend, Kind kind) : kind_(kind), place_(backend) {
     }
   }
   model_.max_expiries = options.max_expiries;
+  callers_ = callers_of(backend, place_);
+}
+
+void Store::in_transaction(Way way, const std::function<void(Session&)>& work) {
+  const bool kept = way == Way::session;
+  if (turn_ < callers_.size()) return callers_[turn_]->run(kept, work);
+  struct Undo {};
+  try {
+    database_->in_transaction([&](Session& session) {
+      work(session);
+      if (!kept) throw Undo{};
+    });
+  } catch (const Undo&) {
+  }
 }
 
 WorkQueue& Store::queue() {

@@ -4,9 +4,9 @@
 #include <array>
 #include <memory>
 #include <stdexcept>
-#include <type_traits>
 #include <vector>
 
+#include "conformance/property/caller.hpp"
 #include "conformance/property/model.hpp"
 #include "support/backend.hpp"
 #include <twinbox/admin.hpp>
@@ -81,6 +81,8 @@ class Store {
   /// How a call is made: by itself, in a caller's transaction, or in one that is rolled back.
   enum class Way { own, session, rolled_back };
   static Way way_of(const Step& step);
+  /// Whose transaction it is: the pool's, or, by chance, that of a connection which is not ours.
+  void in_transaction(Way way, const std::function<void(Session&)>& work);
 
   [[nodiscard]] WorkQueue& queue();
   [[nodiscard]] model::State read_state();
@@ -117,6 +119,8 @@ class Store {
   Inbox* inbox_ = nullptr;  ///< one of them
   Outbox* outbox_ = nullptr;
   std::unique_ptr<Admin> admin_;
+  std::vector<std::unique_ptr<Caller>> callers_;
+  std::size_t turn_ = 0;  ///< which of them makes this step; past the last: the pool
   model::Model model_;
   model::State last_;  ///< of the real store, one step ago
   std::map<model::Key, std::int64_t> numbers_;
@@ -126,21 +130,10 @@ class Store {
 
 template <class Call>
 auto Store::perform(Way way, Call call) {
-  if constexpr (!std::is_invocable_v<Call&, Session&>) {
-    return call();
-  } else {
-    if (way == Way::own) return call();
-    struct Undo {};
-    std::optional<decltype(call())> answer;
-    try {
-      database_->in_transaction([&](Session& session) {
-        answer.emplace(call(session));
-        if (way == Way::rolled_back) throw Undo{};
-      });
-    } catch (const Undo&) {
-    }
-    return std::move(*answer);
-  }
+  if (way == Way::own) return call();
+  std::optional<decltype(call())> answer;
+  in_transaction(way, [&](Session& session) { answer.emplace(call(session)); });
+  return std::move(*answer);
 }
 
 template <class Call, class Expect>
@@ -149,7 +142,7 @@ void Store::both(Way way, Call call, Expect expect) {
   const auto expected = expect(next);
   const auto found = perform(way, call);
   if (!(expected == found)) throw Disagreement("the answer differs");
-  if (!std::is_invocable_v<Call&, Session&> || way != Way::rolled_back) model_ = std::move(next);
+  if (way != Way::rolled_back) model_ = std::move(next);
 }
 
 }  // namespace twinbox::test
