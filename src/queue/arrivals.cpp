@@ -170,7 +170,9 @@ void write_rounds(Box& box, const Transaction& transaction, std::span<const Inco
       const Positions known = add_new(box, transaction, messages, plain, addressees);
       for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
       for (const std::size_t position : known) answers[position].reset();
-      if (!known.empty())
+      // Beside messages with partition keys they go the same way as those: one that came with a key
+      // the last time has its place among them.
+      if (!known.empty() && rest.empty())
         accept_some(box, transaction, messages, known, addressees, box.sql().again, answers);
       for (const std::size_t position : known) {
         if (!answers[position]) rest.push_back(position);
