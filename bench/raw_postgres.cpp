@@ -25,17 +25,45 @@ std::string tell_sql(const std::string& channel) {
          "', '')::text) else 0 end";
 }
 
-/// A replacement of `{message}`, `{work}`, `{outcome}` and `{tell}`.
-std::string fill_in(std::string sql, const TableNames& tables) {
-  const std::string tell = tell_sql(tables.channel);
-  const std::array<std::pair<std::string_view, const std::string*>, 4> words{
-      {{"{message}", &tables.message},
-       {"{work}", &tables.work},
-       {"{outcome}", &tables.outcome},
-       {"{tell}", &tell}}};
-  for (const auto& [word, table] : words) {
+/// What a statement is given: arrays, or one message as it is, which starts sooner.
+enum class Form { many, one };
+
+/// $1 … $11: source, id, topic, payload, content type, headers, correlation id, hash, algorithm,
+/// due, expiry.
+std::string arrived_sql(Form form) {
+  constexpr const char* columns =
+      "a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, "
+      "due_at, expires_at)";
+  if (form == Form::one) {
+    return std::string{
+               "(values ($1::text, $2::text, $3::text, $4::bytea, $5::text, $6::text, $7::text, "
+               "$8::bytea, $9::text, $10::timestamptz, $11::timestamptz)) "} +
+           columns;
+  }
+  return std::string{
+             "unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], "
+             "$7::text[], $8::bytea[], $9::text[], $10::timestamptz[], $11::timestamptz[]) "} +
+         columns;
+}
+
+/// $1, $2: id, source.
+std::string keys_sql(Form form) {
+  return form == Form::one ? "(values ($1::text, $2::text)) k(id, source)"
+                           : "unnest($1::text[], $2::text[]) k(id, source)";
+}
+
+/// A replacement of `{message}`, `{work}`, `{outcome}`, `{tell}`, `{arrived}` and `{keys}`.
+std::string fill_in(std::string sql, const TableNames& tables, Form form = Form::many) {
+  const std::array<std::pair<std::string_view, std::string>, 6> words{
+      {{"{message}", tables.message},
+       {"{work}", tables.work},
+       {"{outcome}", tables.outcome},
+       {"{tell}", tell_sql(tables.channel)},
+       {"{arrived}", arrived_sql(form)},
+       {"{keys}", keys_sql(form)}}};
+  for (const auto& [word, text] : words) {
     for (auto at = sql.find(word); at != sql.npos; at = sql.find(word))
-      sql.replace(at, word.size(), *table);
+      sql.replace(at, word.size(), text);
   }
   return sql;
 }
@@ -44,15 +72,12 @@ constexpr const char* steering =
     "set enable_seqscan=off; set enable_bitmapscan=off; set jit=off; set "
     "plan_cache_mode=force_generic_plan; set client_min_messages=warning";
 
-// $1 … $11: source, id, topic, payload, content type, headers, correlation id, hash, algorithm,
-// due, expiry.
 constexpr const char* insert_sql = R"(
 with fresh as (
   insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash,
                          hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
   select a.*, statement_timestamp(), statement_timestamp(), 1
-  from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
-              $8::bytea[], $9::text[], $10::timestamptz[], $11::timestamptz[]) a
+  from {arrived}
   on conflict (id, source) do nothing
   returning number, id, source, due_at, expires_at
 ), duty as (
@@ -67,8 +92,7 @@ with fresh as (
   insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash,
                          hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
   select a.*, statement_timestamp(), statement_timestamp(), 1
-  from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
-              $8::bytea[], $9::text[], $10::timestamptz[], $11::timestamptz[]) a
+  from {arrived}
   on conflict (id, source) do nothing
   returning number, due_at, expires_at
 )
@@ -80,7 +104,7 @@ constexpr const char* touch_sql = R"(
 update {message} m
 set last_seen_at = greatest(m.last_seen_at, statement_timestamp()), seen_count = m.seen_count + 1
 where m.ctid = any(array(
-  select d.ctid from unnest($1::text[], $2::text[]) k(id, source)
+  select d.ctid from {keys}
   cross join lateral (
     select ctid from {message} where id = k.id and source = k.source for update) d)))";
 
@@ -90,10 +114,7 @@ with arrived as materialized (
   select a.*, m.number, m.hash as known_hash,
          (select true from {work} w where w.number = m.number limit 1) is true as open,
          (select max(state) from {outcome} o where o.number = m.number) as state
-  from unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[],
-              $8::bytea[], $9::text[], $10::timestamptz[], $11::timestamptz[])
-    as a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm,
-         due_at, expires_at)
+  from {arrived}
   cross join lateral (
     select number, hash from {message} where id = a.id and source = a.source offset 0) m
 ), refreshed as (
@@ -155,6 +176,16 @@ from gone)";
 class Args {
  public:
   void add(const Array& array) { add(array.bytes()); }
+  /// The one element of an array, or a null.
+  void add_only(const Array& array) {
+    if (const auto element = array.only()) {
+      add(*element);
+    } else {
+      values_.push_back(nullptr);
+      lengths_.push_back(0);
+      formats_.push_back(1);
+    }
+  }
   void add(std::string_view bytes) {
     values_.push_back(bytes.data());
     lengths_.push_back(static_cast<int>(bytes.size()));
@@ -171,11 +202,22 @@ class Args {
   std::vector<int> formats_;
 };
 
+/// The names of a statement that is prepared in both forms.
+struct Forms {
+  const char* many;
+  const char* one;
+};
+constexpr Forms enqueue_forms{"enqueue", "enqueue_one"};
+constexpr Forms insert_forms{"insert", "insert_one"};
+constexpr Forms touch_forms{"touch", "touch_one"};
+constexpr Forms look_forms{"look", "look_one"};
+
 /// The columns of a batch of messages.
 class Batch {
  public:
   Batch(std::size_t count, std::size_t payload_size)
-      : source_(wire::text, count, 16),
+      : single_(count == 1),
+        source_(wire::text, count, 16),
         id_(wire::text, count, 40),
         topic_(wire::text, count, 32),
         payload_(wire::bytea, count, payload_size),
@@ -212,20 +254,23 @@ class Batch {
   }
 
   [[nodiscard]] Args args() const {
-    Args args;
-    for (const Array* array : {&source_, &id_, &topic_, &payload_, &content_type_, &headers_,
-                               &correlation_id_, &hash_, &hash_algorithm_, &due_at_, &expires_at_})
-      args.add(*array);
-    return args;
+    return args_of({&source_, &id_, &topic_, &payload_, &content_type_, &headers_, &correlation_id_,
+                    &hash_, &hash_algorithm_, &due_at_, &expires_at_});
   }
-  [[nodiscard]] Args keys() const {
-    Args args;
-    args.add(id_);
-    args.add(source_);
-    return args;
+  [[nodiscard]] Args keys() const { return args_of({&id_, &source_}); }
+  /// The statement for as many as there are.
+  [[nodiscard]] const char* of(const Forms& forms) const {
+    return single_ ? forms.one : forms.many;
   }
 
  private:
+  [[nodiscard]] Args args_of(std::initializer_list<const Array*> arrays) const {
+    Args args;
+    for (const Array* array : arrays) single_ ? args.add_only(*array) : args.add(*array);
+    return args;
+  }
+
+  bool single_;
   Array source_, id_, topic_, payload_, content_type_, headers_, correlation_id_, hash_,
       hash_algorithm_, due_at_, expires_at_;
 };
@@ -269,10 +314,10 @@ class RawPostgres final : public RawConnection {
       : connection_(PQconnectdb(address.c_str())), owner_(OwnerToken::make(environment_).uuid()) {
     if (PQstatus(connection_.get()) != CONNECTION_OK) fail();
     command(steering);
-    prepare("enqueue", fill_in(enqueue_sql, tables));
-    prepare("insert", fill_in(insert_sql, tables));
-    prepare("touch", fill_in(touch_sql, tables));
-    prepare("look", fill_in(look_sql, tables));
+    prepare(enqueue_forms, enqueue_sql, tables);
+    prepare(insert_forms, insert_sql, tables);
+    prepare(touch_forms, touch_sql, tables);
+    prepare(look_forms, look_sql, tables);
     prepare("claim", fill_in(claim_sql, tables));
     prepare("ack", fill_in(ack_sql, tables));
   }
@@ -284,7 +329,7 @@ class RawPostgres final : public RawConnection {
       batch.add(message->source ? message->source->view() : "-", id.view(), message->topic.view(),
                 message->payload, message->extras);
     }
-    const Result result = execute("enqueue", batch.args());
+    const Result result = execute(batch.of(enqueue_forms), batch.args());
     if (changed(result.get()) != messages.size()) throw std::runtime_error("a message was not new");
   }
 
@@ -298,8 +343,9 @@ class RawPostgres final : public RawConnection {
     for (const Arrival& arrival : arrivals) batch.add(arrival);
     // All of a batch or nothing of it, as with Twinbox; one arrival needs no more than statements.
     const bool several = arrivals.size() > 1;
+    const char* insert = batch.of(insert_forms);
     const Result inserted =
-        several ? begin_and_execute("insert", batch.args()) : execute("insert", batch.args());
+        several ? begin_and_execute(insert, batch.args()) : execute(insert, batch.args());
     Cells row(inserted.get());
     if (static_cast<std::size_t>(row.rows()) == arrivals.size()) {
       if (several) command("commit");
@@ -357,6 +403,11 @@ class RawPostgres final : public RawConnection {
     if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) fail();
   }
 
+  void prepare(const Forms& forms, const char* sql, const TableNames& tables) {
+    prepare(forms.many, fill_in(sql, tables, Form::many));
+    prepare(forms.one, fill_in(sql, tables, Form::one));
+  }
+
   Result execute(const char* name, const Args& args) {
     Result result{PQexecPrepared(connection_.get(), name, args.count(), args.values(),
                                  args.lengths(), args.formats(), 1)};
@@ -398,8 +449,8 @@ class RawPostgres final : public RawConnection {
     for (const auto& [id, position] : known) batch.add(arrivals[position]);
     PGconn* connection = connection_.get();
     PQenterPipelineMode(connection);
-    send("touch", batch.keys());
-    send("look", batch.args());
+    send(batch.of(touch_forms), batch.keys());
+    send(batch.of(look_forms), batch.args());
     if (commits) send_command("commit");
     PQpipelineSync(connection);
     next_result();

@@ -42,14 +42,14 @@ inline std::int64_t get(std::string_view bytes) {
 class Array {
  public:
   Array(Oid element, std::size_t count, std::size_t bytes_each) {
-    out_.reserve(20 + count * (4 + bytes_each));
+    out_.reserve(head + count * (4 + bytes_each));
     put32(out_, 1);
     put32(out_, 1);  // nulls are allowed
     put32(out_, element);
     put32(out_, static_cast<std::uint32_t>(count));
     put32(out_, 1);
   }
-  void add_null() { put32(out_, 0xffff'ffffU); }
+  void add_null() { put32(out_, null); }
   void add(std::string_view bytes) {
     put32(out_, static_cast<std::uint32_t>(bytes.size()));
     out_.append(bytes);
@@ -73,8 +73,18 @@ class Array {
     maybe ? add(maybe->view()) : add_null();
   }
   [[nodiscard]] const std::string& bytes() const noexcept { return out_; }
+  /// The first element; empty: null.
+  [[nodiscard]] std::optional<std::string_view> only() const {
+    const std::string_view element = std::string_view{out_}.substr(head);
+    const auto length = static_cast<std::uint32_t>(get(element.substr(0, 4)));
+    if (length == null) return std::nullopt;
+    return element.substr(4, length);
+  }
 
  private:
+  static constexpr std::size_t head = 20;
+  static constexpr std::uint32_t null = 0xffff'ffffU;
+
   std::string out_;
 };
 
