@@ -160,9 +160,9 @@ void Undertaker::connection_lost(const std::string& error) {
   collect();
   if (graves_.empty()) return;
   // The next time others come first.
-  const auto sent =
-      std::ranges::stable_partition(graves_, [](const Grave& one) { return one.sequence == 0; });
-  for (Grave& grave : sent) put_off(grave);
+  const auto sent = std::stable_partition(graves_.begin(), graves_.end(),
+                                          [](const Grave& one) { return one.sequence == 0; });
+  std::for_each(sent, graves_.end(), [&](Grave& grave) { put_off(grave); });
   tell_failure(error);
 }
 
