@@ -86,8 +86,9 @@ std::optional<std::uint32_t> look_for_queue(Findings& findings, const RabbitConn
 struct QueueShape {
   bool durable = true;
   bool auto_delete = false;
-  std::string type;
-  bool limited = false;  ///< discards what comes back too often
+  std::string type = {};
+  bool limited = false;       ///< discards what comes back too often
+  std::string discards = {};  ///< the argument by which it discards what waits; empty: none
 
   /// Takes up what the broker names as different; false: nothing that matters here, or nothing new.
   bool learn(std::string_view difference) {
@@ -97,6 +98,9 @@ struct QueueShape {
     if (named("'durable'")) return std::exchange(durable, false);
     if (named("'auto_delete'")) return !std::exchange(auto_delete, true);
     if (named("'x-delivery-limit'")) limited = true;
+    for (const char* limit : {"x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes"}) {
+      if (named("'" + std::string{limit} + "'")) discards = limit;
+    }
     if (named("'x-queue-type'") && type == "quorum") {
       type = "classic";
       return true;
@@ -163,6 +167,14 @@ void examine_durability(Findings& findings, const RabbitConnection& connection,
                             "comes back more often, as with every lost connection, is discarded",
                         "make it anew with x-delivery-limit = -1, as topology = declare does, or "
                         "give it a policy with a large delivery-limit"});
+  }
+  if (!shape->discards.empty()) {
+    findings.push_back({"discards", Level::warning,
+                        "queue '" + name + "' has " + shape->discards +
+                            ": the broker discards what waits too long or is too much, or the "
+                            "queue with all that is in it",
+                        "make it anew without; x-max-length does no harm beside x-overflow = "
+                        "reject-publish"});
   }
 }
 

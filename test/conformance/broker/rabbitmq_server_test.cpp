@@ -283,6 +283,19 @@ TEST_F(RabbitDoctor, finds_a_queue_that_goes_with_its_consumer) {
   EXPECT_NE(find("durable", Finding::Level::error), nullptr);
 }
 
+TEST_F(RabbitDoctor, finds_a_queue_that_discards_what_waits) {
+  for (const char* limit : {"x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes"}) {
+    const std::string queue = rabbit.queue(own_name(limit), {{limit, "600000"}});
+    look(queue);
+    const Finding* found = find("discards", Finding::Level::warning);
+    ASSERT_NE(found, nullptr) << limit;
+    EXPECT_TRUE(has(found->found, limit)) << found->found;
+    EXPECT_NE(find("durable", Finding::Level::ok), nullptr);
+  }
+  look(rabbit.queue(own_name("keeping")));
+  EXPECT_EQ(find("discards", Finding::Level::warning), nullptr);
+}
+
 TEST_F(RabbitDoctor, finds_a_quorum_queue_durable_and_on_later_brokers_limited) {
   const std::string queue = rabbit.queue(own_name("quorum"), {{"x-queue-type", "quorum"}});
   const std::string free =
