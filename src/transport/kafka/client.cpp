@@ -141,6 +141,7 @@ void Hearing::error(rd_kafka_t* handle, int code, const char* reason) {
     over_ = true;
     return;
   }
+  in_doubt_ = true;
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     silent_ = true;
     if (!last_error_.empty()) return;  // the reason came before, and says more

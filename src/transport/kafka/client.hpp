@@ -45,19 +45,24 @@ int milliseconds(Duration time) noexcept;
 /// As errors and logs name the cluster.
 std::string shown(const KafkaConnection& connection);
 
-/// Whether a cluster can be heard, as its error events tell. Not thread-safe.
+/// Whether a cluster can be heard. Not thread-safe.
 class Hearing {
  public:
   /// For the error callback of a handle.
   void error(rd_kafka_t* handle, int code, const char* reason);
 
+  /// Something went wrong since it was heard: ask whether it answers. That all brokers are down is
+  /// not always said: the client library counts them, and may miss the last one.
+  [[nodiscard]] bool in_doubt() const noexcept { return in_doubt_; }
   [[nodiscard]] bool silent() const noexcept { return silent_; }
   [[nodiscard]] const std::string& last_error() const noexcept { return last_error_; }
   /// Nothing but a new handle helps.
   [[nodiscard]] bool is_over() const noexcept { return over_; }
-  void heard() noexcept { silent_ = false; }
+  void heard() noexcept { in_doubt_ = silent_ = false; }
+  void not_heard() noexcept { silent_ = true; }
 
  private:
+  bool in_doubt_ = false;
   bool silent_ = false;
   bool over_ = false;
   std::string last_error_;

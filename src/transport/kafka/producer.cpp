@@ -135,7 +135,7 @@ Producer::Taken Producer::produce(const Record& record, void* opaque, std::strin
 void Producer::poll(Duration limit) {
   serve(limit);
   if (hearing_.is_over()) throw BrokerError(shown_ + ": " + hearing_.last_error());
-  if (hearing_.silent()) connect(grace);
+  if (hearing_.in_doubt()) connect(grace);
 }
 
 void Producer::give_up() {

@@ -186,15 +186,16 @@ class Member {
   void listen() {
     kafka::Hearing& hearing = consumer_.hearing();
     if (hearing.is_over()) throw BrokerError(hearing.last_error());
-    if (!hearing.silent()) return;
+    if (!hearing.in_doubt()) return;
     if (consumer_.answers(100ms)) {
       hearing.heard();
       if (consumer_silent_ && member_) connected(true);
       consumer_silent_ = false;
-    } else if (!consumer_silent_) {
-      consumer_silent_ = true;
-      lost(hearing.last_error());
+      return;
     }
+    hearing.not_heard();
+    if (std::exchange(consumer_silent_, true)) return;
+    lost(hearing.last_error());
   }
 
   void assigned(std::size_t count) {

@@ -1,5 +1,5 @@
-// How far a group may commit, what a delivery report means, and what is unsafe about a topic,
-// without a cluster.
+// How far a group may commit, whether a cluster can be heard, what a delivery report means, and
+// what is unsafe about a topic, without a cluster.
 #include <gtest/gtest.h>
 
 #include "transport/kafka/producer.hpp"
@@ -44,6 +44,28 @@ TEST(KafkaProgress, forgets_what_belongs_to_somebody_else) {
   EXPECT_EQ(progress.held(), 0);
   progress.add(one, 3);  // it has come back, from where the other one was
   EXPECT_EQ(progress.position(one), 3);
+}
+
+TEST(KafkaHearing, asks_after_any_error_though_nobody_says_that_all_brokers_are_down) {
+  Hearing hearing;
+  EXPECT_FALSE(hearing.in_doubt());
+  hearing.error(nullptr, RD_KAFKA_RESP_ERR__TRANSPORT, "connection refused");
+  EXPECT_TRUE(hearing.in_doubt());
+  EXPECT_FALSE(hearing.silent()) << "another broker may answer";
+  hearing.not_heard();
+  EXPECT_TRUE(hearing.silent());
+  EXPECT_EQ(hearing.last_error(), "connection refused");
+  hearing.heard();
+  EXPECT_FALSE(hearing.in_doubt());
+  EXPECT_FALSE(hearing.silent());
+}
+
+TEST(KafkaHearing, knows_that_all_brokers_are_down_and_keeps_the_reason) {
+  Hearing hearing;
+  hearing.error(nullptr, RD_KAFKA_RESP_ERR__TRANSPORT, "connection refused");
+  hearing.error(nullptr, RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down");
+  EXPECT_TRUE(hearing.silent());
+  EXPECT_EQ(hearing.last_error(), "connection refused");
 }
 
 TEST(KafkaReport, that_nobody_could_be_reached_is_not_the_messages_fault) {
