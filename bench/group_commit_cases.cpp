@@ -1,3 +1,5 @@
+#include <span>
+
 #include "cases.hpp"
 #include "concurrent.hpp"
 #include "contestant.hpp"
@@ -35,6 +37,18 @@ std::function<double()> each_alone(const Effort& effort, Dialect dialect, std::s
   return [place, effort, threads] { return concurrent_rate(effort.slice, threads); };
 }
 
+/// A thread that has each batch in its hand before it is asked for: nobody waits for anybody.
+std::function<double()> full_batches(const Effort& effort, Dialect dialect, std::size_t size) {
+  auto place = std::make_shared<Place>(dialect, BoxKind::outbox);
+  const std::shared_ptr<Contestant> loop = place->raw();
+  return [=, kept = place, batch = some_messages(size, 256)] {
+    return rate(effort.slice, [&] {
+      loop->enqueue(std::span{batch});
+      return size;
+    });
+  };
+}
+
 }  // namespace
 
 std::vector<Case> group_commit_cases(Dialect dialect) {
@@ -51,6 +65,12 @@ std::vector<Case> group_commit_cases(Dialect dialect) {
       {"group commit, 16 threads, against each alone", dialect, "msg/s",
        dialect == Dialect::sqlite ? 5.0 : 2.5, false, [=](const Effort& effort) {
          return Duel{through_twinbox(effort, dialect, 16), each_alone(effort, dialect, 16)};
+       }});
+  // How much of that can be had at all: by hand, without any thread to be waited for.
+  cases.push_back(
+      {"full batches of 16 by hand, against 16 threads each alone", dialect, "msg/s", no_target,
+       false, [=](const Effort& effort) {
+         return Duel{full_batches(effort, dialect, 16), each_alone(effort, dialect, 16)};
        }});
   return cases;
 }

@@ -139,12 +139,8 @@ class RawSqlite final : public RawConnection {
 
   RawSqlite(const std::string& file, const TableNames& t)
       : db_(open(file)),
-        insert_message_(
-            db_.get(), "insert into " + t.message +
-                           " (source, id, topic, payload, content_type, headers, correlation_id, "
-                           "hash, hash_algorithm, due_at, expires_at, created_at, last_seen_at, "
-                           "content_version) values (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?12,1) "
-                           "on conflict (id, source) do nothing"),
+        insert_own_(db_.get(), insert_sql(t)),
+        insert_message_(db_.get(), insert_sql(t) + " on conflict (id, source) do nothing"),
         insert_work_(db_.get(),
                      "insert into " + t.work +
                          " (number, visible_at, expires_at) values (?1, max(coalesce(?2, ?3), ?3), "
@@ -198,8 +194,8 @@ class RawSqlite final : public RawConnection {
     for (const NewMessage* message : messages) {
       const MessageId id = message->id ? *message->id : MessageId::make(environment_);
       const std::string_view source = message->source ? message->source->view() : "-";
-      if (!insert(source, id.view(), message->topic.view(), message->payload, message->extras, now))
-        throw std::runtime_error("a message was not new");
+      insert(insert_own_, source, id.view(), message->topic.view(), message->payload,
+             message->extras, now);
     }
     commit_.run();
   }
@@ -215,8 +211,8 @@ class RawSqlite final : public RawConnection {
     std::vector<Accepted> answers;
     answers.reserve(arrivals.size());
     for (const Arrival& arrival : arrivals) {
-      const bool fresh = insert(arrival.source.view(), arrival.id.view(), arrival.topic.view(),
-                                arrival.payload, arrival.extras, now);
+      const bool fresh = insert(insert_message_, arrival.source.view(), arrival.id.view(),
+                                arrival.topic.view(), arrival.payload, arrival.extras, now);
       answers.push_back(fresh ? Accepted{Acceptance::accepted} : look_again(arrival, now));
     }
     commit_.run();
@@ -272,6 +268,13 @@ class RawSqlite final : public RawConnection {
            " w on w.id = cast(r.key as integer) where w.owner = ?2 and w.epoch = r.value";
   }
 
+  static std::string insert_sql(const TableNames& t) {
+    return "insert into " + t.message +
+           " (source, id, topic, payload, content_type, headers, correlation_id, hash, "
+           "hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version) values "
+           "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?12,1)";
+  }
+
   static std::unique_ptr<sqlite3, Close> open(const std::string& file) {
     sqlite3* db = nullptr;
     sqlite3_open_v2(file.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -307,9 +310,8 @@ class RawSqlite final : public RawConnection {
   }
 
   /// False: it is known.
-  bool insert(std::string_view source, std::string_view id, std::string_view topic,
+  bool insert(Prepared& s, std::string_view source, std::string_view id, std::string_view topic,
               std::string_view payload, const MessageExtras& extras, std::int64_t now) {
-    Prepared& s = insert_message_;
     s.bind(1, source);
     s.bind(2, id);
     s.bind(3, topic);
@@ -373,8 +375,8 @@ class RawSqlite final : public RawConnection {
   Environment environment_;
   Uuid owner_;
   std::unique_ptr<sqlite3, Close> db_;
-  Prepared insert_message_, insert_work_, touch_, look_, refresh_, move_, select_, lease_, finish_,
-      remove_, begin_, commit_;
+  Prepared insert_own_, insert_message_, insert_work_, touch_, look_, refresh_, move_, select_,
+      lease_, finish_, remove_, begin_, commit_;
   std::string_view synchronous_ = "";
 };
 

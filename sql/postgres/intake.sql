@@ -25,43 +25,64 @@ cross join lateral (
   for update skip locked) d
 where w.ctid = d.place
 
+-- define: new_columns
+source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at, expires_at
+
+-- define: new_message
+insert into {message} ({new_columns}, created_at, last_seen_at, content_version)
+values (@source::text, @id::text, @topic::text, @payload::bytea, @content_type::text, @headers::text,
+        @correlation_id::text, @hash::bytea, @hash_algorithm::text, @due_at::timestamptz,
+        @expires_at::timestamptz, {now}, {now}, 1)
+
+-- define: new_messages
+insert into {message} ({new_columns}, created_at, last_seen_at, content_version)
+select {new_columns}, {now}, {now}, 1
+from unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[],
+            @headers::text[], @correlation_id::text[], @hash::bytea[], @hash_algorithm::text[],
+            @due_at::timestamptz[], @expires_at::timestamptz[]) as a({new_columns})
+
+-- Whoever adds work wakes those who wait for it ({wake} is always 0, and asked for by the first row); a due time in
+-- the future concerns them, too.
+-- define: new_duties
+insert into {work} (number, handler, visible_at, expires_at)
+select number, @handler::text, greatest(due_at, {now}), expires_at from fresh
+where number > (select {wake})
+
 -- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
 -- that are new indeed; the others go through again. Batches come in the order of their keys: a sort here would
--- carry every payload. Whoever adds work wakes those who wait for it ({wake} is always 0, and asked for by the
--- first row); a due time in the future concerns them, too.
+-- carry every payload.
 -- name: add
 with fresh as (
-  insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash,
-                         hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
-  select source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at,
-         expires_at, {now}, {now}, 1
-  from unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[],
-              @headers::text[], @correlation_id::text[], @hash::bytea[], @hash_algorithm::text[],
-              @due_at::timestamptz[], @expires_at::timestamptz[])
-    as a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at,
-         expires_at)
+  {new_messages}
   on conflict (id, source) do nothing
   returning number, id, source, due_at, expires_at
 ), duty as (
-  insert into {work} (number, handler, visible_at, expires_at)
-  select number, @handler::text, greatest(due_at, {now}), expires_at from fresh
-  where number > (select {wake})
+  {new_duties}
 )
 select id, source from fresh;
 -- one
 with fresh as (
-  insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash,
-                         hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
-  values (@source::text, @id::text, @topic::text, @payload::bytea, @content_type::text, @headers::text,
-          @correlation_id::text, @hash::bytea, @hash_algorithm::text, @due_at::timestamptz,
-          @expires_at::timestamptz, {now}, {now}, 1)
+  {new_message}
   on conflict (id, source) do nothing
   returning number, due_at, expires_at
 )
-insert into {work} (number, handler, visible_at, expires_at)
-select number, @handler::text, greatest(due_at, {now}), expires_at from fresh
-where number > (select {wake})
+{new_duties}
 returning @id::text, @source::text;
+
+-- The same for ids that were made for this very call: nobody can know them, so nobody looks for them first, and
+-- nothing has to be answered. One that is known all the same fails the call.
+-- name: add_own
+with fresh as (
+  {new_messages}
+  returning number, due_at, expires_at
+)
+{new_duties};
+-- one
+with fresh as (
+  {new_message}
+  returning number, due_at, expires_at
+)
+{new_duties};
 
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
 -- Sorted as C++ sorts what add takes, whatever the database's own order.

@@ -1,18 +1,28 @@
 -- How messages come in. One writer at a time: what a step reads is what the next one finds.
 
--- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
--- that are not new; they go through again. The duty of a message that is not new has no number, which "or
--- ignore" passes over: an insert … select would do the same, but SQLite keeps a journal for undoing each.
--- name: add
+-- define: new_message
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm,
                        due_at, expires_at, created_at, last_seen_at, content_version)
 values (@source, @id, @topic, @payload, @content_type, @headers, @correlation_id, @hash, @hash_algorithm,
         @due_at, @expires_at, {now}, {now}, 1)
+
+-- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
+-- that are not new; they go through again. The duty of a message that is not new has no number, which "or
+-- ignore" passes over: an insert … select would do the same, but SQLite keeps a journal for undoing each.
+-- name: add
+{new_message}
 on conflict (id, source) do nothing;
 insert or ignore into {work} (number, handler, visible_at, expires_at)
 values (case when changes() = 1 then last_insert_rowid() end, @handler, max(coalesce(@due_at, {now}), {now}),
         @expires_at);
 select @id, @source where changes() = 0;
+
+-- The same for ids that were made for this very call: nobody can know them. One that is known all the same fails
+-- the call.
+-- name: add_own
+{new_message};
+insert into {work} (number, handler, visible_at, expires_at)
+values (last_insert_rowid(), @handler, max(coalesce(@due_at, {now}), {now}), @expires_at);
 
 -- define: message_number
 (select number from {message} where id = @id and source = @source)

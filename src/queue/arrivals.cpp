@@ -82,6 +82,12 @@ using Key = std::pair<std::string_view, std::string_view>;
 
 Key key_of(const Incoming& message) { return {message.id, message.source}; }
 
+[[noreturn]] void refuse_repeated(const Incoming& message) {
+  throw UsageError("enqueue: the id " + std::string{message.id} +
+                   " was made for this message and is known already: Environment::random repeats "
+                   "itself; give it a source of randomness, or give messages ids of your own");
+}
+
 /// Rounds in which no key comes twice, each in the order of its keys: two batches that lock the
 /// same keys in different orders would wait for each other. A repeated key is written after its
 /// first one, as if it had been handed over in a later call.
@@ -101,11 +107,18 @@ std::vector<Positions> rounds_of(std::span<const Incoming> messages) {
   std::size_t round = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const bool repeated = i > 0 && key_of(messages[order[i]]) == key_of(messages[order[i - 1]]);
+    if (repeated && messages[order[i]].own_id) refuse_repeated(messages[order[i]]);
     round = repeated ? round + 1 : 0;
     if (round == rounds.size()) rounds.emplace_back();
     rounds[round].push_back(order[i]);
   }
   return rounds;
+}
+
+bool goes_the_fast_way(const Incoming& message) { return !message.extras->partition_key; }
+
+bool have_own_ids(std::span<const Incoming> messages, const Positions& chosen) {
+  return std::ranges::all_of(chosen, [&](std::size_t at) { return messages[at].own_id; });
 }
 
 /// The fast way for messages that are most likely new, sorted by key. Returns the positions of
@@ -117,21 +130,25 @@ Positions add_new(Box& box, const Transaction& transaction, std::span<const Inco
   args.resize(args.size() - 2, args.front());  // add knows neither partition keys nor positions
   args.emplace_back("handler", addressees.only());
   args.push_back(box.now());
+  const bool own = have_own_ids(messages, chosen);
   std::vector<bool> named;
   transaction([&](Session& session) {
     named.assign(chosen.size(), false);
-    box.run(session, box.sql().add, args, [&](const Row& row) {
+    box.run(session, own ? box.sql().add_own : box.sql().add, args, [&](const Row& row) {
       const auto found = std::lower_bound(
           chosen.begin(), chosen.end(), Key{row.text(0), row.text(1)},
           [&](std::size_t position, const Key& key) { return key_of(messages[position]) < key; });
       named[static_cast<std::size_t>(found - chosen.begin())] = true;
     });
   });
-  // PostgreSQL names those that are new, which costs it less, the others those that are not.
-  const bool names_new = box.database().dialect() == Dialect::postgres;
+  // Add names those that are new on PostgreSQL, which costs it less; all others name those that are
+  // not.
+  const bool names_new = !own && box.database().dialect() == Dialect::postgres;
   Positions known;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    if (named[i] != names_new) known.push_back(chosen[i]);
+    if (named[i] == names_new) continue;
+    if (own) refuse_repeated(messages[chosen[i]]);
+    known.push_back(chosen[i]);
   }
   return known;
 }
@@ -163,7 +180,7 @@ void write_rounds(Box& box, const Transaction& transaction, std::span<const Inco
     Positions rest;
     plain.reserve(round.size());
     for (const std::size_t position : round) {
-      const bool fast = addressees.single() && !messages[position].extras->partition_key;
+      const bool fast = addressees.single() && goes_the_fast_way(messages[position]);
       (fast ? plain : rest).push_back(position);
     }
     if (!plain.empty()) {
@@ -185,6 +202,12 @@ void write_rounds(Box& box, const Transaction& transaction, std::span<const Inco
 }
 
 }  // namespace
+
+bool written_at_once(std::span<const Incoming> messages) {
+  return std::ranges::all_of(messages, [](const Incoming& message) {
+    return message.own_id && goes_the_fast_way(message);
+  });
+}
 
 Addressees::Addressees(std::span<const HandlerName> handlers)
     : single_(handlers.empty() || (handlers.size() == 1 && handlers.front().legacy_keys.empty())),

@@ -23,7 +23,11 @@ struct Incoming {
   std::string_view topic;
   std::string_view payload;
   const MessageExtras* extras;
+  bool own_id = false;  ///< made for this very call: nobody can know it
 };
+
+/// New messages that one statement writes, or refuses: it needs no transaction around it.
+[[nodiscard]] bool written_at_once(std::span<const Incoming> messages);
 
 /// Who gets a duty, checked and written down as accept takes it.
 class Addressees {

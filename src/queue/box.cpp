@@ -18,6 +18,7 @@ constexpr std::int64_t largest_batch = 100'000;
 
 Statements::Statements(const StatementSet& set)
     : add(set["add"]),
+      add_own(set.contains("add_own") ? set["add_own"] : add),
       accept(set["accept"]),
       again(set.contains("again") ? set["again"] : accept),
       observe(set["observe"]),

@@ -17,8 +17,8 @@ namespace twinbox {
 struct Statements {
   explicit Statements(const StatementSet& set);
 
-  const Statement &add, &accept, &again, &observe, &state, &lock_message, &mark_processing,
-      &mark_processed, &mark_dead, &try_claim, &release_claim;
+  const Statement &add, &add_own, &accept, &again, &observe, &state, &lock_message,
+      &mark_processing, &mark_processed, &mark_dead, &try_claim, &release_claim;
   const Statement &mark, &finish_marked, &put_back, &discard_held;
   const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release, &fail, &reap,
       &expire, &next_due, &find_work;

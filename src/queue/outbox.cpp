@@ -6,8 +6,12 @@ namespace twinbox {
 namespace {
 
 Incoming incoming(const NewMessage& message, const MessageId& id) {
-  return {message.source ? message.source->view() : std::string_view{"-"}, id.view(),
-          message.topic.view(), message.payload, &message.extras};
+  return {message.source ? message.source->view() : std::string_view{"-"},
+          id.view(),
+          message.topic.view(),
+          message.payload,
+          &message.extras,
+          !message.id};
 }
 
 /// The message's own id, or a new one.
@@ -67,10 +71,10 @@ MessageId Outbox::enqueue(const NewMessage& message) {
 std::vector<MessageId> Outbox::enqueue(std::span<const NewMessage> messages) {
   Batch batch(messages, box().environment());
   if (messages.empty()) return {};
+  const Scope scope = written_at_once(batch.items) ? Scope::statement : Scope::transaction;
   const Storing storing{box()};
-  storing.committed(box().own(Access::write, Scope::transaction, [&](Session& session) {
-    return write_batch(box(), session, batch);
-  }));
+  storing.committed(box().own(
+      Access::write, scope, [&](Session& session) { return write_batch(box(), session, batch); }));
   box().wake();
   for (const Incoming& item : batch.items) log_enqueue(box(), item);
   return std::move(batch.ids);

@@ -292,6 +292,19 @@ TEST_P(Enqueue, takes_the_last_content_when_a_batch_has_an_id_twice) {
   }
 }
 
+TEST_P(Enqueue, loses_no_message_to_another_when_chance_makes_the_same_id_twice) {
+  Environment repeating = environment();
+  repeating.random = [] { return std::uint64_t{4}; };
+  Database database(place().address(), {}, repeating);
+  Outbox outbox(database, options());
+  outbox.enqueue(a_message("first"));
+  EXPECT_ANY_THROW(outbox.enqueue(a_message("second")));
+  EXPECT_ANY_THROW(outbox.enqueue(std::vector{a_message("second")}));
+  clock().advance(1s);
+  EXPECT_THROW(outbox.enqueue(std::vector{a_message("second"), a_message("third")}), UsageError);
+  EXPECT_EQ(topics_of(outbox.claim(worker_a, 30s, 10)), std::vector<std::string>{"first"});
+}
+
 TEST_P(Enqueue, meets_its_own_key_when_it_is_repeated_after_a_lost_answer) {
   NewMessage message = a_message();
   message.id = MessageId{"once"};

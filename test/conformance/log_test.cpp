@@ -147,7 +147,8 @@ TEST_P(Log, every_statement_is_timed_in_one_place) {
   Outbox outbox(database, options());
   outbox.enqueue(a_message());
   outbox.ack(worker_a, outbox.claim(worker_a, 30s, 10));
-  EXPECT_EQ(timed, (std::map<std::string, int>{{"add", 1}, {"claim", 1}, {"ack", 1}}));
+  const std::string add = on_sqlserver() ? "add" : "add_own";
+  EXPECT_EQ(timed, (std::map<std::string, int>{{add, 1}, {"claim", 1}, {"ack", 1}}));
 }
 
 TWINBOX_ON_EVERY_BACKEND(Log);
