@@ -228,7 +228,7 @@ Schema::Schema(Database& database, BoxKind kind, BoxOptions options)
 
 std::vector<std::string> Schema::deploy() {
   const Tables tables(database_.dialect(), kind_, options_);
-  return database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
+  const auto done = database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
     prepare_schema(session, tables);
     for (const std::string& statement : split_statements(tables.known.bootstrap, session.dialect()))
       session.execute(statement);
@@ -237,22 +237,23 @@ std::vector<std::string> Schema::deploy() {
     forget_edited(session, tables, applied);
     const SchemaState state = compare(applied, tables.known);
     if (state.too_new()) refuse_newer(database_, kind_, options_, state);
-    std::vector<std::string> done;
+    std::vector<std::string> scripts;
     for (const Script& script : tables.known.scripts) {
       if (std::find(state.pending.begin(), state.pending.end(), script.name) == state.pending.end())
         continue;
       apply(session, script, tables);
       write_version(session, script, tables);
-      done.push_back(script.name);
+      scripts.push_back(script.name);
     }
-    for (const std::string& name : done) {
-      database_.environment().write(LogLevel::info, "deploy",
-                                    {{"store", std::string_view{database_.name()}},
-                                     {"box", std::string_view{options_.table}},
-                                     {"script", std::string_view{name}}});
-    }
-    return done;
+    return scripts;
   });
+  for (const std::string& name : done) {
+    database_.environment().write(LogLevel::info, "deploy",
+                                  {{"store", std::string_view{database_.name()}},
+                                   {"box", std::string_view{options_.table}},
+                                   {"script", std::string_view{name}}});
+  }
+  return done;
 }
 
 SchemaState Schema::check() {

@@ -55,6 +55,20 @@ TEST_P(SchemaOf, OBX_091_a_box_deploys_its_tables_when_it_is_asked_to) {
   EXPECT_FALSE(log().events("deploy").empty());
 }
 
+TEST_P(SchemaOf, OBX_091_deploy_is_told_once_after_its_commit_and_not_when_it_failed) {
+  FaultPlan plan;
+  Database faulty = open_faulty(place().address(), plan, {.retries = 1}, environment());
+  Schema schema(faulty, BoxKind::outbox, options());
+  plan.fail_commit(DatabaseError::Kind::out_of_space);
+  EXPECT_THROW(schema.deploy(), DatabaseError);
+  EXPECT_TRUE(log().events("deploy").empty()) << "told though it failed";
+  plan.fail_commit(DatabaseError::Kind::contention);
+  const std::vector<std::string> applied = schema.deploy();
+  EXPECT_EQ(plan.pending(), 0u);
+  EXPECT_FALSE(applied.empty());
+  EXPECT_EQ(log().events("deploy").size(), applied.size());
+}
+
 TEST_P(SchemaOf, OBX_092_without_deployment_nothing_is_created_and_the_error_says_the_way_out) {
   try {
     Outbox outbox(database(), without_deployment());
