@@ -166,7 +166,7 @@ void Box::log(LogLevel level, std::string_view event,
   std::vector<LogField> all{{"store", std::string_view{database_.name()}},
                             {"box", std::string_view{options_.table}}};
   all.insert(all.end(), fields.begin(), fields.end());
-  environment_.write({level, event, all});
+  Untold::write(environment_, level, event, std::move(all));
 }
 
 void Box::advise(Duration lease, std::int64_t limit) {

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "database/pool.hpp"
+#include "queue/untold.hpp"
 #include "sql/render.hpp"
 #include "twinbox/schema.hpp"
 #include "twinbox/work_queue.hpp"
@@ -46,10 +48,19 @@ class Box {
     return run(session, statement, std::span{args.begin(), args.size()}, rows);
   }
 
-  /// A call of our own, in a transaction of its own.
+  /// A call of our own, in a transaction of its own. What it logs is told when that is committed.
   template <class F>
   auto own(Access access, Scope scope, F&& work) {
-    return database_.pool().run(access, scope, std::forward<F>(work));
+    Untold untold;
+    const auto tried = [&](Session& session) { return untold.during(work, session); };
+    if constexpr (std::is_void_v<std::invoke_result_t<F&, Session&>>) {
+      database_.pool().run(access, scope, tried);
+      untold.tell();
+    } else {
+      auto result = database_.pool().run(access, scope, tried);
+      untold.tell();
+      return result;
+    }
   }
 
   /// The usual call of our own: one statement that writes.
@@ -104,13 +115,16 @@ class ActSavepoint {
   std::string name_;
 };
 
-/// A call of several statements in somebody else's transaction: a failure leaves nothing of it.
+/// A call of several statements in somebody else's transaction: a failure leaves nothing of it, and
+/// nothing of it is told.
 template <class F>
 auto all_or_nothing(Session& session, F&& work) {
   ActSavepoint savepoint{session};
+  Untold untold;
   try {
-    auto result = work();
+    auto result = untold.during(work);
     savepoint.keep();
+    untold.hand_on();
     return result;
   } catch (...) {
     savepoint.undo();
