@@ -117,6 +117,12 @@ TEST_P(PostgresFunction, OBX_095_claim_ack_abandon_fail_and_reap_work_together) 
   EXPECT_EQ(real_outbox().claim(worker_b, 30s, 10).size(), 1u) << "the one that was reaped";
 }
 
+TEST_P(PostgresFunction, OBX_095_reap_without_a_limit_clears_every_lease_that_ran_out) {
+  EXPECT_EQ(call("count(outbox_enqueue('t', 'p')) from generate_series(1, 1001)"), "1001");
+  EXPECT_EQ(call("count(*) from outbox_claim(" + owner_ + ", interval '1 minute', 2000)"), "1001");
+  EXPECT_EQ(call("count(*) from outbox_reap(at => now() + interval '2 minutes')"), "1001");
+}
+
 TEST_P(PostgresFunction, fail_holds_the_partition_key_when_it_is_asked_to) {
   for (int i = 0; i < 3; ++i) call("outbox_enqueue('t', 'p', partition_key => 'k')");
   const std::string claim = "work_id from outbox_claim(" + owner_ + ", interval '1 minute', 10)";

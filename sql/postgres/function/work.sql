@@ -122,7 +122,9 @@ begin
   return changed;
 end $twinbox$;
 
-create or replace function {function:reap}(batch_size bigint default 1000, at timestamptz default null)
+-- Without a batch_size all of them, as the library's own reap().
+create or replace function {function:reap}(
+  batch_size bigint default 9223372036854775807, at timestamptz default null)
 returns setof bigint
 language plpgsql {planner} as $twinbox$
 declare

@@ -113,8 +113,9 @@ begin
 end;
 go
 
+-- Without a batch_size all of them, as the library's own reap().
 create procedure {function:reap}
-  @batch_size int = 1000, @at datetime2(6) = null
+  @batch_size int = 2147483647, @at datetime2(6) = null
 as
 begin
   {begin}
