@@ -4,8 +4,14 @@
 -- name: deploy_alone
 select pg_advisory_xact_lock(hashtextextended('twinbox schema', 0));
 
--- name: schema_there
-select 1 as there from pg_namespace where nspname = @schema::text;
+-- Whoever may not create schemas deploys into one that is there: "if not exists" alone would ask for that right.
+-- name: create_schema
+do $twinbox$
+begin
+  if not exists (select 1 from pg_namespace where nspname = {schema_text}) then
+    create schema {schema};
+  end if;
+end $twinbox$;
 
 -- name: applied
 select name, coalesce(version, 0) as version, hash from {version} where box = @box::text;

@@ -4,8 +4,8 @@
 -- name: deploy_alone
 select 1 where false;
 
--- name: schema_there
-select 1 as there where @schema is not null;
+-- name: create_schema
+select 1 where false;
 
 -- name: applied
 select name, coalesce(version, 0) as version, hash from {version} where box = @box;

@@ -4,8 +4,8 @@
 -- name: deploy_alone
 exec sp_getapplock 'twinbox schema', 'Exclusive', 'Transaction', 600000;
 
--- name: schema_there
-select 1 as there from sys.schemas where name = @schema;
+-- name: create_schema
+if schema_id({schema_text}) is null exec(N'create schema {schema_inside_text}');
 
 -- name: applied
 select name, coalesce(version, 0) as version, hash from {version} where box = @box;

@@ -162,14 +162,6 @@ std::string stale_functions(const SchemaState& state, const BoxScripts& known) {
   return names;
 }
 
-void prepare_schema(Session& session, const Tables& tables) {
-  tables.run(session, "deploy_alone");
-  bool there = false;
-  tables.run(session, "schema_there", {{"schema", tables.box.schema}},
-             [&](const Row&) { there = true; });
-  if (!there) session.execute(render_text("create schema {schema}", tables.values));
-}
-
 void apply(Session& session, const Script& script, const Tables& tables) {
   if (session.dialect() != Dialect::sqlserver || script.version) {
     for (const std::string& statement : split_statements(script.text, session.dialect()))
@@ -197,24 +189,6 @@ void apply(Session& session, const Script& script, const Tables& tables) {
                     std::to_string(state.known_version) + " and older: use a newer program");
 }
 
-// SQL Server's own tool reads "a name" as a text unless it is told.
-constexpr std::string_view sqlcmd_settings = "set quoted_identifier on;\nset ansi_nulls on;\ngo\n";
-
-std::string sqlserver_grants(const Tables& tables, const std::string& role) {
-  std::string text{sqlcmd_settings};
-  text += "-- Enough for whoever calls the procedures: no right on a table is needed.\n";
-  const std::string to_role = " to " + quote_identifier(role) + ";\n";
-  for (const std::string& name : tables.known.functions)
-    text += "grant execute on " + tables.procedure(name) + to_role;
-  text += "-- What the library needs besides: its statements name the tables themselves.\n";
-  for (const char* table : {"version", "box"})
-    text += "grant select on " + tables.values.at(table) + to_role;
-  for (const char* table :
-       {"message", "work", "outcome", "failure", "audit", "named_lease", "worker", "hold"})
-    text += "grant select, insert, update, delete on " + tables.values.at(table) + to_role;
-  return text;
-}
-
 }  // namespace
 
 std::string_view to_string(BoxKind kind) noexcept {
@@ -229,7 +203,8 @@ Schema::Schema(Database& database, BoxKind kind, BoxOptions options)
 std::vector<std::string> Schema::deploy() {
   const Tables tables(database_.dialect(), kind_, options_);
   const auto done = database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
-    prepare_schema(session, tables);
+    tables.run(session, "deploy_alone");
+    tables.run(session, "create_schema");
     for (const std::string& statement : split_statements(tables.known.bootstrap, session.dialect()))
       session.execute(statement);
     Applied applied = read_applied(session, tables);
@@ -294,37 +269,27 @@ void Schema::require() {
 }
 
 std::string Schema::print() const {
-  const Tables tables(database_.dialect(), kind_, options_);
-  const bool batches = database_.dialect() == Dialect::sqlserver;
+  const Dialect dialect = database_.dialect();
+  const Tables tables(dialect, kind_, options_);
+  Placeholders values = tables.values;
   std::string text = "-- The tables of the " + std::string{to_string(kind_)} + " " +
                      options_.schema + "." + options_.table + ", version " +
-                     std::to_string(tables.known.version) + ", for an empty database.\n\n";
-  text += batches
-              ? "-- Run it with sqlcmd -b, which stops at the first error.\n" +
-                    std::string{sqlcmd_settings} + "set xact_abort on;\nbegin transaction;\ngo\n\n"
-              : "begin;\n\n";
-  if (database_.dialect() == Dialect::postgres) {
-    text += render_text("create schema if not exists {schema};\n\n", tables.values);
-  } else if (batches) {
-    const std::string create = render_text("create schema {schema}", tables.values);
-    text += render_text("if schema_id({schema_text}) is null exec(N", tables.values) +
-            quote_text(create) + ");\ngo\n\n";
-  }
-  text += tables.known.bootstrap + "\n";
+                     std::to_string(tables.known.version) + ", for an empty database.\n\n" +
+                     printed(dialect, "begin", values) + "\n" + tables.known.bootstrap + "\n";
   for (const Script& script : tables.known.scripts) {
-    text += "-- " + script.name + "\n" + script.text + "\n";
-    text += render_text("insert into {version} (box, name, version, hash) values ({table_text}, ",
-                        tables.values) +
-            quote_text(script.name) + ", " +
-            (script.version ? std::to_string(*script.version) : "null") + ", " +
-            quote_text(script.hash) + ");\n" + (batches ? "go\n\n" : "\n");
+    values["script_name"] = quote_text(script.name);
+    values["script_version"] = script.version ? std::to_string(*script.version) : "null";
+    values["script_hash"] = quote_text(script.hash);
+    text += "-- " + script.name + "\n" + script.text + "\n" + printed(dialect, "applied", values) +
+            "\n";
   }
-  return text + (batches ? "commit transaction;\ngo\n" : "commit;\n");
+  return text + printed(dialect, "end", values);
 }
 
 std::string Schema::print_grants(const std::string& role) const {
-  if (database_.dialect() == Dialect::sqlite) {
-    throw UsageError("grants: " + std::string{to_string(database_.dialect())} +
+  const Dialect dialect = database_.dialect();
+  if (dialect == Dialect::sqlite) {
+    throw UsageError("grants: " + std::string{to_string(dialect)} +
                      " has no roles; protect the file with the rights of the file system");
   }
   if (role.empty() || role.find('\0') != std::string::npos ||
@@ -332,34 +297,20 @@ std::string Schema::print_grants(const std::string& role) const {
     throw std::invalid_argument(
         "role: must not be empty, and must hold neither a null byte nor $twinbox$");
   }
-  const Tables tables(database_.dialect(), kind_, options_);
-  if (database_.dialect() == Dialect::sqlserver) return sqlserver_grants(tables, role);
+  const Tables tables(dialect, kind_, options_);
   Placeholders values = tables.values;
-  std::string names;
-  for (const std::string& name : tables.known.functions) {
-    names += (names.empty() ? "" : ", ") + quote_text(options_.table + "_" + name);
-  }
-  values["functions"] = names;
   values["role"] = quote_identifier(role);
   values["role_text"] = quote_text(role);
-  return render_text(
-      "grant usage on schema {schema} to {role};\n"
-      "grant select on {version}, {box} to {role};\n"
-      "grant select, insert, update, delete on {message}, {work}, {outcome}, {failure}, {audit}, "
-      "{named_lease}, {worker}, {hold} to {role};\n"
-      "do $twinbox$\n"
-      "declare\n"
-      "  signature regprocedure;\n"
-      "begin\n"
-      "  for signature in\n"
-      "    select p.oid::regprocedure from pg_proc p join pg_namespace n on n.oid = "
-      "p.pronamespace\n"
-      "    where n.nspname = {schema_text} and p.proname in ({functions})\n"
-      "  loop\n"
-      "    execute format('grant execute on function %s to %I', signature, {role_text});\n"
-      "  end loop;\n"
-      "end $twinbox$;\n",
-      values);
+  std::string names;
+  std::string grants;
+  for (const std::string& name : tables.known.functions) {
+    names += (names.empty() ? "" : ", ") + quote_text(options_.table + "_" + name);
+    values["function"] = tables.procedure(name);
+    grants += printed(dialect, "grant_function", values);
+  }
+  values["function_names"] = names;
+  values["function_grants"] = grants;
+  return printed(dialect, "grant", values);
 }
 
 }  // namespace twinbox

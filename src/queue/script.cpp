@@ -132,4 +132,12 @@ std::shared_ptr<const BoxScripts> box_scripts(Dialect dialect, BoxKind kind, con
   return scripts;
 }
 
+std::string printed(Dialect dialect, std::string_view name, const Placeholders& values) {
+  const std::string path = "print/" + std::string{name} + ".sql";
+  for (const SqlFile& file : embedded_sql(dialect)) {
+    if (file.path == path) return render_text(file.text, values, path);
+  }
+  return {};
+}
+
 }  // namespace twinbox

@@ -32,4 +32,8 @@ struct BoxScripts {
 /// are opened quickly. Thread-safe.
 std::shared_ptr<const BoxScripts> box_scripts(Dialect dialect, BoxKind kind, const BoxName& box);
 
+/// A part of what is printed for a person to run, the file print/<name>.sql; empty where the
+/// dialect has none.
+std::string printed(Dialect dialect, std::string_view name, const Placeholders& values);
+
 }  // namespace twinbox

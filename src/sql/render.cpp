@@ -179,6 +179,9 @@ void add_sqlserver(Placeholders& values, const BoxName& box) {
   for (const char* text : {"schema_text", "table_text", "work_text"})
     values[text] = "N" + values[text];
   values["lock_text"] = "N" + quote_text(box.schema + "." + box.table + " ");
+  // For a statement that stands in quotation marks itself.
+  const std::string schema = quote_text(values["schema"]);
+  values["schema_inside_text"] = schema.substr(1, schema.size() - 2);
   // A text in @rows has no sign that JSON must escape: `{plain:x}` is what column x of `j` stands
   // for, `{coded:x}` what variable @x becomes.
   std::string plain = "j.% {binary}";

@@ -75,8 +75,8 @@ class StatementSet {
  public:
   /// Throws std::invalid_argument as check_box_name does.
   StatementSet(Dialect dialect, const BoxName& box);
-  /// From the given files, whose texts must outlive this. Files in folders (schema, function) and
-  /// files without a block are no statements and are passed over.
+  /// From the given files, whose texts must outlive this. Files in folders (schema, function,
+  /// print) and files without a block are no statements and are passed over.
   StatementSet(Dialect dialect, const BoxName& box, std::span<const SqlFile> files);
 
   /// Throws std::logic_error when there is no such statement.

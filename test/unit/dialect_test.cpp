@@ -54,6 +54,18 @@ TEST(Dialects, have_the_same_statements_with_the_same_parameters) {
   EXPECT_EQ(parameters(Dialect::sqlite), parameters(Dialect::postgres));
 }
 
+TEST(Dialects, print_scripts_of_the_same_parts) {
+  for (const Dialect dialect : {Dialect::sqlite, Dialect::postgres, Dialect::sqlserver}) {
+    Names parts;
+    for (const SqlFile& file : embedded_sql(dialect)) {
+      if (file.path.starts_with("print/") && !file.path.starts_with("print/grant"))
+        parts.emplace(file.path);
+    }
+    EXPECT_EQ(parts, (Names{"print/applied.sql", "print/begin.sql", "print/end.sql"}))
+        << to_string(dialect);
+  }
+}
+
 TEST(Dialects, of_sql_server_takes_the_columns_of_a_call_as_one_array) {
   Parameters found = parameters(Dialect::sqlserver);
   for (const auto& [name, statement] : StatementSet(Dialect::sqlserver, {"infra", "outbox"})) {

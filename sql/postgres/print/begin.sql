@@ -1,0 +1,3 @@
+begin;
+
+create schema if not exists {schema};

@@ -1,0 +1,10 @@
+-- Run it with sqlcmd -b, which stops at the first error. It reads "a name" as a text unless it is told.
+set quoted_identifier on;
+set ansi_nulls on;
+go
+set xact_abort on;
+begin transaction;
+go
+
+if schema_id({schema_text}) is null exec(N'create schema {schema_inside_text}');
+go

@@ -1,0 +1,2 @@
+commit transaction;
+go

@@ -1,0 +1,17 @@
+-- sqlcmd reads "a name" as a text unless it is told.
+set quoted_identifier on;
+set ansi_nulls on;
+go
+-- Enough for whoever calls the procedures: no right on a table is needed.
+{function_grants}
+-- What the library needs besides: its statements name the tables themselves.
+grant select on {version} to {role};
+grant select on {box} to {role};
+grant select, insert, update, delete on {message} to {role};
+grant select, insert, update, delete on {work} to {role};
+grant select, insert, update, delete on {outcome} to {role};
+grant select, insert, update, delete on {failure} to {role};
+grant select, insert, update, delete on {audit} to {role};
+grant select, insert, update, delete on {named_lease} to {role};
+grant select, insert, update, delete on {worker} to {role};
+grant select, insert, update, delete on {hold} to {role};
