@@ -182,6 +182,13 @@ void apply(Session& session, const Script& script, const Tables& tables) {
   }
 }
 
+/// The script of a box whose name breaks the line would go on behind the comment.
+std::string on_one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
 [[noreturn]] void refuse_newer(const Database& database, BoxKind kind, const BoxOptions& options,
                                const SchemaState& state) {
   throw SchemaError(place(database, kind, options) + " have version " +
@@ -273,7 +280,7 @@ std::string Schema::print() const {
   const Tables tables(dialect, kind_, options_);
   Placeholders values = tables.values;
   std::string text = "-- The tables of the " + std::string{to_string(kind_)} + " " +
-                     options_.schema + "." + options_.table + ", version " +
+                     on_one_line(options_.schema + "." + options_.table) + ", version " +
                      std::to_string(tables.known.version) + ", for an empty database.\n\n" +
                      printed(dialect, "begin", values) + "\n" + tables.known.bootstrap + "\n";
   for (const Script& script : tables.known.scripts) {
