@@ -1,8 +1,21 @@
 -- What the other files of this dialect share.
 
+-- define: now
+@now
+
 -- Case and every character count; SQL Server compares by its database's taste otherwise.
 -- define: binary
 collate Latin1_General_100_BIN2
+
+-- A text in @rows has no sign that JSON must escape: {plain:x} is what column x of j stands for, {coded:x} what variable
+-- @x becomes.
+-- define: plain:
+replace(replace(replace(replace(replace(replace(j.% {binary},
+  N'~q', N'"'), N'~b', N'\'), N'~n', nchar(10)), N'~r', nchar(13)), N'~i', nchar(9)), N'~t', N'~')
+
+-- define: coded:
+replace(replace(replace(replace(replace(replace(@% {binary},
+  N'~', N'~t'), N'"', N'~q'), N'\', N'~b'), nchar(10), N'~n'), nchar(13), N'~r'), nchar(9), N'~i')
 
 -- Two may find a row missing and insert it at the same moment; the second one looks again. No HOLDLOCK: it would lock
 -- the range in which all new ids come, and with it everybody else's transaction. An error under xact_abort would end the

@@ -75,9 +75,6 @@ Placeholders function_placeholders(Dialect dialect, const BoxName& box) {
     const std::string& whole = statement.steps.front().sql;
     values["act:" + std::string{name}] = whole.substr(0, whole.rfind("\nselect ") + 1);
   }
-  values["planner"] =
-      "set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off "
-      "set jit = off set plan_cache_mode = force_generic_plan";
   return values;
 }
 

@@ -30,23 +30,8 @@ std::string short_name(const std::string& name) {
 
 Channel channel_of(const BoxName& box) {
   const std::string name = box.schema + "." + box.table;
-  return {short_name(name), lock_number(name)};
-}
-
-// A notification takes a lock of the whole server until its commit is on disk, so that commits that
-// notify come one after the other. Of those that are under way at the same time two do, and the
-// looks that follow a wake-up find what the others have written. Each of the two places is a lock
-// that changes four times a second, in turn: a transaction that is going to tell and stays open
-// silences nobody, and two of them not for long.
-std::string wake_expression(const BoxName& box) {
-  const Channel channel = channel_of(box);
-  const auto place = [&](std::int64_t number, const char* shift) {
-    return "pg_try_advisory_xact_lock('" + std::to_string(channel.telling_lock ^ number) +
-           "'::bigint # (date_part('epoch', statement_timestamp()) * 4" + shift + ")::bigint)";
-  };
-  return "case when current_setting('twinbox.notify', true) = 'off' then 0 when " + place(0, "") +
-         " or " + place(std::int64_t{1} << 40U, " + 0.5") + " then length(pg_notify(" +
-         quote_text(channel.name) + ", '')::text) else 0 end";
+  const std::int64_t lock = lock_number(name);
+  return {short_name(name), lock, lock ^ std::int64_t{1} << 40U};
 }
 
 }  // namespace twinbox

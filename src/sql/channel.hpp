@@ -9,13 +9,12 @@
 namespace twinbox {
 
 struct Channel {
-  std::string name;           ///< for LISTEN: `infra.outbox`, or a hash where that is too long
-  std::int64_t telling_lock;  ///< advisory, held by the transactions that are going to notify
+  std::string name;  ///< for LISTEN: `infra.outbox`, or a hash where that is too long
+  /// Advisory locks, held by the transactions that are going to notify: `{wake}` in the SQL.
+  std::int64_t telling_lock;
+  std::int64_t other_telling_lock;
 };
 
 Channel channel_of(const BoxName& box);
-
-/// SQL that tells whoever listens, once the transaction commits; an expression that is always 0.
-std::string wake_expression(const BoxName& box);
 
 }  // namespace twinbox

@@ -58,7 +58,8 @@ struct Section {
 std::vector<Section> sections(const SqlFile& file, Dialect dialect) {
   std::vector<Section> found;
   const auto begin_section = [&](std::string_view name, bool is_definition) {
-    if (!is_name(name)) {
+    const bool has_suffix = is_definition && name.ends_with(':');
+    if (!is_name(has_suffix ? name.substr(0, name.size() - 1) : name)) {
       fail(file, {}, "\"" + std::string{name} + "\" is no name, write a-z, 0-9 and _");
     }
     found.push_back({name, is_definition});

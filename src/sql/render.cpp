@@ -174,6 +174,13 @@ class Expansion {
   int nesting_ = 0;
 };
 
+void add_postgres(Placeholders& values, const BoxName& box) {
+  const Channel channel = channel_of(box);
+  values["wake_channel"] = quote_text(channel.name);
+  values["wake_lock"] = quote_text(std::to_string(channel.telling_lock));
+  values["wake_other_lock"] = quote_text(std::to_string(channel.other_telling_lock));
+}
+
 void add_sqlserver(Placeholders& values, const BoxName& box) {
   // Without the N a name would be read in the code page of the database.
   for (const char* text : {"schema_text", "table_text", "work_text"})
@@ -182,23 +189,6 @@ void add_sqlserver(Placeholders& values, const BoxName& box) {
   // For a statement that stands in quotation marks itself.
   const std::string schema = quote_text(values["schema"]);
   values["schema_inside_text"] = schema.substr(1, schema.size() - 2);
-  // A text in @rows has no sign that JSON must escape: `{plain:x}` is what column x of `j` stands
-  // for, `{coded:x}` what variable @x becomes.
-  std::string plain = "j.% {binary}";
-  std::string coded = "replace(@% {binary}, N'~', N'~t')";
-  for (const auto& [sign, code] : {std::pair{"N'\"'", "~q"},
-                                   {"N'\\'", "~b"},
-                                   {"nchar(10)", "~n"},
-                                   {"nchar(13)", "~r"},
-                                   {"nchar(9)", "~i"}}) {
-    plain = "replace(" + plain + ", N'" + code + "', " + sign + ")";
-    coded = "replace(" + coded + ", " + sign + ", N'" + code + "')";
-  }
-  values["plain:"] = "replace(" + plain + ", N'~t', N'~')";
-  values["coded:"] = coded;
-  for (const SqlFile& file : embedded_sql(Dialect::sqlserver)) {
-    if (file.path == "define.sql") add_definitions(file, Dialect::sqlserver, values);
-  }
 }
 
 }  // namespace
@@ -228,16 +218,15 @@ Placeholders placeholders(Dialect dialect, const BoxName& box) {
   values["table_text"] = quote_text(box.table);
   values["work_text"] = quote_text(values["work"]);
   values["name:"] = prefix.bare + "_";
-  values["now"] = "@now";
   if (dialect != Dialect::sqlite) {
     values["schema"] = quote_identifier(box.schema);
     values["function:"] = prefix.qualified + "_";
   }
-  if (dialect == Dialect::postgres) {
-    values["now"] = "coalesce(@now::timestamptz, statement_timestamp())";
-    values["wake"] = wake_expression(box);
-  }
+  if (dialect == Dialect::postgres) add_postgres(values, box);
   if (dialect == Dialect::sqlserver) add_sqlserver(values, box);
+  for (const SqlFile& file : embedded_sql(dialect)) {
+    if (file.path == "define.sql") add_definitions(file, dialect, values);
+  }
   return values;
 }
 

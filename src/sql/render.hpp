@@ -61,9 +61,9 @@ std::pair<std::string, std::vector<std::string>> rewrite_parameters(std::string_
 /// The blocks of one file, in its order. A block begins with a line `-- name: <word>`; its steps
 /// end with a semicolon at a line's end (on SQL Server a block is one step); the lines `-- each`,
 /// `-- one`, `-- many` and `-- call` speak about the step that follows. A line `-- define: <word>`
-/// makes what follows it, up to the next block or definition, a placeholder of this file. Other
-/// comments are dropped. Names borrow from `file.text`. Throws std::logic_error with file and
-/// block.
+/// makes what follows it, up to the next block or definition, a placeholder of this file, or, in
+/// define.sql, of all files; `-- define: <word>:` one with a suffix. Other comments are dropped.
+/// Names borrow from `file.text`. Throws std::logic_error with file and block.
 std::vector<Statement> parse_statements(const SqlFile& file, Dialect dialect,
                                         const Placeholders& values);
 

@@ -343,6 +343,17 @@ TEST(Block, may_use_definitions_of_its_file) {
             "delete from \"outbox_work\" where id = @id and owner = @owner and 1 = 1");
 }
 
+TEST(Block, may_use_definitions_with_a_suffix) {
+  const auto statements = parsed(
+      "-- define: plain:\n"
+      "lower(j.%, {now})\n"
+      "-- name: get\n"
+      "select {plain:id}, {plain:topic} from j;\n",
+      Dialect::sqlite);
+  ASSERT_EQ(statements.size(), 1u);
+  EXPECT_EQ(statements[0].steps[0].sql, "select lower(j.id, @now), lower(j.topic, @now) from j");
+}
+
 TEST(Block, is_refused_with_its_file_and_name) {
   EXPECT_EQ(refusal("-- name: ack\ndelete from {wrok};\n"),
             "work.sql: block ack: unknown placeholder {wrok}, use one that placeholders() defines");

@@ -1,0 +1,24 @@
+-- What the other files of this dialect share.
+
+-- The statement's clock, or the test's instant.
+-- define: now
+coalesce(@now::timestamptz, statement_timestamp())
+
+-- What a function runs under: plans that do not depend on statistics.
+-- define: planner
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan
+
+-- Tells whoever listens, once the transaction commits; always 0. A notification takes a lock of the whole server until
+-- its commit is on disk, so that commits that notify come one after the other. Of those that are under way at the same
+-- time two do, and the looks that follow a wake-up find what the others have written. Each of the two places is a lock
+-- that changes four times a second, in turn: a transaction that is going to tell and stays open silences nobody, and two
+-- of them not for long.
+-- define: wake
+case when current_setting('twinbox.notify', true) = 'off' then 0
+  when pg_try_advisory_xact_lock(
+         {wake_lock}::bigint # (date_part('epoch', statement_timestamp()) * 4)::bigint)
+    or pg_try_advisory_xact_lock(
+         {wake_other_lock}::bigint # (date_part('epoch', statement_timestamp()) * 4 + 0.5)::bigint)
+  then length(pg_notify({wake_channel}, '')::text)
+  else 0 end
