@@ -6,6 +6,7 @@
 
 #include "cli/text.hpp"
 #include "daemon/config_sections.hpp"
+#include <twinbox/doctor.hpp>
 
 namespace twinbox::cli {
 namespace {
@@ -171,16 +172,6 @@ std::vector<OpenBox> OpenStore::boxes() {
   return found;
 }
 
-Instant OpenStore::now() {
-  // SQLite has no clock of its own: the library takes the process's.
-  Instant now = std::chrono::floor<Duration>(std::chrono::system_clock::now());
-  if (database().dialect() == Dialect::sqlite) return now;
-  database().in_transaction([&](Session& session) {
-    session.execute(database().dialect() == Dialect::postgres ? "select clock_timestamp()"
-                                                              : "select sysutcdatetime()",
-                    {}, [&](const Row& row) { now = row.instant(0); });
-  });
-  return now;
-}
+Instant OpenStore::now() { return clock_of(database()); }
 
 }  // namespace twinbox::cli

@@ -31,6 +31,9 @@ struct DoctorLimits {
   std::int64_t log_bytes = 256 * 1024 * 1024;     ///< of a SQLite file's write-ahead log
 };
 
+/// What the database's clock says; on SQLite, which has none, this process's. Throws DatabaseError.
+[[nodiscard]] Instant clock_of(Database& database);
+
 /// Whether the database can be reached, its clock, how durable a commit is, transactions that hold
 /// back vacuum (PostgreSQL), the file, its rights and its disk (SQLite). A database that cannot be
 /// asked is a finding; nothing is thrown for it.

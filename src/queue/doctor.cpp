@@ -128,12 +128,18 @@ void judge_settings(Dialect dialect, const Settings& settings, std::vector<Findi
   if (dialect == Dialect::sqlserver) judge_sqlserver(settings, findings);
 }
 
+Instant this_clock() { return std::chrono::floor<Duration>(std::chrono::system_clock::now()); }
+
+Instant ask_clock(Session& session) {
+  Instant now{};
+  ask(session, any_box(), "doctor_clock", [&](const Row& row) { now = row.instant(0); });
+  return now;
+}
+
 void examine_clock(Session& session, const DoctorLimits& limits, std::vector<Finding>& findings) {
-  const auto local = [] { return std::chrono::floor<Duration>(std::chrono::system_clock::now()); };
-  Instant theirs{};
-  const Instant before = local();
-  ask(session, any_box(), "doctor_clock", [&](const Row& row) { theirs = row.instant(0); });
-  const Instant after = local();
+  const Instant before = this_clock();
+  const Instant theirs = ask_clock(session);
+  const Instant after = this_clock();
   // Somewhere between the two: only what lies outside of them is certain.
   const Duration skew = theirs < before  ? before - theirs
                         : theirs > after ? theirs - after
@@ -345,6 +351,11 @@ std::string_view to_string(Finding::Level level) noexcept {
     case Level::error: return "error";
   }
   return "unknown";
+}
+
+Instant clock_of(Database& database) {
+  if (database.dialect() == Dialect::sqlite) return this_clock();
+  return database.pool().run(Access::read, Scope::statement, ask_clock);
 }
 
 std::vector<Finding> examine_session(Session& session) {

@@ -43,6 +43,12 @@ TEST_P(Doctor, finds_nothing_in_tables_that_are_new) {
   EXPECT_EQ(worst(examine_database(database()), "reach").level, Level::ok);
 }
 
+TEST_P(Doctor, reads_the_clock_of_the_database) {
+  const Instant first = clock_of(database());
+  EXPECT_GT(first, Instant{std::chrono::sys_days{std::chrono::January / 1 / 2020}});
+  EXPECT_LE(first, clock_of(database()));
+}
+
 TEST_P(Doctor, names_missing_tables_and_a_version_that_is_older_or_newer) {
   database();
   EXPECT_EQ(worst(box(), "schema").found, "the tables are missing");
