@@ -70,8 +70,7 @@ Functions functions_of(std::string_view script, const Tables& tables, Dialect di
   Functions found;
   for (const std::string& name : tables.known.functions) {
     const std::string quoted = tables.procedure(name);
-    const std::string head =
-        bodies ? "create or replace function " + quoted + "(" : "create procedure " + quoted + "\n";
+    const std::string head = std::string{function_head(dialect)} + quoted;
     for (std::size_t at = script.find(head); at != std::string_view::npos;
          at = script.find(head, at + head.size())) {
       const std::size_t begin = script.find(quote, at + head.size()) + quote.size();
@@ -170,12 +169,12 @@ void apply(Session& session, const Script& script, const Tables& tables) {
   }
   // There is no "create or replace" before 2016 SP1: what is there is altered, and keeps its
   // grants.
-  constexpr std::string_view create = "create procedure ";
+  const std::string create{function_head(session.dialect())};
   const Functions there = read_functions(session, tables);
   for (std::string batch : split_statements(script.text, session.dialect())) {
     for (const std::string& name : tables.known.functions) {
       const std::string procedure = tables.procedure(name);
-      if (!batch.starts_with(std::string{create} + procedure + "\n")) continue;
+      if (!batch.starts_with(create + procedure)) continue;
       if (there.contains({procedure, {}})) batch.replace(0, 6, "alter");
     }
     session.execute(batch);

@@ -53,13 +53,11 @@ std::string function_step(const Step& step, Dialect dialect) {
   return text;
 }
 
-void add_function_names(std::string_view file, std::set<std::string>& names) {
-  for (const std::string_view head :
-       {"create or replace function {function:", "create procedure {function:"}) {
-    for (auto at = file.find(head); at != std::string_view::npos; at = file.find(head, at)) {
-      at += head.size();
-      names.emplace(file.substr(at, file.find('}', at) - at));
-    }
+void add_function_names(std::string_view file, Dialect dialect, std::set<std::string>& names) {
+  const std::string head = std::string{function_head(dialect)} + "{function:";
+  for (auto at = file.find(head); at != std::string_view::npos; at = file.find(head, at)) {
+    at += head.size();
+    names.emplace(file.substr(at, file.find('}', at) - at));
   }
 }
 
@@ -103,7 +101,7 @@ BoxScripts render_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
       if (function_values.empty()) function_values = function_placeholders(dialect, box);
       std::string text = render_text(file.text, function_values, file.path);
       std::string hash = hash_of(text);
-      add_function_names(file.text, result.functions);
+      add_function_names(file.text, dialect, result.functions);
       functions.push_back({std::string{name}, std::nullopt, std::move(text), std::move(hash)});
     }
   }
@@ -115,6 +113,10 @@ BoxScripts render_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
 }
 
 }  // namespace
+
+std::string_view function_head(Dialect dialect) noexcept {
+  return dialect == Dialect::postgres ? "create or replace function " : "create procedure ";
+}
 
 std::shared_ptr<const BoxScripts> box_scripts(Dialect dialect, BoxKind kind, const BoxName& box) {
   constexpr std::size_t most_kept = 8;

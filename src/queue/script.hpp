@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sql/render.hpp"
@@ -31,6 +32,9 @@ struct BoxScripts {
 /// Kept for the names that were asked for last, so that a thousand databases with the same names
 /// are opened quickly. Thread-safe.
 std::shared_ptr<const BoxScripts> box_scripts(Dialect dialect, BoxKind kind, const BoxName& box);
+
+/// What stands before the name of a function where a script makes it.
+std::string_view function_head(Dialect dialect) noexcept;
 
 /// A part of what is printed for a person to run, the file print/<name>.sql; empty where the
 /// dialect has none.
