@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "daemon/http_server.hpp"
+#include <twinbox/health.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -135,9 +136,14 @@ void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes
       family("twinbox_oldest_pending_seconds", "How long the oldest duty that is due has waited",
              MetricType::Gauge);
   MetricFamily up = family("twinbox_store_up", "1: the box could be asked", MetricType::Gauge);
+  MetricFamily writable = family("twinbox_store_writable",
+                                 "1: the box could be asked, and its store has refused no write",
+                                 MetricType::Gauge);
   for (const CensusTaker::Report& box : boxes) {
     const Labels labels{{"box", std::string{to_string(box->kind)}}, {"store", box->store->name()}};
-    add(up, labels, box->error.empty() ? 1 : 0);
+    const bool is_up = box->error.empty();
+    add(up, labels, is_up ? 1 : 0);
+    add(writable, labels, is_up && !write_refusal(box->store->database()) ? 1 : 0);
     if (!box->at) continue;
     const StateCounts& counts = box->counts.all;
     for (const auto& [state, value] :
@@ -151,7 +157,7 @@ void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes
     const Duration age = counts.oldest_pending.value_or(Duration{0});
     add(oldest, labels, static_cast<double>(age.count()) / 1e6);
   }
-  for (MetricFamily* one : {&states, &oldest, &up}) families.push_back(std::move(*one));
+  for (MetricFamily* one : {&states, &oldest, &up, &writable}) families.push_back(std::move(*one));
 }
 
 void add_http(Families& families, const Metrics::Moment& moment) {

@@ -151,8 +151,17 @@ class Health(unittest.TestCase):
         self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
         return folder
 
-    def test_a_full_disk_is_told_of_alike_by_the_probe_and_the_overview(self):
+    def stores(self, daemon):
+        """What the metrics say of them, for both boxes: up, writable."""
+        text = daemon.ask("GET", "/metrics").body.decode()
+        return [{int(float(value)) for value in
+                 re.findall(r"^twinbox_store_%s\{.*\} (\S+)$" % name, text, re.MULTILINE)}
+                for name in ("up", "writable")]
+
+    def test_a_full_disk_is_told_of_alike_by_the_probe_the_overview_and_the_metrics(self):
         with Daemon(folder=self.small_disk()) as daemon:
+            self.assertEqual(daemon.ask("GET", "/v1/overview").json()["status"], "healthy")
+            self.assertEqual(self.stores(daemon), [{1}, {1}])
             ballast = daemon.folder / "ballast"
             disk = os.statvfs(daemon.folder)
             ballast.write_bytes(bytes(disk.f_bavail * disk.f_frsize - 65536))
@@ -167,10 +176,12 @@ class Health(unittest.TestCase):
             self.assertEqual(overview["reasons"][0]["about"], "store")
             self.assertIn("takes no writes", overview["reasons"][0]["text"])
             self.assertIn("takes no writes", ready.json()["boxes"][0]["reasons"][0])
+            self.assertEqual(self.stores(daemon), [{1}, {0}])
             ballast.unlink()
             self.assertEqual(daemon.ask("POST", "/v1/outbox/a", large).status, 202)
             self.assertEqual(daemon.ask("GET", "/health/ready").status, 200)
             self.assertEqual(daemon.ask("GET", "/v1/overview").json()["status"], "healthy")
+            self.assertEqual(self.stores(daemon), [{1}, {1}])
             self.assertEqual(daemon.stop(), 0)
 
 
