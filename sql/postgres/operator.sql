@@ -175,8 +175,14 @@ where m.number > @after::bigint and m.number < @below::bigint and {prunable}
 order by m.number limit @limit::bigint
 for update of m skip locked;
 
--- The candidates are locked by now; an accept that came first has added its work, and this snapshot sees it.
+-- The candidates are locked by now; an accept that came first has added its work, and this snapshot sees it. A mark
+-- ends, or is put back, without a lock on its message, so it is locked here.
 -- name: prune
+select 1 from (
+  select number from {outcome} where number = any(@number::bigint[]) and state = 4
+  order by number, handler for update) marked
+having count(*) < 0;
+
 with old as materialized (
   select m.number from {message} m where m.number = any(@number::bigint[]) and {prunable}
 ), o as (

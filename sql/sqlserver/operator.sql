@@ -170,10 +170,12 @@ select top (@limit) m.number, m.source, m.id from {message} m with (updlock, rea
 where m.number > @after and m.number < @below and {prunable}
 order by m.number;
 
--- The candidates are locked, and looked at again: an accept that came first has added its work.
+-- The candidates are locked, and looked at again: an accept that came first has added its work. A mark ends, or is put
+-- back, without a lock on its message, so it is locked, too.
 -- name: prune
 declare @old table (number bigint primary key);
 update {message} set seen_count = seen_count where number in (select k.number from {numbers});
+update {outcome} set attempts = attempts where state = 4 and number in (select k.number from {numbers});
 insert into @old (number)
 select m.number from {message} m where m.number in (select k.number from {numbers}) and {prunable};
 delete from {outcome} where number in (select p.number from @old p);
