@@ -90,10 +90,20 @@ with moved as (
 select number from moved
 where (select case when count(*) > 0 then {wake} else 0 end from moved) = 0;
 
--- Claim passes over rows that are locked, so nobody can lease what is being edited.
+-- The key, the message, its work: in the order in which everybody locks them. The work is written to, not only locked: a
+-- claim that began before has the old content, and passes over rows that have changed since.
 -- name: edit
-with duty as materialized (
-  select lease_until from {work} where number = @number::bigint for update
+select 1 from (
+  select pg_advisory_xact_lock(hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint)) as held
+  from {message} m where m.number = @number::bigint and m.partition_key is not null
+) locks where held::text is null;
+
+select 1 from (
+  select number from {message} where number = @number::bigint for update) locked
+having count(*) < 0;
+
+with duty as (
+  update {work} set epoch = epoch where number = @number::bigint returning lease_until
 ), old as materialized (
   select m.* from {message} m
   where m.number = @number::bigint and m.payload is not null
@@ -101,7 +111,6 @@ with duty as materialized (
     and not exists (select 1 from duty where lease_until > {now})
     and (exists (select 1 from duty)
          or exists (select 1 from {outcome} o where o.number = m.number and o.state = 2))
-  for update
 ), kept as (
   update {audit} a
   set number = old.number, content_version = old.content_version, headers = old.headers, payload = old.payload

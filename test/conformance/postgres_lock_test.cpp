@@ -3,8 +3,8 @@
 
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
+#include "support/slow_reader.hpp"
 #include <twinbox/admin.hpp>
-#include <twinbox/schema.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -242,40 +242,6 @@ TEST_P(PostgresLock, a_prune_passes_over_what_is_being_accepted) {
   EXPECT_EQ(inbox().claim(worker_a, 30s, 10).size(), 1u);
 }
 
-/// A role for which every look at one message waits for a lock that the test holds: it stops a
-/// statement in its middle, after its snapshot was taken.
-class SlowReader {
- public:
-  SlowReader(PgClient& admin, const Schema& schema, const std::string& name, const std::string& id)
-      : admin_(admin), role_(name + "_slow") {
-    const std::string message = name + ".inbox_message";
-    admin_.run("create role " + role_ + " login");
-    admin_.run(schema.print_grants(role_));
-    admin_.run("create function " + name +
-               ".pause(id text) returns boolean language plpgsql as $$ " + "begin if id = '" + id +
-               "' then perform pg_advisory_xact_lock_shared(4711); " +
-               "end if; return true; end $$");
-    admin_.run("alter table " + message + " enable row level security");
-    admin_.run("create policy pause on " + message + " using (" + name + ".pause(id))");
-    admin_.run("select pg_advisory_lock(4711)");
-  }
-  SlowReader(const SlowReader&) = delete;
-  SlowReader& operator=(const SlowReader&) = delete;
-  ~SlowReader() {
-    admin_.run("drop owned by " + role_ + " cascade");
-    admin_.run("drop role " + role_);
-  }
-
-  void go_on() { admin_.run("select pg_advisory_unlock(4711)"); }
-  [[nodiscard]] std::string address(const std::string& address) const {
-    return "postgresql://" + role_ + address.substr(address.find('@'));
-  }
-
- private:
-  PgClient& admin_;
-  std::string role_;
-};
-
 TEST_P(PostgresLock, a_prune_looks_again_at_what_an_accept_has_changed_since) {
   const std::vector<HandlerName> mail{{HandlerKey{"mail"}}};
   const std::vector<HandlerName> ledger{{HandlerKey{"ledger"}}};
@@ -284,7 +250,8 @@ TEST_P(PostgresLock, a_prune_looks_again_at_what_an_accept_has_changed_since) {
     inbox().mark_processed(a_key(id));
   }
   clock().advance(48h);
-  SlowReader slow(first_, Schema(database(), BoxKind::inbox, options()), place().schema(), "evt_1");
+  SlowReader slow(first_, Schema(database(), BoxKind::inbox, options()), place().schema(),
+                  "inbox_message", "id = 'evt_1'");
   Database database(slow.address(place().address()), {}, environment());
   BoxOptions opened = options();
   opened.deploy_schema = false;
