@@ -198,11 +198,11 @@ cross join lateral (select * from {message} where number = taken.number offset 0
 order by taken.id;
 
 -- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by
--- now. What is older has been looked at by the claim before.
+-- now. What is older has been looked at by the claim before; nobody waits for what is never due.
 -- name: next_due
 select (extract(epoch from visible_at - {now}) * 1000000)::bigint
 from {work}
-where not waiting and visible_at > {now} - @window::bigint * interval '1 microsecond'
+where not waiting and visible_at > {now} - @window::bigint * interval '1 microsecond' and visible_at < 'infinity'
   and (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
 order by visible_at limit 1;
 

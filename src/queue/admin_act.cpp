@@ -112,8 +112,8 @@ Deed postpone_deed(const Box& box, const When& when) {
                            const Operation::State& state) {
                 // Every batch means the same time.
                 const Duration* after = std::get_if<Duration>(&when);
-                const Instant until =
-                    after != nullptr ? state.started_at + *after : std::get<Instant>(when);
+                const Instant until = after != nullptr ? state.started_at + *after
+                                                       : not_before_1970(std::get<Instant>(when));
                 return run_named(box, session, box.sql().postpone, keys, {{"until", Value{until}}});
               }};
 }

@@ -1,6 +1,7 @@
 // One box: its database, its options, its statements, and the one way they are executed.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <initializer_list>
 #include <string>
@@ -136,6 +137,12 @@ auto all_or_nothing(Session& session, F&& work) {
 void require_lease(Duration lease);
 void require_delay(Duration delay);
 void require_limit(std::int64_t limit);
+
+/// Before 1970 is as good as 1970: due at once, and no database can count from the beginning of
+/// time.
+[[nodiscard]] inline Instant not_before_1970(Instant until) noexcept {
+  return std::max(until, Instant{});
+}
 
 [[nodiscard]] inline std::int64_t micros(Duration duration) noexcept { return duration.count(); }
 

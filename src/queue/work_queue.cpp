@@ -114,7 +114,8 @@ auto abandoning(const OwnerToken& owner, std::string_view error,
 }
 
 auto releasing(std::string_view act, const std::optional<OwnerToken>& owner,
-               const std::optional<Instant>& until) {
+               std::optional<Instant> until) {
+  if (until) until = not_before_1970(*until);
   return Settling{act, [=](Box& box, Session& session, const Duties& held) {
                     return box.run(session, box.sql().release,
                                    {{"owner", owner ? owner_value(*owner) : Value{}},

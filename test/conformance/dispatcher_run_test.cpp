@@ -1,4 +1,5 @@
 // The dispatcher with its threads: waking up, working in parallel, stopping.
+#include <atomic>
 #include <barrier>
 #include <condition_variable>
 #include <future>
@@ -318,6 +319,29 @@ TEST_P(Running, wakes_up_for_what_becomes_due_while_it_waits) {
   box.enqueue(later);
   std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
   handled.wait();
+}
+
+TEST_P(Running, a_message_that_is_never_due_disturbs_nobody) {
+  std::atomic<bool> failed = false;
+  std::counting_semaphore<> looked{0};
+  Environment watched = environment();
+  watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+    if (statement == "next_due") looked.release();
+  };
+  watched.log = [&](const LogEvent& event) {
+    if (event.name != "loop_error") return;
+    failed = true;
+    looked.release();
+  };
+  Database database{place().address(), {}, watched};
+  Outbox box{database, options()};
+  NewMessage never = a_message();
+  never.extras.due_at = Instant::max();
+  box.enqueue(never);
+  Dispatcher dispatcher{box, Handlers{}, by_wake_up(1)};
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  looked.acquire();
+  EXPECT_FALSE(failed);
 }
 
 TEST_P(Running, IBX_072_OBX_053_reaps_expires_and_prunes_while_it_runs) {

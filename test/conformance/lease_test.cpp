@@ -1,5 +1,6 @@
 // Leases: stale ones, lost ones, longer ones, and those given back untried.
 #include "support/outbox_test.hpp"
+#include <twinbox/admin.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -175,6 +176,15 @@ TEST_P(Leases, postpone_gives_a_message_back_untried_until_an_instant) {
   clock().advance(5min - 1us);
   EXPECT_TRUE(outbox().claim(worker_b, 30s, 1).empty());
   clock().advance(1us);
+  EXPECT_EQ(outbox().claim(worker_b, 30s, 1).size(), 1u);
+}
+
+TEST_P(Leases, what_is_postponed_to_the_beginning_of_time_is_due_at_once) {
+  const Message message = enqueue_and_claim(worker_a);
+  ASSERT_EQ(outbox().postpone(worker_a, message, Instant::min()), 1u);
+  const Counts counts = Admin{outbox()}.counts();
+  EXPECT_EQ(counts.all.ready, 1);
+  EXPECT_GT(counts.oldest_pending, Duration{0});
   EXPECT_EQ(outbox().claim(worker_b, 30s, 1).size(), 1u);
 }
 

@@ -280,6 +280,18 @@ TEST_P(OperationOf, postpones_to_an_instant_and_back_to_now) {
   EXPECT_THROW(admin().postpone(keys, -1s), std::out_of_range);
 }
 
+TEST_P(OperationOf, postpones_to_the_beginning_and_to_the_end_of_time) {
+  for (const char* topic : {"first", "last"}) outbox().enqueue(a_message(topic));
+  EXPECT_EQ(admin().postpone(Filter{.topic = Topic{"first"}}, Instant::min()), 1u);
+  EXPECT_EQ(admin().postpone(Filter{.topic = Topic{"last"}}, Instant::max()), 1u);
+  const Counts counts = admin().counts();
+  EXPECT_EQ(counts.all.ready, 1);
+  EXPECT_EQ(counts.all.scheduled, 1);
+  const auto claimed = outbox().claim(worker_a, 30s, 10);
+  ASSERT_EQ(claimed.size(), 1u);
+  EXPECT_EQ(claimed.front().topic.str(), "first");
+}
+
 TEST_P(OperationOf, a_postponed_one_whose_worker_died_keeps_that_in_mind) {
   outbox().enqueue(a_message());
   ASSERT_EQ(outbox().claim(worker_a, 30s, 1).size(), 1u);
