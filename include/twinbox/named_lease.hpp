@@ -74,7 +74,8 @@ class LeaseKeeper {
   /// long from now it wants to be called again. Throws DatabaseError; what is held stays held until
   /// its time is over.
   Duration step();
-  /// Steps until it is held, for at most `timeout`, or until `stop`. Returns whether it is held.
+  /// Steps until it is held, for at most `timeout` (Duration::max(): for ever), or until `stop`.
+  /// Returns whether it is held.
   bool acquire(std::stop_token stop, Duration timeout = std::chrono::seconds{60});
   /// False as soon as the lease may be somebody else's: it was lost, or not renewed in time by this
   /// process's own clock, which counts from before the lease was asked for.

@@ -31,7 +31,8 @@ struct BoxOptions {
   bool deploy_schema = false;  ///< create or upgrade the tables when the box is opened
   RetryPolicy retry = RetryPolicy::standard();
   int max_expiries = 5;  ///< workers that may die holding a message before it is dead; 0: no limit
-  /// How long finished messages are kept; empty: 7 days in an outbox, 30 days in an inbox.
+  /// How long finished messages are kept; empty: 7 days in an outbox, 30 days in an inbox;
+  /// Duration::max(): for ever.
   std::optional<Duration> retention = {};
   /// False: the at-most-once gate (Inbox::try_claim) lets everybody through and keeps no row.
   bool gate = true;
@@ -40,7 +41,8 @@ struct BoxOptions {
   bool hold_keys = false;
 };
 
-/// Finished messages older than `older_than` are deleted. Values below zero are refused.
+/// Finished messages older than `older_than` are deleted; Duration::max(): none. Values below zero
+/// are refused.
 struct PruneOptions {
   Duration older_than;
   std::int64_t batch = 1000;       ///< messages per transaction

@@ -144,6 +144,9 @@ void require_limit(std::int64_t limit);
   return std::max(until, Instant{});
 }
 
+/// Longer than anybody means, and short enough for every clock to be counted back or forth by it.
+inline constexpr Duration ever = std::chrono::years{1000};
+
 [[nodiscard]] inline std::int64_t micros(Duration duration) noexcept { return duration.count(); }
 
 }  // namespace twinbox

@@ -14,7 +14,6 @@ int number(const Row& row, int column) { return static_cast<int>(row.integer(col
 
 /// How long the question for the next message may take to reach the database.
 constexpr Duration question_time = std::chrono::seconds{1};
-constexpr Duration ever = std::chrono::years{1000};
 
 std::vector<Message> claim_some(const Box& box, Session& session, const ClaimRequest& request) {
   std::vector<Message> messages;

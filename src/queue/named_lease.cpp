@@ -154,7 +154,7 @@ class LeaseKeeper::State {
   }
 
   bool acquire(const std::stop_token& stop, Duration timeout) {
-    const Duration deadline = time() + timeout;
+    const Duration deadline = time() + std::min(timeout, ever);
     std::unique_lock lock{wait_mutex_};
     while (!stop.stop_requested()) {
       step();

@@ -13,10 +13,14 @@ struct Pruned {
   std::int64_t last = 0;
 };
 
+Arg retention(const PruneOptions& options) {
+  return {"retention", micros(std::min(options.older_than, ever))};
+}
+
 /// The number of the first message that is too young to be pruned.
 std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options) {
   std::int64_t bound = INT64_MAX;
-  box.run(session, box.sql().prune_bound, {{"retention", micros(options.older_than)}, box.now()},
+  box.run(session, box.sql().prune_bound, {retention(options), box.now()},
           [&](const Row& row) { bound = row.integer(0); });
   return bound;
 }
@@ -24,17 +28,17 @@ std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options
 /// One batch: the candidates are locked first and looked at again under the lock.
 Pruned prune_some(Box& box, Session& session, const PruneOptions& options, std::int64_t after,
                   std::int64_t below, std::int64_t limit) {
-  const Arg retention{"retention", micros(options.older_than)};
+  const Arg kept = retention(options);
   const Arg dead{"dead", Value{options.include_dead}};
   const Arg seen{"seen", Value{options.include_seen}};
   std::vector<Value> numbers;
   box.run(session, box.sql().prune_pick,
-          {{"after", after}, {"below", below}, {"limit", limit}, retention, dead, seen, box.now()},
+          {{"after", after}, {"below", below}, {"limit", limit}, kept, dead, seen, box.now()},
           [&](const Row& row) { numbers.emplace_back(row.integer(0)); });
   if (numbers.empty()) return {};
   std::size_t deleted = 0;
   box.run(session, box.sql().prune,
-          {{"number", ValueType::integer, numbers}, retention, dead, seen, box.now()},
+          {{"number", ValueType::integer, numbers}, kept, dead, seen, box.now()},
           [&](const Row&) { ++deleted; });
   return {numbers.size(), deleted, std::get<std::int64_t>(numbers.back())};
 }

@@ -87,6 +87,14 @@ TEST_P(InboxPrune, IBX_100_refuses_a_retention_below_zero) {
   EXPECT_THROW(inbox().prune({.older_than = 1s, .limit = 0}), std::out_of_range);
 }
 
+TEST_P(InboxPrune, IBX_100_keeps_everything_when_the_retention_is_for_ever) {
+  inbox().mark_processed(an_arrival());
+  clock().advance(365 * 24h);
+  EXPECT_EQ(inbox().prune({.older_than = Duration::max()}), 0u);
+  EXPECT_EQ(inbox().prune({.older_than = Duration::max(), .include_seen = true}), 0u);
+  EXPECT_EQ(inbox().prune({.older_than = 24h}), 1u);
+}
+
 TEST_P(InboxPrune, IBX_101_works_in_batches_of_a_transaction_each) {
   int picks = 0;
   Environment told = environment();

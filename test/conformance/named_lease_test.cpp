@@ -329,6 +329,19 @@ TEST_P(Keeper, PHD_15_acquiring_has_a_timeout) {
   EXPECT_TRUE(a.held());
 }
 
+TEST_P(Keeper, acquiring_may_take_for_ever) {
+  int tries = 0;
+  Environment slow = environment();
+  slow.log = [&](const LogEvent& event) {
+    if (event.name == "lease_acquire" && ++tries == 3) clock().advance(100s);
+  };
+  Database database(place().address(), {}, slow);
+  Inbox inbox(database, options());
+  ASSERT_TRUE(NamedLeases{inbox}.try_acquire(name, worker_b, 100s));
+  LeaseKeeper a(inbox, name, worker_a, {.try_every = 1ms});
+  EXPECT_TRUE(a.acquire({}, Duration::max()));
+}
+
 TEST_P(Keeper, a_stop_request_ends_the_wait) {
   acquired(worker_b, 1h);
   LeaseKeeper a = keeper(worker_a, {.try_every = 1h});
