@@ -32,7 +32,8 @@ struct DatabaseOptions {
 class Database {
  public:
   /// `sqlite:<file>`, `sqlite::memory:`, `postgresql://user@host/name?sslmode=verify-full`
-  /// (any libpq URI or `key=value` string; with `twinbox_pooler=transaction` behind PgBouncer), or
+  /// (any libpq URI or `key=value` string; behind PgBouncer with `twinbox_pooler=transaction`, or
+  /// `session`: what is not named is noticed and taken for the first, the slower of the two), or
   /// `sqlserver://user@host:port/name?Encrypt=yes` (or an ODBC connection string).
   /// Connects on first use. Throws std::invalid_argument when the address cannot be understood.
   explicit Database(std::string_view address, DatabaseOptions options = {},

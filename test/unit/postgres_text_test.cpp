@@ -10,6 +10,7 @@ namespace twinbox {
 namespace {
 
 using postgres::parse_address;
+using postgres::Pooler;
 using postgres::read_bytes;
 using postgres::read_instant;
 
@@ -24,15 +25,16 @@ std::string as_text(const Value& value) {
 TEST(PostgresAddress, keeps_the_pooler_word_from_libpq) {
   const auto uri =
       parse_address("postgresql://u:secret@h:1/d?twinbox_pooler=transaction&sslmode=verify-full");
-  EXPECT_TRUE(uri.pooler);
+  EXPECT_EQ(uri.pooler, Pooler::transaction);
   EXPECT_EQ(uri.settings.at("sslmode"), "verify-full");
   EXPECT_FALSE(uri.settings.contains("twinbox_pooler"));
   const auto pairs =
       parse_address("host=h dbname='a b' twinbox_pooler = transaction user=u password='it\\'s'");
-  EXPECT_TRUE(pairs.pooler);
+  EXPECT_EQ(pairs.pooler, Pooler::transaction);
   EXPECT_EQ(pairs.settings.at("dbname"), "a b");
-  EXPECT_FALSE(parse_address("postgresql://h/d").pooler);
-  EXPECT_THROW(parse_address("host=h twinbox_pooler=session"), std::invalid_argument);
+  EXPECT_EQ(parse_address("postgresql://h/d").pooler, Pooler::unknown);
+  EXPECT_EQ(parse_address("host=h twinbox_pooler=session").pooler, Pooler::session);
+  EXPECT_THROW(parse_address("host=h twinbox_pooler=statement"), std::invalid_argument);
 }
 
 TEST(PostgresAddress, shows_no_password) {

@@ -113,6 +113,15 @@ std::map<std::string, std::string> given_settings(const std::string& conninfo) {
   return settings;
 }
 
+Pooler pooler_of(const std::optional<std::string>& mode) {
+  if (!mode) return Pooler::unknown;
+  if (*mode == "session") return Pooler::session;
+  if (*mode == "transaction") return Pooler::transaction;
+  throw std::invalid_argument(
+      "the PostgreSQL address: twinbox_pooler can only be 'session' or 'transaction', the mode of "
+      "the pooler; leave it out for a direct connection");
+}
+
 /// Fills in what may be shown.
 void describe(Address& address) {
   std::map<std::string, std::string> all;
@@ -141,13 +150,7 @@ void describe(Address& address) {
 
 Address parse_address(std::string_view conninfo) {
   const auto split = is_uri(conninfo) ? split_uri(conninfo) : split_pairs(conninfo);
-  if (split.pooler && *split.pooler != "transaction") {
-    throw std::invalid_argument(
-        "the PostgreSQL address: twinbox_pooler can only be 'transaction'; leave it out for a "
-        "direct "
-        "connection or a pooler in session mode");
-  }
-  Address address{given_settings(split.rest), split.pooler.has_value(), {}};
+  Address address{given_settings(split.rest), pooler_of(split.pooler), {}};
   describe(address);
 
   auto& settings = address.settings;

@@ -8,11 +8,17 @@
 
 namespace twinbox::postgres {
 
+/// What stands between us and the server.
+enum class Pooler {
+  unknown,      ///< perhaps nothing: a connection finds out
+  session,      ///< gives its client a server connection for good, which is as good as none
+  transaction,  ///< may give each transaction another one
+};
+
 struct Address {
   /// What libpq is given, with our defaults filled in. May hold a password.
   std::map<std::string, std::string> settings;
-  /// A pooler in transaction mode stands between us and the server.
-  bool pooler = false;
+  Pooler pooler = Pooler::unknown;
   /// Who, where and which database; never a password.
   std::string shown;
   std::string server = {};    ///< host and port

@@ -168,6 +168,12 @@ Result ask(PGconn* connection, const Question& question, const std::stop_token& 
   }
 }
 
+bool is_behind_a_pooler(PGconn* connection, std::string_view act, std::string_view where,
+                        std::chrono::seconds limit, const std::stop_token& stop) {
+  const Result answer = ask(connection, {"select pg_backend_pid()", act, where, limit}, stop);
+  return read_integer(PQgetvalue(answer.get(), 0, 0)) != PQbackendPID(connection);
+}
+
 Handle connect_to(const Address& address, const std::stop_token& stop) {
   check_stop(address, stop);
   return has_several_hosts(address) ? connect_to_one_of_several(address)

@@ -34,4 +34,8 @@ struct Question {
 /// The last answer. Throws DatabaseError, kind `cancelled` when a stop is requested.
 Result ask(PGconn* connection, const Question& question, const std::stop_token& stop);
 
+/// A pooler answers a login itself, with a process number of its own. Throws as ask().
+bool is_behind_a_pooler(PGconn* connection, std::string_view act, std::string_view where,
+                        std::chrono::seconds limit, const std::stop_token& stop);
+
 }  // namespace twinbox::postgres

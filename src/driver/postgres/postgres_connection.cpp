@@ -36,10 +36,15 @@ constexpr std::string_view user_statement = "execute";
 
 }  // namespace
 
-PostgresConnection::PostgresConnection(Handle connection, bool pooler, std::string where,
+PostgresConnection::PostgresConnection(Handle connection, Pooler pooler, std::string where,
                                        std::chrono::milliseconds lock_limit,
                                        const std::stop_token& stop)
-    : connection_(std::move(connection)), where_(std::move(where)), pooler_(pooler) {
+    : connection_(std::move(connection)),
+      where_(std::move(where)),
+      // A statement that somebody else has prepared under a name of ours would be run in our stead.
+      pooler_(pooler == Pooler::transaction ||
+              (pooler == Pooler::unknown &&
+               is_behind_a_pooler(connection_.get(), "connect", where_, {}, stop))) {
   if (pooler_ && lock_limit.count() > 0) {
     set_lock_limit_ = "set local lock_timeout = " + std::to_string(lock_limit.count());
   }
@@ -55,7 +60,6 @@ void PostgresConnection::steer(std::chrono::milliseconds lock_limit, const std::
   std::string settings = steering;
   if (lock_limit.count() > 0)
     settings += "; set lock_timeout = " + std::to_string(lock_limit.count());
-  // A pooler lets everybody in, and answers only when it has a server for him.
   ask(connection_.get(), {std::move(settings), "connect", where_}, stop);
 }
 

@@ -22,10 +22,11 @@ namespace twinbox::postgres {
 /// Every call is one flight. A begin waits for the first statement and flies with it.
 class PostgresConnection final : public Connection {
  public:
-  /// Takes a connection that has just been made. With `pooler` nothing is kept on the server beyond
-  /// a transaction. Outside of a caller's transaction a lock is waited for as long as `lock_limit`;
-  /// zero: as the server says. Throws DatabaseError, kind `cancelled` when a stop is requested.
-  PostgresConnection(Handle connection, bool pooler, std::string where,
+  /// Takes a connection that has just been made. Behind a pooler in transaction mode, or in a mode
+  /// that nobody has named, nothing is kept on the server beyond a transaction. Outside of a
+  /// caller's transaction a lock is waited for as long as `lock_limit`; zero: as the server says.
+  /// Throws DatabaseError, kind `cancelled` when a stop is requested.
+  PostgresConnection(Handle connection, Pooler pooler, std::string where,
                      std::chrono::milliseconds lock_limit, const std::stop_token& stop = {});
 
   using Session::execute;
@@ -78,7 +79,7 @@ class PostgresConnection final : public Connection {
   std::shared_ptr<PGcancel> cancel_;  // shared with a request that is under way
   std::string where_;
   std::string set_lock_limit_;  // flies with each begin of our own, where nothing is kept
-  bool pooler_;
+  bool pooler_;                 // nothing is kept on the server beyond a transaction
   bool broken_ = false;   // answers are missing: nobody knows what the next one would belong to
   bool closing_ = false;  // the server has said that it ends the connection, or was asked to cancel
   std::atomic<bool> interrupt_wanted_ = false;

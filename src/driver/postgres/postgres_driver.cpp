@@ -18,7 +18,7 @@ class PostgresDriver final : public ServerDriver<Address> {
   [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::postgres; }
 
   [[nodiscard]] OpenWatch watch(const BoxName& box) const override {
-    if (address().pooler) return {};
+    if (address().pooler == Pooler::transaction) return {};
     return [address = watching(address()), channel = channel_of(box)](const std::stop_token& stop) {
       return open_postgres_watch(address, channel, stop);
     };

@@ -86,13 +86,6 @@ class PostgresWatch final : public Watch {
   bool asked_ = false;
 };
 
-/// A pooler answers a login itself, with a process number of its own.
-bool is_behind_a_pooler(PGconn* connection, const std::string& where, const std::stop_token& stop) {
-  const Result answer =
-      ask(connection, {"select pg_backend_pid()", "listen", where, longest_answer}, stop);
-  return read_integer(PQgetvalue(answer.get(), 0, 0)) != PQbackendPID(connection);
-}
-
 }  // namespace
 
 Address watching(Address address) {
@@ -113,7 +106,7 @@ std::unique_ptr<Watch> open_postgres_watch(const Address& address, const Channel
   Handle connection = connect_to(address, stop);
   PQsetNoticeReceiver(
       connection.get(), [](void*, const PGresult*) {}, nullptr);
-  if (is_behind_a_pooler(connection.get(), address.shown, stop)) {
+  if (is_behind_a_pooler(connection.get(), "listen", address.shown, longest_answer, stop)) {
     throw WatchImpossible(
         "a pooler stands before the server, where LISTEN hears nothing; in transaction mode add "
         "twinbox_pooler=transaction to the address (" +
