@@ -7,6 +7,7 @@
 #include "support/postgres_wire.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/schema.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -108,6 +109,32 @@ TEST_P(PostgresConnection, a_restart_of_the_server_is_overcome_by_the_next_call)
   EXPECT_EQ(outbox().ack(worker_a, held), 1u);
   EXPECT_EQ(outbox().claim(worker_b, 30s, 10).size(), 1u);
   EXPECT_EQ(inbox().accept(an_arrival()).state, Acceptance::accepted);
+}
+
+TEST_P(PostgresConnection, a_server_that_may_be_written_to_again_is_found_by_the_next_call) {
+  const std::string role = place().schema() + "_writer";
+  admin_.run("create role " + role + " login");
+  admin_.run(Schema(database(), BoxKind::outbox, options()).print_grants(role));
+  const std::string address = place().address();
+  for (const bool callers : {false, true}) {
+    SCOPED_TRACE(callers ? "in a caller's transaction" : "in a call of our own");
+    admin_.run("alter role " + role + " set default_transaction_read_only = on");
+    Database database("postgresql://" + role + address.substr(address.find('@')), {},
+                      environment());
+    Outbox box(database, opened());
+    const auto enqueue = [&] {
+      if (!callers) box.enqueue(a_message());
+      if (callers) {
+        database.in_transaction([&](Session& session) { box.enqueue(session, a_message()); });
+      }
+    };
+    EXPECT_EQ(error_of(enqueue), Kind::read_only);
+    admin_.run("alter role " + role + " reset default_transaction_read_only");
+    EXPECT_EQ(error_of(enqueue), std::nullopt) << words_;
+  }
+  EXPECT_EQ(messages(), "2");
+  admin_.run("drop owned by " + role + " cascade");
+  admin_.run("drop role " + role);
 }
 
 TEST_P(PostgresConnection, idle_connections_that_ended_are_replaced) {

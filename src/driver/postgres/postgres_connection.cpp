@@ -76,6 +76,7 @@ void PostgresConnection::begin(Access access, Scope scope) {
   access_ = access;
   scope_ = scope;
   active_ = true;
+  read_only_ = false;
   begin_owed_ = scope != Scope::statement;
 }
 
@@ -225,6 +226,7 @@ void PostgresConnection::land(Flight& flight, std::string_view statement, bool o
     ++generation_;
     kind = Kind::contention;
   }
+  read_only_ = read_only_ || kind == Kind::read_only;
   if (report.sqlstate == "55P03" && scope_ != Scope::caller) {
     report.hint =
         "Somebody's open transaction held what the call needs for longer than wait_limit: end that "
@@ -286,6 +288,9 @@ void PostgresConnection::rollback() noexcept {
   interrupt_wanted_ = false;
   active_ = false;
   begin_owed_ = false;
+  // A session stays as it began. Another server may be the one to write to by now, or this one may
+  // be written to again: a new connection finds out.
+  closing_ = closing_ || read_only_;
   if (!usable() || PQtransactionStatus(connection_.get()) == PQTRANS_IDLE) return;
   try {
     Flight flight{connection_.get()};
