@@ -38,8 +38,9 @@ struct Arg {
   template <std::integral Integer>
   requires(!std::same_as<Integer, bool>) Arg(std::string_view arg_name, Integer number)
       : name(arg_name), value(std::int64_t{number}) {}
+  /// A null pointer is a null.
   Arg(std::string_view arg_name, const char* text)
-      : name(arg_name), value(std::string_view{text}) {}
+      : name(arg_name), value(text != nullptr ? Value{std::string_view{text}} : Value{}) {}
   Arg(std::string_view arg_name, const std::string& text)
       : name(arg_name), value(std::string_view{text}) {}
   template <class T>

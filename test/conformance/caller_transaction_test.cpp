@@ -140,6 +140,17 @@ TEST_P(CallerTransaction, an_own_call_inside_it_is_refused_when_it_would_wait_fo
   EXPECT_EQ(outbox.claim(worker_a, 30s, 10).size(), 1u);
 }
 
+TEST_P(CallerTransaction, a_null_pointer_among_its_arguments_is_a_null) {
+  const char* unset = nullptr;
+  int nulls = 0;
+  database().in_transaction([&](Session& session) {
+    session.execute("select cast(@a as varchar(9)), cast(@b as varchar(9))",
+                    {{"a", nullptr}, {"b", unset}},
+                    [&](const Row& row) { nulls += int{row.is_null(0)} + int{row.is_null(1)}; });
+  });
+  EXPECT_EQ(nulls, 2);
+}
+
 TEST_P(CallerTransaction, its_session_cannot_end_it) {
   outbox();
   EXPECT_THROW(database().in_transaction([](Session& session) { session.execute("commit"); }),
