@@ -9,6 +9,7 @@ import { after, before, test } from 'node:test';
 import { CloudEvent, HTTP } from 'cloudevents';
 import { Kafka, logLevel, Partitioners } from 'kafkajs';
 
+import { metric, stored } from './ask.mjs';
 import { startDaemon } from './daemon.mjs';
 
 const name = `twinbox_node.${randomUUID()}`;
@@ -86,23 +87,6 @@ async function find(topic, wanted) {
   return found;
 }
 
-/** A message of the inbox, asked for until it is there. */
-async function stored(id) {
-  for (;;) {
-    const response = await fetch(`${daemon.url}/v1/messages/${encodeURIComponent(id)}?box=inbox`);
-    if (response.status === 200) return response.json();
-    assert.equal(response.status, 404, await response.text());
-  }
-}
-
-/** Waits until the metrics show it. */
-async function metric(pattern) {
-  for (;;) {
-    const text = await (await fetch(`${daemon.url}/metrics`)).text();
-    if (pattern.test(text)) return;
-  }
-}
-
 test('what is enqueued over HTTP comes to KafkaJS with its id, its key and its attributes', async () => {
   const response = await fetch(`${daemon.url}/v1/outbox/order.placed`, {
     method: 'POST',
@@ -173,11 +157,11 @@ test('an event travels as a structured CloudEvent where that is asked for', asyn
 test('what KafkaJS produces comes into the inbox, once', async () => {
   const message = { key: 'k', value: '7 left', headers: { 'twinbox-id': 'stock-1', color: 'blue' } };
   await producer.send({ topic: into, messages: [message, message] });
-  const found = await stored('stock-1');
+  const found = await stored(daemon, 'stock-1');
   assert.equal(found.source, 'kafka');
   assert.equal(found.topic, into);
   assert.match(JSON.stringify(found), /blue/);
-  await metric(/outcome="duplicate"[^\n]* 1$/m);
+  await metric(daemon, /outcome="duplicate"[^\n]* 1$/m);
 });
 
 test('CloudEvents of the SDK come into the inbox, binary and structured', async () => {
@@ -200,7 +184,7 @@ test('CloudEvents of the SDK come into the inbox, binary and structured', async 
     ],
   });
   for (const id of ['structured', 'binary']) {
-    const message = await stored(id);
+    const message = await stored(daemon, id);
     assert.equal(message.source, '/warehouse');
     assert.equal(message.topic, 'stock.empty');
   }
@@ -214,4 +198,4 @@ test('what is no message becomes a dead letter that says why', async () => {
   assert.ok(headers['twinbox-origin'].startsWith(`${into}/0/`));
 });
 
-test('the metrics tell of the source', () => metric(/twinbox_source_up\{source="kafka"\} 1/));
+test('the metrics tell of the source', () => metric(daemon, /twinbox_source_up\{source="kafka"\} 1/));

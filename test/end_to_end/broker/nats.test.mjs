@@ -6,6 +6,7 @@ import { after, before, test } from 'node:test';
 import { CloudEvent, HTTP } from 'cloudevents';
 import { AckPolicy, connect, headers, nanos } from 'nats';
 
+import { metric, stored } from './ask.mjs';
 import { startDaemon } from './daemon.mjs';
 
 const url = process.env.TWINBOX_TEST_NATS;
@@ -71,23 +72,6 @@ async function next(of, consumer) {
   assert.ok(message);
   message.ack();
   return message;
-}
-
-/** A message of the inbox, asked for until it is there. */
-async function stored(id) {
-  for (;;) {
-    const response = await fetch(`${daemon.url}/v1/messages/${encodeURIComponent(id)}?box=inbox`);
-    if (response.status === 200) return response.json();
-    assert.equal(response.status, 404, await response.text());
-  }
-}
-
-/** Waits until the metrics show it. */
-async function metric(pattern) {
-  for (;;) {
-    const text = await (await fetch(`${daemon.url}/metrics`)).text();
-    if (pattern.test(text)) return;
-  }
 }
 
 function headersOf(values) {
@@ -172,17 +156,17 @@ test('what the client publishes comes into the inbox, once', async () => {
   for (let i = 0; i < 2; ++i) {
     await stream.publish(`${into}.stock.low`, '7 left', { headers: headersOf(values) });
   }
-  const message = await stored('stock-1');
+  const message = await stored(daemon, 'stock-1');
   assert.equal(message.source, 'warehouse');
   assert.equal(message.topic, `${into}.stock.low`);
   assert.match(JSON.stringify(message), /blue/);
-  await metric(/outcome="duplicate"[^\n]* 1$/m);
+  await metric(daemon, /outcome="duplicate"[^\n]* 1$/m);
 });
 
 test('the id for the stream is an id for the inbox', async () => {
   const answer = await stream.publish(`${into}.stock.low`, '6 left', { msgID: 'stock-2' });
   assert.equal(answer.duplicate, false);
-  assert.equal((await stored('stock-2')).source, 'nats');
+  assert.equal((await stored(daemon, 'stock-2')).source, 'nats');
 });
 
 test('CloudEvents of the SDK come into the inbox, binary and structured', async () => {
@@ -195,7 +179,7 @@ test('CloudEvents of the SDK come into the inbox, binary and structured', async 
   const binary = HTTP.binary(event('binary'));
   await stream.publish(`${into}.stock.x`, binary.body, { headers: headersOf(binary.headers) });
   for (const id of ['bare', 'structured', 'binary']) {
-    const message = await stored(id);
+    const message = await stored(daemon, id);
     assert.equal(message.source, '/warehouse');
     assert.equal(message.topic, 'stock.empty');
   }
@@ -210,4 +194,4 @@ test('what is no message becomes a dead letter that says why', async () => {
   assert.equal(dead.headers.get('twinbox-subject'), `${into}.stock.low`);
 });
 
-test('the metrics tell of the source', () => metric(/twinbox_source_up\{source="nats"\} 1/));
+test('the metrics tell of the source', () => metric(daemon, /twinbox_source_up\{source="nats"\} 1/));

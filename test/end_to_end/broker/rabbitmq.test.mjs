@@ -6,6 +6,7 @@ import { after, before, test } from 'node:test';
 import amqp from 'amqplib';
 import { CloudEvent, HTTP } from 'cloudevents';
 
+import { metric, stored } from './ask.mjs';
 import { startDaemon } from './daemon.mjs';
 
 const url = process.env.TWINBOX_TEST_RABBITMQ;
@@ -74,15 +75,6 @@ function next(queue) {
       { consumerTag: tag, prefetch: 1 },
     );
   });
-}
-
-/** A message of the inbox, asked for until it is there. */
-async function stored(id) {
-  for (;;) {
-    const response = await fetch(`${daemon.url}/v1/messages/${encodeURIComponent(id)}?box=inbox`);
-    if (response.status === 200) return response.json();
-    assert.equal(response.status, 404, await response.text());
-  }
 }
 
 test('what is enqueued over HTTP comes to amqplib with its id and attributes', async () => {
@@ -159,11 +151,11 @@ test('what amqplib publishes comes into the inbox, once', async () => {
   const options = { messageId: 'stock-1', contentType: 'text/plain', appId: 'warehouse', headers: { color: 'blue' } };
   for (let i = 0; i < 2; ++i) channel.publish(exchange, 'stock.low', Buffer.from('7 left'), options);
   await channel.waitForConfirms();
-  const message = await stored('stock-1');
+  const message = await stored(daemon, 'stock-1');
   assert.equal(message.source, 'warehouse');
   assert.equal(message.topic, 'stock.low');
   assert.match(JSON.stringify(message), /blue/);
-  await metric(/outcome="duplicate"[^\n]* 1$/m);
+  await metric(daemon, /outcome="duplicate"[^\n]* 1$/m);
 });
 
 test('CloudEvents of the SDK come into the inbox, binary and structured', async () => {
@@ -178,7 +170,7 @@ test('CloudEvents of the SDK come into the inbox, binary and structured', async 
     headers: Object.fromEntries(Object.entries(attributes).map(([key, value]) => [`cloudEvents:${key}`, value])),
   });
   for (const id of ['structured', 'binary']) {
-    const message = await stored(id);
+    const message = await stored(daemon, id);
     assert.equal(message.source, '/warehouse');
     assert.equal(message.topic, 'stock.empty');
   }
@@ -192,12 +184,4 @@ test('what is no message becomes a dead letter that says why', async () => {
   assert.equal(dead.properties.headers['twinbox-queue'], into);
 });
 
-/** Waits until the metrics show it. */
-async function metric(pattern) {
-  for (;;) {
-    const text = await (await fetch(`${daemon.url}/metrics`)).text();
-    if (pattern.test(text)) return;
-  }
-}
-
-test('the metrics tell of the source', () => metric(/twinbox_source_up\{source="rabbit"\} 1/));
+test('the metrics tell of the source', () => metric(daemon, /twinbox_source_up\{source="rabbit"\} 1/));
