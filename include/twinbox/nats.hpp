@@ -88,13 +88,15 @@ struct NatsSourceOptions {
   std::string consumer;     ///< durable; who shares it shares its messages
   std::string filter = {};  ///< subjects of the consumer; empty: all of the stream
   Topology topology = Topology::check;
-  int prefetch = 256;  ///< deliveries that may be unacknowledged
+  int prefetch = 256;  ///< deliveries that are held at once
+  /// Between repetitions a message without a partition key waits with the server, which may give it
+  /// to another process then; one with a key is held.
   SourceRetry retry = {};
   /// After that the server gives a delivery to somebody else; renewed as long as it is held. When
   /// the consumer is declared.
   Duration ack_wait = std::chrono::seconds{30};
-  /// How often it may come without being accepted, restarts and new connections counted, whatever
-  /// they were for; 0: for ever.
+  /// How often it may come without being accepted: repetitions, restarts and new connections
+  /// counted, whatever they were for; 0: for ever.
   int max_deliver = 100;
   /// Where deliveries go that cannot be accepted, with the reason in the header `twinbox-error`.
   /// Empty: `dead.<stream>.<consumer>`, which the stream `<stream>_dead` takes.

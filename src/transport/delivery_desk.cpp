@@ -69,7 +69,7 @@ std::vector<Settled> DeliveryDesk::step(Time now) {
   std::vector<Waiting> ready = take_ready(now);
   if (ready.empty()) return {};
   if (auto all = accept_all(ready, now)) {
-    forget_error(*all);
+    forget_error(*all, now);
     return std::move(*all);
   }
   // One of them is refused, or the store is away: one by one, so that none suffers for another.
@@ -91,7 +91,7 @@ std::vector<Settled> DeliveryDesk::step(Time now) {
   waiting_.insert(waiting_.begin(), std::make_move_iterator(back.begin()),
                   std::make_move_iterator(back.end()));
   std::ranges::stable_sort(waiting_, {}, [](const Waiting& one) { return one.delivery.tag; });
-  forget_error(settled);
+  forget_error(settled, now);
   return settled;
 }
 
@@ -99,7 +99,7 @@ std::optional<std::vector<Settled>> DeliveryDesk::accept_all(std::vector<Waiting
                                                              Time now) {
   std::vector<Arrival> arrivals;
   for (const Waiting& one : ready) {
-    if (!one.delivery.arrival || one.failures > 0) return {};
+    if (!one.delivery.arrival || one.delivery.failures > 0) return {};
     arrivals.push_back(*one.delivery.arrival);
   }
   try {
@@ -137,26 +137,30 @@ std::optional<Settled> DeliveryDesk::accept_one(Waiting& one, Time now) {
 std::optional<Settled> DeliveryDesk::failed(Waiting& one, const std::string& error, Time now) {
   const std::string cut = cut_error(error);
   const Arrival& arrival = *one.delivery.arrival;
-  ++one.failures;
+  const int failures = ++one.delivery.failures;
   last_error_ = cut;
   environment_.write(LogLevel::warning, "accept_failed",
                      {{"source", std::string_view{name_}},
                       {"topic", arrival.topic.view()},
                       {"id", arrival.id.view()},
-                      {"failures", std::int64_t{one.failures}},
+                      {"failures", std::int64_t{failures}},
                       {"error", std::string_view{cut}}});
-  if (one.failures > retry_.max_retries) return Settled{one.delivery.tag, {}, cut};
+  if (failures > retry_.max_retries) return Settled{one.delivery.tag, {}, cut};
   ++retried_;
-  one.not_before = now + delay(one.failures);
-  return {};
+  const Duration rest = delay(failures);
+  one.not_before = now + rest;
+  if (!one.delivery.returnable) return {};
+  returned_until_ = std::max(returned_until_, one.not_before);
+  return Settled{one.delivery.tag, {}, cut, rest};
 }
 
-/// What failed is over when all goes well and nothing waits for its next attempt.
-void DeliveryDesk::forget_error(const std::vector<Settled>& settled) {
+/// What failed is over when all goes well and nothing waits for its next attempt, here or with the
+/// broker.
+void DeliveryDesk::forget_error(const std::vector<Settled>& settled, Time now) {
   const auto accepted = [](const Settled& one) { return one.accepted.has_value(); };
-  const auto failed = [](const Waiting& one) { return one.failures > 0; };
-  if (away_ == 0 && !settled.empty() && std::ranges::all_of(settled, accepted) &&
-      std::ranges::none_of(waiting_, failed)) {
+  const auto failed = [](const Waiting& one) { return one.delivery.failures > 0; };
+  if (away_ == 0 && now >= returned_until_ && !settled.empty() &&
+      std::ranges::all_of(settled, accepted) && std::ranges::none_of(waiting_, failed)) {
     last_error_.clear();
   }
 }

@@ -19,13 +19,16 @@ struct Delivery {
   std::uint64_t tag;
   std::optional<Arrival> arrival;  ///< empty: it is no message
   std::string error = {};          ///< why it is none
+  int failures = 0;                ///< how often it could not be accepted so far
+  bool returnable = false;         ///< the broker can bring it again later; no order depends on it
 };
 
 /// What is to be told to the broker.
 struct Settled {
   std::uint64_t tag;
-  std::optional<Accepted> accepted;  ///< empty: it goes to the dead-letter place
-  std::string error = {};            ///< why
+  std::optional<Accepted> accepted;          ///< empty: it goes back, or to the dead-letter place
+  std::string error = {};                    ///< why
+  std::optional<Duration> again_after = {};  ///< it goes back, and is to come again after that
 };
 
 /// Not thread-safe; time is handed in.
@@ -39,7 +42,8 @@ class DeliveryDesk {
   void add(Delivery delivery);
   /// Forgets those of them that wait: they are somebody else's now.
   void drop(const std::set<std::uint64_t>& tags);
-  /// Accepts what can be now. A delivery whose partition key waits for a retry waits behind it.
+  /// Accepts what can be now. What fails waits here for its next attempt, and those of its
+  /// partition key behind it; unless it is returnable: then it waits with the broker.
   std::vector<Settled> step(Time now);
   /// When step has something to do; empty: nothing waits.
   [[nodiscard]] std::optional<Time> next() const;
@@ -51,7 +55,6 @@ class DeliveryDesk {
  private:
   struct Waiting {
     Delivery delivery;
-    int failures = 0;
     Time not_before = {};
   };
   /// Answers for all of them; empty: the store is away, and nothing is known.
@@ -60,7 +63,7 @@ class DeliveryDesk {
   std::optional<Settled> failed(Waiting& one, const std::string& error, Time now);
   std::vector<Waiting> take_ready(Time now);
   void store_is_away(const std::string& error, Time now);
-  void forget_error(const std::vector<Settled>& settled);
+  void forget_error(const std::vector<Settled>& settled, Time now);
   [[nodiscard]] Duration delay(int failures) const;
 
   AcceptCall accept_;
@@ -70,6 +73,7 @@ class DeliveryDesk {
   std::deque<Waiting> waiting_;  ///< in the order of their arrival
   Time away_until_ = {};         ///< the store could not be reached
   int away_ = 0;                 ///< how often in a row
+  Time returned_until_ = {};     ///< what went back is to come again by then
   std::uint64_t retried_ = 0;
   std::string last_error_;
 };

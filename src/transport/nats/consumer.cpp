@@ -1,6 +1,7 @@
 #include "transport/nats/consumer.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/text.hpp"
 #include "transport/nats/topology.hpp"
@@ -23,6 +24,19 @@ std::chrono::steady_clock::duration ack_wait_of(const jsConsumerInfo& info) {
 template <class T>
 T allowed(T wanted, std::int64_t limit) {
   return limit > 0 ? std::min(wanted, T{limit}) : wanted;
+}
+
+std::int64_t max_deliver_of(const NatsSourceOptions& options, const jsConsumerInfo& info) {
+  const std::int64_t ours =
+      options.max_deliver > 0 ? options.max_deliver : std::numeric_limits<std::int64_t>::max();
+  return allowed(ours, info.Config->MaxDeliver);
+}
+
+/// What is unacknowledged, but for what we gave back ourselves: no order depends on that.
+Overdue overdue_of(const jsConsumerInfo& info, const GivenBack& given_back) {
+  const auto pending = static_cast<std::uint64_t>(info.NumAckPending);
+  return {info.Delivered.Stream,
+          pending - std::min<std::uint64_t>(pending, given_back.all().size())};
 }
 
 }  // namespace
@@ -72,17 +86,19 @@ bool Post::is_closed() const {
 
 Consumer::Consumer(Connection& connection, std::shared_ptr<Post> post, const jsConsumerInfo& info,
                    const NatsSourceOptions& options, const AcceptCall& accept,
-                   const Environment& environment, SourceRecord& record)
+                   const Environment& environment, SourceRecord& record, GivenBack& given_back)
     : connection_(connection),
       post_(std::move(post)),
       options_(options),
       environment_(environment),
       record_(record),
+      given_back_(given_back),
       ack_wait_(ack_wait_of(info)),
+      max_deliver_(max_deliver_of(options, info)),
       request_size_(allowed<std::int64_t>(options.prefetch, info.Config->MaxRequestBatch)),
       request_time_(
           allowed<std::chrono::nanoseconds>(request_limit, info.Config->MaxRequestExpires)),
-      overdue_(info.Delivered.Stream, static_cast<std::uint64_t>(info.NumAckPending)),
+      overdue_(overdue_of(info, given_back)),
       keep_at_(begin_ + ack_wait_ / 3),
       accepting_(DeliveryDesk{accept, options.retry, name(), environment},
                  [mail = post_] { mail->wake(); }) {}
@@ -107,7 +123,7 @@ void Consumer::run(const std::stop_token& stop) {
   }
   accepting_.stop();
   settle();
-  give_back();
+  give_back_all();
 }
 
 /// A right that is missing is told once, not for every message that is acknowledged.
@@ -176,7 +192,11 @@ Delivery Consumer::read(natsMsg& message, const Origin& origin) const {
                 std::to_string(options_.max_deliver)};
   }
   try {
-    return {origin.sequence, read_arrival(message, origin, options_)};
+    Delivery delivery{origin.sequence, read_arrival(message, origin, options_)};
+    delivery.failures = given_back_.failures(origin.sequence);
+    delivery.returnable = !delivery.arrival->extras.partition_key &&
+                          origin.delivered < static_cast<std::uint64_t>(max_deliver_);
+    return delivery;
   } catch (const std::invalid_argument& error) {
     return {origin.sequence, {}, error.what()};
   }
@@ -195,7 +215,7 @@ void Consumer::deliver(Letter letter, const Origin& origin) {
   open_.emplace(sequence, Open{std::move(letter), origin});
   const bool waits =
       overdue_.open() && delivery.arrival && delivery.arrival->extras.partition_key.has_value();
-  overdue_.came(sequence);
+  if (given_back_.failures(sequence) == 0) overdue_.came(sequence);
   if (waits) {
     held_.emplace(sequence, std::move(delivery));
   } else {
@@ -215,8 +235,11 @@ void Consumer::look_for_overdue() {
   look_at_ = now + 250ms;
   const auto info = find_consumer(connection_, options_.stream.name, options_.consumer);
   if (info) {
+    given_back_.told(info->AckFloor.Stream, info->Delivered.Stream);
+    const auto elsewhere = std::ranges::count_if(
+        given_back_.all(), [&](const auto& one) { return !open_.contains(one.first); });
     overdue_.told(info->AckFloor.Stream, static_cast<std::uint64_t>(info->NumAckPending),
-                  open_.size());
+                  open_.size() + static_cast<std::uint64_t>(elsewhere));
   }
   if (overdue_.open() && now > begin_ + 3 * ack_wait_ + 5s) {
     overdue_.end();
@@ -231,8 +254,10 @@ void Consumer::settle() {
   for (Settled& one : accepting_.take()) {
     if (one.accepted) {
       answer(one.tag, "+ACK");
-      open_.erase(one.tag);
+      forget(one.tag);
       (one.accepted->duplicate() ? duplicates : accepted) += 1;
+    } else if (one.again_after) {
+      give_back(one.tag, *one.again_after);
     } else {
       graves_.push_back({one.tag, cut_error(one.error), Clock::now()});
     }
@@ -246,7 +271,23 @@ void Consumer::settle() {
   });
 }
 
-void Consumer::answer(std::uint64_t sequence, const char* word) {
+/// The server brings it again after the delay, to whoever asks then; its place here is free.
+void Consumer::give_back(std::uint64_t sequence, Duration delay) {
+  const auto found = open_.find(sequence);
+  if (found == open_.end()) return;
+  given_back_.add(sequence, natsMsg_GetReply(found->second.letter.get()));
+  answer(sequence,
+         R"(-NAK {"delay":)" + std::to_string(std::chrono::nanoseconds{delay}.count()) + "}");
+  open_.erase(found);
+}
+
+/// It does not come again.
+void Consumer::forget(std::uint64_t sequence) {
+  open_.erase(sequence);
+  given_back_.settled(sequence);
+}
+
+void Consumer::answer(std::uint64_t sequence, const std::string& word) {
   const auto found = open_.find(sequence);
   if (found == open_.end()) return;
   connection_.check(connection_.publish(natsMsg_GetReply(found->second.letter.get()), "", word),
@@ -306,13 +347,13 @@ void Consumer::read_burial(natsMsg& message) {
       LogLevel::error, "dead_letter",
       {{"source", std::string_view{source}}, {"error", std::string_view{grave->error}}});
   answer(grave->sequence, "+TERM");
-  open_.erase(grave->sequence);
+  forget(grave->sequence);
   graves_.erase(grave);
   record_.change([](SourceStatus& status) { ++status.dead; });
 }
 
-/// Whoever is next gets it at once, instead of after ack_wait.
-void Consumer::give_back() {
+/// Whoever is next gets it at once, instead of after ack_wait or its delay.
+void Consumer::give_back_all() {
   connection_.drain(2s);
   for (Letter& letter : post_->take({}, Clock::now())) {
     if (const auto origin = origin_of(*letter)) {
@@ -321,8 +362,15 @@ void Consumer::give_back() {
   }
   // Asked about the consumer, a server forgets our last request; one that still had it (2.9) would
   // take what is given back for delivered.
-  if (!open_.empty()) find_consumer(connection_, options_.stream.name, options_.consumer);
+  if (!open_.empty() || !given_back_.all().empty()) {
+    const auto info = find_consumer(connection_, options_.stream.name, options_.consumer);
+    if (info) given_back_.told(info->AckFloor.Stream, info->Delivered.Stream);
+  }
   for (const auto& [sequence, open] : open_) answer(sequence, "-NAK");
+  for (const auto& [sequence, one] : given_back_.all()) {
+    if (open_.contains(sequence)) continue;
+    connection_.check(connection_.publish(one.reply, "", "-NAK"), "giving back");
+  }
   connection_.flush(2s);
 }
 

@@ -11,6 +11,7 @@
 
 #include "transport/accept_thread.hpp"
 #include "transport/consuming.hpp"
+#include "transport/nats/given_back.hpp"
 #include "transport/nats/overdue.hpp"
 #include "transport/nats/wire.hpp"
 
@@ -49,7 +50,7 @@ class Consumer {
   /// `info`: the consumer as the server described it just now. Everything else must outlive it.
   Consumer(Connection& connection, std::shared_ptr<Post> post, const jsConsumerInfo& info,
            const NatsSourceOptions& options, const AcceptCall& accept,
-           const Environment& environment, SourceRecord& record);
+           const Environment& environment, SourceRecord& record, GivenBack& given_back);
 
   /// Until `stop`; what has been accepted is acknowledged by then, and the rest given back. Throws
   /// BrokerError when the connection or the consumer is lost.
@@ -75,14 +76,16 @@ class Consumer {
   void read_status(natsMsg& message);
   void ask();
   void settle();
-  void answer(std::uint64_t sequence, const char* word);
+  void give_back(std::uint64_t sequence, Duration delay);
+  void forget(std::uint64_t sequence);
+  void answer(std::uint64_t sequence, const std::string& word);
   void bury();
   void read_burial(natsMsg& message);
   void keep();
   void look_for_overdue();
   void release_held();
   void hear_refusals();
-  void give_back();
+  void give_back_all();
   [[nodiscard]] Clock::time_point next_time() const;
   [[nodiscard]] std::string name() const;
   [[nodiscard]] std::string asking_place() const;
@@ -92,7 +95,9 @@ class Consumer {
   const NatsSourceOptions& options_;
   const Environment& environment_;
   SourceRecord& record_;
+  GivenBack& given_back_;
   const Clock::duration ack_wait_;
+  const std::int64_t max_deliver_;      ///< after that it does not come again, or is buried
   const std::int64_t request_size_;     ///< deliveries that may be asked for at once
   const Clock::duration request_time_;  ///< after that a request ends, and is made again
   const Clock::time_point begin_ = Clock::now();

@@ -39,7 +39,9 @@ class NatsSource : public BrokerSource {
     const auto post = std::make_shared<nats::Post>();
     Connection connection{connection_, post};
     const auto info = nats::prepare(connection, options_);
-    nats::Consumer consumer{connection, post, *info, options_, accept_, environment_, record_};
+    given_back_.told(info->AckFloor.Stream, info->Delivered.Stream);
+    nats::Consumer consumer{connection, post,         *info,   options_,
+                            accept_,    environment_, record_, given_back_};
     connected();
     record_.change([](SourceStatus& status) {
       status.connected = true;
@@ -56,6 +58,7 @@ class NatsSource : public BrokerSource {
   const AcceptCall accept_;
   const Environment environment_;
   SourceRecord record_;
+  nats::GivenBack given_back_;  // of whoever runs it alone
 };
 
 }  // namespace
