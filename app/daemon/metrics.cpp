@@ -136,9 +136,9 @@ void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes
       family("twinbox_oldest_pending_seconds", "How long the oldest duty that is due has waited",
              MetricType::Gauge);
   MetricFamily up = family("twinbox_store_up", "1: the box could be asked", MetricType::Gauge);
-  MetricFamily writable = family("twinbox_store_writable",
-                                 "1: the box could be asked, and its store has refused no write",
-                                 MetricType::Gauge);
+  MetricFamily writable =
+      family("twinbox_store_writable",
+             "1: the box could be asked, and its store has refused no write", MetricType::Gauge);
   for (const CensusTaker::Report& box : boxes) {
     const Labels labels{{"box", std::string{to_string(box->kind)}}, {"store", box->store->name()}};
     const bool is_up = box->error.empty();
