@@ -170,6 +170,21 @@ TEST_P(PostgresRole, OBX_104_the_granted_rights_do_not_reach_the_tables_themselv
   }
 }
 
+TEST_P(PostgresRole, OBX_091_whoever_may_not_create_schemas_deploys_into_one_that_is_there) {
+  BoxOptions own = options();
+  own.schema = place().schema() + "_own";
+  Database database(address(), {}, environment());
+  Schema schema(database, BoxKind::outbox, own);
+  try {
+    schema.deploy();
+    ADD_FAILURE() << "a schema was created";
+  } catch (const DatabaseError& error) {
+    EXPECT_EQ(error.kind(), DatabaseError::Kind::permission) << error.what();
+  }
+  write("create schema \"" + own.schema + "\" authorization " + quoted());
+  EXPECT_FALSE(schema.deploy().empty());
+}
+
 TEST_P(PostgresRole, OBX_104_without_rights_the_error_says_so) {
   Database database(address(), {}, environment());
   try {
