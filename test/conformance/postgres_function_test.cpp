@@ -123,6 +123,20 @@ TEST_P(PostgresFunction, OBX_095_reap_without_a_limit_clears_every_lease_that_ra
   EXPECT_EQ(call("count(*) from outbox_reap(at => now() + interval '2 minutes')"), "1001");
 }
 
+TEST_P(PostgresFunction, an_endless_error_is_cut_with_a_mark) {
+  const std::string endless = "repeat('é', 100000)";
+  const auto claimed = [&] {
+    return "array(select work_id from outbox_claim(" + owner_ + ", '30 seconds', 1))";
+  };
+  const std::string kept = "select length(last_error) || right(last_error, 7) from {schema}outbox_";
+  call("outbox_enqueue('a', '~payload~')");
+  EXPECT_EQ(call("outbox_abandon(" + owner_ + ", " + claimed() + ", " + endless + ")"), "1");
+  EXPECT_EQ(read(kept + "work"), "4000… (cut)");
+  call("outbox_enqueue('b', '~payload~')");
+  EXPECT_EQ(call("outbox_fail(" + owner_ + ", " + claimed() + ", " + endless + ")"), "1");
+  EXPECT_EQ(read(kept + "outcome"), "4000… (cut)");
+}
+
 TEST_P(PostgresFunction, fail_holds_the_partition_key_when_it_is_asked_to) {
   for (int i = 0; i < 3; ++i) call("outbox_enqueue('t', 'p', partition_key => 'k')");
   const std::string claim = "work_id from outbox_claim(" + owner_ + ", interval '1 minute', 10)";

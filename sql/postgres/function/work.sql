@@ -55,6 +55,7 @@ begin
   if delay <= interval '0' then
     raise exception 'delay: must be longer than zero' using errcode = 'invalid_parameter_value';
   end if;
+  error := case when length(error) > 4000 then left(error, 3993) || '… (cut)' else error end;
   return {function:abandon_batch}(
     owner, ids, epochs, array_fill(nullif(error, ''), array[coalesce(cardinality(ids), 0)]),
     array_fill((extract(epoch from delay) * 1000000)::bigint, array[coalesce(cardinality(ids), 0)]),
@@ -94,6 +95,7 @@ begin
   if error is null then
     raise exception 'error: must not be null (it may be empty)' using errcode = 'invalid_parameter_value';
   end if;
+  error := case when length(error) > 4000 then left(error, 3993) || '… (cut)' else error end;
   return {function:fail_batch}(
     owner, ids, epochs, array_fill(nullif(error, ''), array[coalesce(cardinality(ids), 0)]), reason, true,
     coalesce(hold_keys, false));
