@@ -1,7 +1,6 @@
 grant usage on schema {schema} to {role};
 grant select on {version}, {box} to {role};
-grant select, insert, update, delete
-on {message}, {work}, {outcome}, {failure}, {audit}, {named_lease}, {worker}, {hold} to {role};
+grant select, insert, update, delete on {message}, {work}, {outcome}, {failure}, {audit}, {named_lease}, {worker}, {hold} to {role};
 do $twinbox$
 declare
   signature regprocedure;
