@@ -89,8 +89,10 @@ std::string plot(std::span<const Figure> figures, const char* title) {
   std::map<std::string_view, int> rows;
   std::vector<std::string_view> names;
   for (const Figure& figure : figures) {
-    // Where another target than the ceiling is meant, the place on this axis would mislead.
-    if (figure.target < 1 && rows.emplace(figure.name, static_cast<int>(names.size())).second)
+    // Where another target than the ceiling is meant, or none, the place on this axis would
+    // mislead.
+    if (figure.target != no_target && figure.target < 1 &&
+        rows.emplace(figure.name, static_cast<int>(names.size())).second)
       names.push_back(figure.name);
   }
   const int height = top + row_height * static_cast<int>(names.size()) + 16;
