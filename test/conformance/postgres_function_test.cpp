@@ -208,6 +208,16 @@ TEST_P(PostgresFunction, wrong_arguments_are_named_before_anything_is_written) {
     expect_refused("outbox_enqueue('t', 'p', headers => '" + std::string{headers} + "')",
                    "headers");
   }
+  for (const char* hash :
+       {"''", "'\\x01', hash_algorithm => ''", "'\\x01', hash_algorithm => ' '",
+        "'\\x01', hash_algorithm => null", "'\\x01', hash_algorithm => repeat('a', 256)"}) {
+    expect_refused("inbox_accept('s', 'e', 't', 'p', hash => " + std::string{hash} + ")", "hash");
+  }
+  for (const char* content_type : {"' '", "repeat('a', 1001)"}) {
+    const std::string named = ", content_type => " + std::string{content_type} + ")";
+    expect_refused("outbox_enqueue('t', 'p'" + named, "content_type");
+    expect_refused("inbox_accept('s', 'e', 't', 'p'" + named, "content_type");
+  }
   for (const char* handlers : {"null", "'{}'", "array['a', 'a']", "array[null]"}) {
     expect_refused("inbox_accept('s', 'e', 't', 'p', handlers => " + std::string{handlers} + ")",
                    "handlers");
@@ -217,6 +227,17 @@ TEST_P(PostgresFunction, wrong_arguments_are_named_before_anything_is_written) {
   for (const char* table : {"outbox_message", "outbox_work", "inbox_message", "inbox_work"}) {
     EXPECT_EQ(call("count(*) from " + std::string{table}), "0") << table;
   }
+}
+
+TEST_P(PostgresFunction, accept_takes_a_content_type_and_a_hash_as_the_library_does) {
+  EXPECT_EQ(refusal("inbox_accept('s', '1', 't', 'p', content_type => '', hash_algorithm => null)"),
+            "");
+  EXPECT_EQ(refusal("inbox_accept('s', '2', 't', 'p', content_type => repeat('a', 1000), "
+                    "hash => '\\x01', hash_algorithm => repeat('a', 255))"),
+            "");
+  EXPECT_EQ(call("string_agg(concat_ws(' ', id, length(content_type), encode(hash, 'hex'), "
+                 "length(hash_algorithm)), ', ' order by id) from inbox_message"),
+            "1 0, 2 1000 01 255");
 }
 
 TEST_P(PostgresFunction, IBX_130_wrong_owners_leases_and_limits_are_named) {

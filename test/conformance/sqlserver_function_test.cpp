@@ -179,6 +179,14 @@ TEST_P(SqlserverProcedure, wrong_arguments_are_named_before_anything_is_written)
   for (const std::string headers : {"[]", "1", "no json", ""}) {
     expect_refused("outbox_enqueue N't', 0x, @headers = N'" + headers + "'", "headers");
   }
+  const std::string algorithm = "0x01, @hash_algorithm = ";
+  for (const std::string& hash :
+       {std::string{"0x"}, algorithm + "N''", algorithm + "null", algorithm + "N'" + id256 + "'"}) {
+    expect_refused("inbox_accept N's', N'e', N't', 0x, @hash = " + hash, "hash");
+  }
+  const std::string content_type = "0x, @content_type = N'" + std::string(1001, 'x') + "'";
+  expect_refused("outbox_enqueue N't', " + content_type, "content_type");
+  expect_refused("inbox_accept N's', N'e', N't', " + content_type, "content_type");
   expect_refused("inbox_accept N's', N'e', N't', 0x, @handler_keys = N'[]'", "handler_keys");
   expect_refused("inbox_accept N's', N'e', N't', 0x, @handler_keys = N'[\"a\", \"a\"]'",
                  "handler_keys");

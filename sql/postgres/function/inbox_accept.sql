@@ -15,6 +15,15 @@ begin
   perform {function:check_text}('id', id, case when handlers = array[''] then 255 else 200 end);
   perform {function:check_text}('topic', topic, 255);
   perform {function:check_extras}(payload, correlation_id, partition_key, headers);
+  if content_type <> '' then
+    perform {function:check_text}('content_type', content_type, 1000);
+  end if;
+  if hash = '' then
+    raise exception 'hash: empty (pass null when there is none)' using errcode = 'invalid_parameter_value';
+  end if;
+  if hash is not null then
+    perform {function:check_text}('hash_algorithm', hash_algorithm, 255);
+  end if;
   if coalesce(cardinality(handlers), 0) = 0
      or cardinality(handlers) <> (select count(distinct h) from unnest(handlers) h) then
     raise exception 'handlers: at least one is needed, each once' using errcode = 'invalid_parameter_value';

@@ -13,6 +13,9 @@ begin
   perform {function:check_text}('topic', topic, 255);
   perform {function:check_text}('id', message_id, 255);
   perform {function:check_extras}(payload, correlation_id, partition_key, headers);
+  if content_type <> '' then
+    perform {function:check_text}('content_type', content_type, 1000);
+  end if;
   perform {function:accept_batch}(
     array['-'], array[message_id], array[topic], array[payload], array[content_type], array[headers],
     array[nullif(correlation_id, '')], array[nullif(partition_key, '')], array[null::bytea], array[null::text],

@@ -10,7 +10,7 @@ begin
       then @noun + N': empty, 1 to ' + cast(@most as nvarchar(10)) + N' characters are needed'
     when len(@value + N'.') - 1 > @most
       then @noun + N': too long, at most ' + cast(@most as nvarchar(10)) + N' characters are allowed'
-    when @noun <> N'topic' and right(@value + N'.', 2) = N' .'
+    when @noun not in (N'topic', N'content_type') and right(@value + N'.', 2) = N' .'
       then @noun + N': ends with a blank, which SQL Server does not tell from a text without; leave it out'
   end;
   if @reason is not null begin; throw 51022, @reason, 1; end;

@@ -4,8 +4,8 @@
 create procedure {function:accept}
   @source nvarchar(max), @id nvarchar(max), @topic nvarchar(max), @payload varbinary(max), @hash varbinary(max) = null,
   @due_at datetime2(6) = null, @handler_keys nvarchar(max) = N'[""]', @correlation_id nvarchar(max) = null,
-  @partition_key nvarchar(max) = null, @headers nvarchar(max) = null, @content_type nvarchar(1000) = null,
-  @expires_at datetime2(6) = null, @hash_algorithm nvarchar(255) = N'sha256'
+  @partition_key nvarchar(max) = null, @headers nvarchar(max) = null, @content_type nvarchar(max) = null,
+  @expires_at datetime2(6) = null, @hash_algorithm nvarchar(max) = N'sha256'
 as
 begin
   {begin}
@@ -15,6 +15,9 @@ begin
   exec {function:check_text} N'id', @id, @longest;
   exec {function:check_text} N'topic', @topic, 255;
   exec {function:check_extras} @payload, @correlation_id, @partition_key, @headers;
+  if @content_type <> N'' exec {function:check_text} N'content_type', @content_type, 1000;
+  if datalength(@hash) = 0 begin; throw 51022, 'hash: empty (pass null when there is none)', 1; end;
+  if @hash is not null exec {function:check_text} N'hash_algorithm', @hash_algorithm, 255;
   if @handler_keys is null or isjson(@handler_keys) = 0 or left(ltrim(@handler_keys), 1) <> N'['
   begin; throw 51022, 'handler_keys: not a JSON array of texts, such as ["mail"]', 1; end;
   declare @named table (handler nvarchar(max));

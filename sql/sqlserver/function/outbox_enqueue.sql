@@ -4,7 +4,7 @@
 create procedure {function:enqueue}
   @topic nvarchar(max), @payload varbinary(max), @id nvarchar(max) = null output, @correlation_id nvarchar(max) = null,
   @due_at datetime2(6) = null, @partition_key nvarchar(max) = null, @headers nvarchar(max) = null,
-  @content_type nvarchar(1000) = null, @expires_at datetime2(6) = null
+  @content_type nvarchar(max) = null, @expires_at datetime2(6) = null
 as
 begin
   {begin}
@@ -12,6 +12,7 @@ begin
   exec {function:check_text} N'topic', @topic, 255;
   exec {function:check_text} N'id', @id, 255;
   exec {function:check_extras} @payload, @correlation_id, @partition_key, @headers;
+  if @content_type <> N'' exec {function:check_text} N'content_type', @content_type, 1000;
   declare @now datetime2(6) = sysutcdatetime();
   declare @bytes varbinary(max) = @payload;
   declare @handlers nvarchar(max) = N'[{"key": "", "legacy": []}]';
