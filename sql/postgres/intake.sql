@@ -89,6 +89,7 @@ with fresh as (
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
 -- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
+-- The keys come before the rows. One that came in between under another key shows its own only when its row is locked.
 -- name: accept
 insert into {message} as m (source, id, topic, payload, content_type, headers, correlation_id, partition_key,
                             hash, hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
@@ -110,7 +111,9 @@ where (
     order by 1) keys) >= 0
 order by id collate "C", source collate "C"
 on conflict (id, source) do update
-set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = m.seen_count + 1;
+set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = m.seen_count + 1
+where m.partition_key is null
+   or pg_advisory_xact_lock(hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint))::text is not null;
 
 with wanted as materialized (
   select h ->> 'key' as handler,

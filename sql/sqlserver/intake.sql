@@ -103,6 +103,11 @@ update {message}
 set last_seen_at = case when last_seen_at > {now} then last_seen_at else {now} end, seen_count = seen_count + 1
 where number in (select m.number from {arrived} join {message} m on {is_arrived})
   and number not in (select f.number from @fresh f);
+-- It came in between, under another key: that one's lock must come before the row.
+if exists (
+  select 1 from {arrived} join {message} m on {is_arrived}
+  where m.partition_key is not null and m.partition_key not in (select k.partition_key from @keys k))
+begin; throw 51205, 'a message came in at the same time with another partition key: try again', 1; end;
 insert into @arrived (position, number, fresh, bare, conflict, is_open, is_dead, is_known, partition_key, due_at,
                       expires_at)
 select a.position, m.number, case when f.number is null then 0 else 1 end,

@@ -111,6 +111,41 @@ TEST_P(PostgresRace, two_accepts_at_once_make_one_duty_for_each_handler) {
             "ledger mail");
 }
 
+/// The message was accepted under key a while this one, with key b, had locked the latter; it goes
+/// on with the message's row, and stops at the next one's.
+TEST_P(PostgresRace, an_accept_under_another_key_than_the_first_waits_behind_the_heads_of_that) {
+  const auto keyed = [](const std::string& id, const std::string& key) {
+    Arrival arrival = an_arrival(id);
+    arrival.extras.partition_key = PartitionKey{key};
+    return arrival;
+  };
+  const std::vector<HandlerName> mail{{HandlerKey{"mail"}}};
+  const std::vector<HandlerName> ledger{{HandlerKey{"ledger"}}};
+  PgClient third(place().address());
+  first_.begin();
+  inbox().accept(first_.session(), keyed("evt_1", "a"), mail);
+  second_.begin();
+  inbox().accept(second_.session(), an_arrival("evt_2"), mail);
+  const std::vector<Arrival> batch{keyed("evt_1", "b"), keyed("evt_2", "b")};
+  Call again([&] { return inbox().accept(batch, ledger); });
+  ASSERT_TRUE(waits_for_first(again));
+  first_.commit();
+  ASSERT_TRUE(waits_for(again, second_, watcher_));
+  third.begin();
+  Call beside([&] { return inbox().accept(third.session(), keyed("evt_3", "a"), ledger); });
+  while (!beside.finished() && watcher_.value("select cardinality(pg_blocking_pids(" +
+                                              std::to_string(third.pid()) + "))") == "0") {
+  }
+  second_.commit();
+  EXPECT_EQ(again.get().at(0).state, Acceptance::accepted);
+  EXPECT_EQ(beside.get().state, Acceptance::accepted);
+  third.commit();
+  EXPECT_EQ(read("select string_agg(waiting::text, ' ' order by waiting) from {schema}inbox_work "
+                 "where handler = 'ledger' and partition_key = 'a'"),
+            "false true")
+      << "both are heads of one key";
+}
+
 TEST_P(PostgresRace, IBX_006_two_already_processed_at_once_insert_once) {
   first_.begin();
   EXPECT_FALSE(inbox().already_processed(first_.session(), a_key()));
