@@ -216,6 +216,26 @@ TEST_P(PostgresConnection, OBX_001_a_commit_whose_answer_is_lost_meets_its_own_k
   EXPECT_EQ(box.claim(worker_a, 30s, 10).size(), 2u);
 }
 
+TEST_P(PostgresConnection, a_batch_whose_answer_is_lost_is_in_doubt_and_not_written_again) {
+  PostgresWire wire(place().address());
+  DatabaseOptions single;
+  single.pool_size = 1;
+  Database database(wire.address(), single, environment());
+  Outbox box(database, opened());
+  const std::vector<NewMessage> batch{a_message(), a_message(), a_message()};
+  box.enqueue(batch);
+  wire.swallow_answers();
+  Call enqueue([&] { return error_of([&] { box.enqueue(batch); }); });
+  const std::string half_done =
+      "select count(*) from pg_stat_activity where state = 'idle in transaction'";
+  while (messages() != "6" && admin_.value(half_done) == "0") {
+  }
+  wire.cut();
+  EXPECT_EQ(enqueue.get(), Kind::commit_in_doubt) << words_;
+  EXPECT_TRUE(log().events("retry").empty());
+  EXPECT_EQ(messages(), "6");
+}
+
 TEST_P(PostgresConnection, a_pool_that_is_used_up_says_so) {
   DatabaseOptions narrow;
   narrow.pool_size = 1;
