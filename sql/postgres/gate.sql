@@ -28,12 +28,17 @@ set state = @state::int, finished_at = {now}, reason = @reason::text, last_error
 where {marked};
 
 -- A failed call counts (@failed 1), a postponed one does not (0). The duty goes to the end of its key like any new one.
+-- Whoever decides by what a message has holds its row: he must not see the mark gone and the duty not yet there.
 -- name: put_back
 select 1 from (
   select pg_advisory_xact_lock(hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint)) as held
   from {message} m
   where m.id = @message_id::text and m.source = @source::text and m.partition_key is not null
 ) locks where held::text is null;
+
+select 1 from (
+  select number from {message} where id = @message_id::text and source = @source::text for update) locked
+having count(*) < 0;
 
 with back as (
   delete from {outcome} o where {marked} returning o.*

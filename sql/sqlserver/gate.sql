@@ -45,6 +45,7 @@ insert into @keys (partition_key)
 select m.partition_key from {message} m
 where m.id = @message_id and m.source = @source and m.partition_key is not null;
 {lock_keys}
+update {message} set seen_count = seen_count where id = @message_id and source = @source;
 delete from {outcome}
 output deleted.number, deleted.work_id, deleted.attempts, deleted.expiries, deleted.requeues, deleted.handler,
   deleted.finished_by, deleted.last_error

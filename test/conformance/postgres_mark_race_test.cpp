@@ -1,8 +1,9 @@
-// A prune that meets the end of a call at most once, which changes its mark without its message.
+// Whoever meets the end of a call at most once, which changes its mark without its message.
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/inbox.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -48,11 +49,36 @@ class PostgresMarkRace : public BoxTest {
     return pruned.get();
   }
 
+  /// Does `act` while the call for the only message of the inbox is being put back.
+  template <class Act>
+  auto beside_a_put_back(Act act) {
+    Inbox box{settling_, options()};
+    Handlers handlers;
+    handlers.on(Topic{"payment.received"}, [](const Message&) { throw std::runtime_error("no"); },
+                {.at_most_once = true, .release_claim_on_error = true});
+    Dispatcher dispatcher{box, std::move(handlers)};
+    box.accept(an_arrival());
+    stop_inserts_into("inbox_work");
+    Call settled([&] { return dispatcher.step(); });
+    EXPECT_TRUE(waits_for(settled, first_, watcher_));
+    Call beside([&] { return act(inbox()); });
+    while (!beside.finished() && !somebody_waits_for_the_settle()) {
+    }
+    go_on();
+    EXPECT_EQ(settled.get(), 1u);
+    return beside.get();
+  }
+
   std::string rows() {
     return read(
         "select (select count(*) from {schema}outbox_message) || ' message, ' || "
         "(select count(*) from {schema}outbox_work) || ' open, ' || "
         "(select count(*) from {schema}outbox_outcome where state = 2) || ' dead'");
+  }
+  std::string duties() {
+    return read(
+        "select (select count(*) from {schema}inbox_work) || ' open, ' || "
+        "(select count(*) from {schema}inbox_outcome) || ' finished'");
   }
 
   PgClient first_;
@@ -79,6 +105,17 @@ TEST_P(PostgresMarkRace, a_call_that_is_just_dying_leaves_its_dead_letter) {
   EXPECT_EQ(prune_beside("outbox_failure", [](const Message&) { return Outcome::dead("never"); }),
             0u);
   EXPECT_EQ(rows(), "1 message, 0 open, 1 dead");
+}
+
+TEST_P(PostgresMarkRace, the_gate_stays_shut_for_a_call_that_is_being_put_back) {
+  EXPECT_FALSE(beside_a_put_back(
+      [](Inbox& box) { return box.try_claim(a_key(), Topic{"payment.received"}); }));
+  EXPECT_EQ(duties(), "1 open, 0 finished");
+}
+
+TEST_P(PostgresMarkRace, mark_processed_ends_a_call_that_is_being_put_back) {
+  EXPECT_TRUE(beside_a_put_back([](Inbox& box) { return box.mark_processed(a_key()); }));
+  EXPECT_EQ(duties(), "0 open, 1 finished");
 }
 
 TWINBOX_ON_BACKENDS(PostgresMarkRace, Backend::postgres);
