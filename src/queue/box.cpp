@@ -181,8 +181,12 @@ void Box::advise(Duration lease, std::int64_t limit) {
   }
 }
 
-ActSavepoint::ActSavepoint(Session& session) : session_(session), name_("twinbox_act") {
-  if (session_.dialect() == Dialect::sqlite) session_.execute("savepoint " + name_);
+ActSavepoint::ActSavepoint(Session& session, bool asks_caller)
+    : session_(session),
+      name_("twinbox_act"),
+      plain_(session.dialect() == Dialect::sqlite ||
+             (session.dialect() == Dialect::postgres && asks_caller)) {
+  if (plain_) session_.execute("savepoint " + name_);
   if (session_.dialect() == Dialect::sqlserver) {
     // One call may contain another, and SQL Server knows only the last savepoint of a name.
     static std::atomic<std::uint32_t> last = 0;
@@ -192,12 +196,12 @@ ActSavepoint::ActSavepoint(Session& session) : session_(session), name_("twinbox
 }
 
 void ActSavepoint::keep() {
-  if (session_.dialect() == Dialect::sqlite) session_.execute("release " + name_);
+  if (plain_) session_.execute("release " + name_);
 }
 
 void ActSavepoint::undo() {
   if (!session_.in_transaction()) return;
-  if (session_.dialect() == Dialect::sqlite) {
+  if (plain_) {
     session_.execute("rollback to " + name_);
     session_.execute("release " + name_);
   }

@@ -103,24 +103,25 @@ class Box {
 /// `options` with its table filled in; throws for names or values that cannot be used.
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect);
 
-/// A savepoint in somebody else's transaction: undone unless it is kept. PostgreSQL needs none: an
-/// error ends the whole transaction there.
+/// A savepoint in somebody else's transaction: undone unless it is kept. PostgreSQL needs one only
+/// where the caller is asked in between and may throw: its own errors end the whole transaction.
 class ActSavepoint {
  public:
-  explicit ActSavepoint(Session& session);
+  ActSavepoint(Session& session, bool asks_caller);
   void keep();
   void undo();
 
  private:
   Session& session_;
   std::string name_;
+  bool plain_;  ///< as SQLite and PostgreSQL write it
 };
 
 /// A call of several statements in somebody else's transaction: a failure leaves nothing of it, and
-/// nothing of it is told.
+/// nothing of it is told. `asks_caller`: what fails may be a function of the caller's.
 template <class F>
-auto all_or_nothing(Session& session, F&& work) {
-  ActSavepoint savepoint{session};
+auto all_or_nothing(Session& session, F&& work, bool asks_caller = false) {
+  ActSavepoint savepoint{session, asks_caller};
   Untold untold;
   try {
     auto result = untold.during(work);

@@ -75,7 +75,7 @@ std::size_t Operation::run(const Step& step) {
 
 std::size_t Operation::run(Session& session, const Step& step) {
   std::size_t added = 0;
-  const std::size_t changed = all_or_nothing(session, [&] {
+  const auto all = [&] {
     std::optional<std::int64_t> row;
     for (;;) {
       const State state = advance(session, row, step);
@@ -84,7 +84,8 @@ std::size_t Operation::run(Session& session, const Step& step) {
       const bool wanted = !act_.go_on || act_.go_on(state.changed);
       if (state.finished || !wanted) return state.changed;
     }
-  });
+  };
+  const std::size_t changed = all_or_nothing(session, all, static_cast<bool>(act_.go_on));
   log(added);
   return changed;
 }

@@ -174,6 +174,21 @@ TEST_P(CallerTransactionOf, an_operation_that_stops_in_it_goes_on_where_it_stood
   EXPECT_TRUE(admin.operation("all")->finished);
 }
 
+TEST_P(CallerTransactionOf, an_operation_whose_caller_throws_leaves_nothing_of_it) {
+  for (const char* id : {"a", "b", "c"}) make_dead(id);
+  Admin admin{outbox()};
+  const std::string before = picture();
+  const Act act{.batch = 1, .operation_id = "all", .go_on = [](std::size_t changed) {
+                  if (changed == 2) throw Undo{};
+                  return true;
+                }};
+  database().in_transaction([&](Session& session) {
+    EXPECT_THROW(admin.requeue(session, Filter{.state = StateFilter::dead}, {}, act), Undo);
+  });
+  EXPECT_EQ(picture(), before);
+  EXPECT_FALSE(admin.operation("all"));
+}
+
 TEST_P(CallerTransactionOf, OBX_003_the_plain_store) {
   for (const char* id : {"a", "b", "c"}) {
     NewMessage message = a_message();
