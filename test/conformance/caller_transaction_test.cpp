@@ -202,6 +202,23 @@ TEST_P(SqliteCallerTransaction, an_error_in_the_middle_of_a_settle_leaves_no_hal
   EXPECT_EQ(rows("work"), 2);
 }
 
+TEST_P(SqliteCallerTransaction, nothing_more_is_written_once_sqlite_has_rolled_it_back) {
+  write("create table orders (id integer primary key)");
+  const auto insert = [](Session& session, int id) {
+    session.execute("insert or rollback into orders values (@id)", {{"id", id}});
+  };
+  EXPECT_THROW(database().in_transaction([&](Session& session) {
+    insert(session, 1);
+    EXPECT_THROW(insert(session, 1), DatabaseError);
+    EXPECT_THROW(insert(session, 2), DatabaseError);
+    EXPECT_THROW(session.execute("insert into orders values (3) returning id"), DatabaseError);
+  }),
+               DatabaseError);
+  EXPECT_EQ(read("select count(*) from orders"), "0");
+  database().in_transaction([&](Session& session) { insert(session, 4); });
+  EXPECT_EQ(read("select count(*) from orders"), "1");
+}
+
 TWINBOX_ON_BACKENDS(SqliteCallerTransaction, Backend::sqlite_file, Backend::sqlite_memory);
 
 }  // namespace

@@ -109,14 +109,26 @@ void SqliteConnection::begin(Access access, Scope scope) {
   scope_ = scope;
 }
 
+// Outside of a transaction SQLite commits each statement by itself.
+void SqliteConnection::refuse_rolled_back(std::string_view what) const {
+  if (scope_ != Scope::caller || handle_.in_transaction()) return;
+  throw DatabaseError(DatabaseError::Kind::other,
+                      std::string{what} +
+                          ": SQLite has rolled back this transaction after an earlier error, and "
+                          "nothing more is written in it; run it again (" +
+                          handle_.file + ")");
+}
+
 std::size_t SqliteConnection::execute(const Statement& statement, std::span<const Arg> args,
                                       RowSink rows) {
+  refuse_rolled_back(statement.name);
   return scope_ == Scope::caller ? executor_.execute_for_caller(statement, args, rows)
                                  : executor_.execute(statement, args, rows);
 }
 
 std::size_t SqliteConnection::execute_text(std::string_view sql, std::span<const Arg> args,
                                            RowSink rows) {
+  refuse_rolled_back("execute");
   return scope_ == Scope::caller ? executor_.execute_for_caller(sql, args, rows)
                                  : executor_.execute(sql, args, rows);
 }
@@ -133,6 +145,7 @@ void SqliteConnection::commit() {
   const int code = sqlite3_step(commit_.get());
   if (code == SQLITE_DONE) {
     sqlite3_reset(commit_.get());
+    scope_ = Scope::statement;
     tell_other_processes();
     return;
   }
@@ -164,6 +177,7 @@ DatabaseError SqliteConnection::commit_error() {
 
 void SqliteConnection::rollback() noexcept {
   handle_.interrupted = false;
+  scope_ = Scope::statement;
   if (!handle_.in_transaction()) return;
   const int code = sqlite3_step(rollback_.get());
   sqlite3_reset(rollback_.get());

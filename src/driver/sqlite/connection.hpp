@@ -48,6 +48,7 @@ class SqliteConnection final : public Connection {
   void switch_to_wal();
   void set_synchronous(Access access);
   void tell_other_processes() noexcept;
+  void refuse_rolled_back(std::string_view what) const;
   [[nodiscard]] DatabaseError commit_error();
 
   Environment environment_;
