@@ -13,8 +13,10 @@ std::size_t prune_messages(const Box& box, Session& session,
   const Arg number{"number", ValueType::integer, values};
   box.run(session, box.sql().lock_messages, {number});
   std::size_t deleted = 0;
+  // Whatever their age, also when the clock has stepped back since they were finished.
+  const Arg retention{"retention", micros(-ever)};
   box.run(session, box.sql().prune,
-          {number, {"retention", 0}, {"dead", Value{false}}, {"seen", Value{false}}, box.now()},
+          {number, retention, {"dead", Value{false}}, {"seen", Value{false}}, box.now()},
           [&](const Row&) { ++deleted; });
   return deleted;
 }

@@ -360,6 +360,16 @@ TEST_P(AdminOf, prunes_whole_finished_messages_by_number_or_filter) {
   EXPECT_EQ(read("select affected from {schema}outbox_audit where actor = 'mia'"), "1");
 }
 
+TEST_P(AdminOf, prunes_what_was_finished_before_the_clock_stepped_back) {
+  for (int i = 0; i < 2; ++i) outbox().enqueue(a_message());
+  outbox().ack(worker_a, outbox().claim(worker_a, 30s, 10));
+  const std::vector<std::int64_t> newest{admin().list({}).entries.at(0).message.number};
+  clock().advance(-1h);
+  EXPECT_EQ(admin().prune(newest), 1u);
+  EXPECT_EQ(admin().prune(Filter{}, {.dry_run = true}), 1u);
+  EXPECT_EQ(admin().prune(Filter{}), 1u);
+}
+
 TEST_P(AdminOf, a_message_with_an_open_duty_is_not_pruned) {
   const HandlerName names[] = {{HandlerKey{"a"}}, {HandlerKey{"b"}}};
   inbox().accept(an_arrival(), names);
