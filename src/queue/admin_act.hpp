@@ -31,8 +31,11 @@ inline std::size_t carry_out(Operation operation, Session* callers, const Operat
 /// The first `limit` of them, in order and each once.
 template <class T>
 std::vector<T> in_order(std::span<const T> all, std::int64_t limit) {
-  const auto count = std::min(all.size(), static_cast<std::size_t>(limit));
-  const std::set<T> unique(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
+  std::set<T> unique;
+  for (const T& one : all) {
+    if (static_cast<std::int64_t>(unique.size()) == limit) break;
+    unique.insert(one);
+  }
   return {unique.begin(), unique.end()};
 }
 

@@ -342,6 +342,17 @@ TEST_P(AdminOf, a_group_without_topic_is_not_every_topic) {
   EXPECT_EQ(of_inbox.counts().all.dead, 1);
 }
 
+TEST_P(AdminOf, a_duty_that_is_named_twice_takes_one_place_of_the_limit) {
+  make_dead({"1", "2", "3"});
+  std::vector<DutyKey> named;
+  for (const Entry& entry : admin().list({}).entries) {
+    named.insert(named.end(), 2, entry.duty.key);
+  }
+  EXPECT_EQ(admin().requeue(named, {}, {.limit = 2, .dry_run = true}), 2u);
+  EXPECT_EQ(admin().requeue(named, {}, {.limit = 2}), 2u);
+  EXPECT_EQ(admin().counts().all.dead, 1);
+}
+
 TEST_P(AdminOf, prunes_whole_finished_messages_by_number_or_filter) {
   make_dead({"boom"});
   for (int i = 0; i < 3; ++i) outbox().enqueue(a_message("done"));
