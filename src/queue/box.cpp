@@ -154,8 +154,9 @@ Session& Box::checked(Session& session) const {
   }
   if (!session.in_transaction()) {
     throw UsageError(
-        "the session has no open transaction: begin one before the call, or leave the session out "
-        "to let the box use a transaction of its own");
+        "the session has no open transaction, or one that an error has ended (roll it back): begin "
+        "one before the call, or leave the session out to let the box use a transaction of its "
+        "own");
   }
   return session;
 }

@@ -160,7 +160,12 @@ TEST_P(LibpqNativeSession, a_call_without_a_transaction_or_after_an_error_is_ref
   EXPECT_EQ(PQtransactionStatus(handle.get()), PQTRANS_IDLE);
   run(handle, "begin");
   EXPECT_THROW(session.execute("select 1 / 0"), DatabaseError);
-  EXPECT_THROW(outbox().enqueue(session, a_message()), UsageError);
+  try {
+    outbox().enqueue(session, a_message());
+    ADD_FAILURE() << "an aborted transaction was written to";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string{error.what()}.find("roll it back"), std::string::npos) << error.what();
+  }
   run(handle, "rollback");
   EXPECT_EQ(rows("message"), 0);
 }
