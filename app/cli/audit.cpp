@@ -140,10 +140,11 @@ void print_workers(const Screen& screen, const OpenBox& box, const std::vector<P
   screen.print(heading(screen, box.name()) +
                (table.empty() ? "nobody works on it\n" : table.text(screen.look())));
   if (held.empty()) return;
-  Table names({{"NAMED LEASE", false, 12}, {"ENDS IN", true}, {"OWNER", false, 8, 1}});
+  Table names({{"NAMED LEASE", false, 12}, {"ENDS", true}, {"OWNER", false, 8, 1}});
   for (const LeaseHolder& one : held) {
-    names.add(
-        {one.lease.name.str(), age_text(one.until - now), {one.lease.owner.str(), Style::faint}});
+    names.add({one.lease.name.str(),
+               relative_text(one.until, now),
+               {one.lease.owner.str(), Style::faint}});
   }
   screen.print(names.text(screen.look()));
 }

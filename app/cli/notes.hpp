@@ -34,10 +34,10 @@ inline constexpr std::array<Note, 6> environment_notes = {{
 
 inline constexpr std::array<Note, 16> json_notes = {{
     {"everywhere",
-     "one JSON value on standard output; instants are RFC 3339 in UTC, durations are milliseconds "
-     "in names that "
-     "end in _ms, what "
-     "does not apply is null; notes and errors go to standard error as text"},
+     "one JSON value on standard output; instants are RFC 3339 in UTC (never is "
+     "9999-12-31T23:59:59.999999Z, always is 0000-01-01T00:00:00.000000Z), durations are "
+     "milliseconds in names that end in _ms, what does not apply is null; notes and errors go to "
+     "standard error as text"},
     {"enqueue", R"({"id"})"},
     {"accept", R"({"state", "duplicate", "conflict"}; state is accepted, duplicate_open, )"
                R"(duplicate_done or duplicate_dead)"},

@@ -29,9 +29,8 @@ class Sheet {
   void text(const char* name, std::string_view value) { line(name, printable(value)); }
   void time(const char* name, const std::optional<Instant>& instant) {
     if (!instant) return;
-    const Duration ago = now_ - *instant;
-    line(name, date_text(*instant) + " UTC, " +
-                   (ago >= Duration::zero() ? age_text(ago) + " ago" : "in " + age_text(-ago)));
+    const std::string date = date_text(*instant);
+    line(name, is_end_of_time(*instant) ? date : date + " UTC, " + relative_text(*instant, now_));
   }
   void heading(const std::string& text) {
     screen_.print("\n" + screen_.look().paint(Style::strong, text) + "\n");
@@ -80,17 +79,15 @@ void print_message(Sheet& sheet, const MessageDetail& detail) {
 }
 
 std::string when(const DutyView& duty, Instant now) {
-  const auto in = [&](const char* word, Instant instant) {
-    const Duration left = instant - now;
-    return left >= Duration::zero() ? word + std::string{" in "} + age_text(left)
-                                    : word + std::string{" "} + age_text(-left) + " ago";
+  const auto told = [&](const char* word, const std::optional<Instant>& instant) {
+    return instant ? word + relative_text(*instant, now) : std::string{};
   };
   switch (duty.state) {
-    case DutyState::ready: return duty.visible_at ? in("due", *duty.visible_at) : "";
-    case DutyState::scheduled: return duty.visible_at ? in("due", *duty.visible_at) : "";
-    case DutyState::leased: return duty.lease_until ? in("lease ends", *duty.lease_until) : "";
+    case DutyState::ready:
+    case DutyState::scheduled: return told("due ", duty.visible_at);
+    case DutyState::leased: return told("lease ends ", duty.lease_until);
     case DutyState::waiting: return "behind another of its key";
-    default: return duty.finished_at ? in("finished", *duty.finished_at) : "";
+    default: return told("finished ", duty.finished_at);
   }
 }
 

@@ -110,6 +110,10 @@ std::string padded(int number, int digits) {
          text;
 }
 
+/// What RFC 3339 can write: four digits of the year.
+constexpr Instant earliest = std::chrono::sys_days{std::chrono::January / 1 / 0};
+constexpr Instant latest = std::chrono::sys_days{std::chrono::January / 1 / 10000} - 1us;
+
 std::string day_text(Instant instant) {
   const auto day = std::chrono::floor<std::chrono::days>(instant);
   const std::chrono::year_month_day date{day};
@@ -265,12 +269,23 @@ std::string fit(std::string_view text, int width, bool right) {
 }
 
 std::string rfc3339(Instant instant) {
+  instant = std::clamp(instant, earliest, latest);
   const auto micros = (instant - std::chrono::floor<std::chrono::seconds>(instant)).count();
   return day_text(instant) + "T" + clock_text(instant) + "." + padded(static_cast<int>(micros), 6) +
          "Z";
 }
 
-std::string date_text(Instant instant) { return day_text(instant) + " " + clock_text(instant); }
+bool is_end_of_time(Instant instant) { return instant <= earliest || instant >= latest; }
+
+std::string date_text(Instant instant) {
+  if (is_end_of_time(instant)) return instant < Instant{} ? "always" : "never";
+  return day_text(instant) + " " + clock_text(instant);
+}
+
+std::string relative_text(Instant instant, Instant now) {
+  if (is_end_of_time(instant)) return date_text(instant);
+  return instant <= now ? age_text(now - instant) + " ago" : "in " + age_text(instant - now);
+}
 
 std::string age_text(Duration age) {
   if (age < Duration::zero()) return "-" + age_text(-age);

@@ -25,10 +25,16 @@ std::string cut(std::string_view text, int width);
 /// Cut and padded to exactly `width` cells.
 std::string fit(std::string_view text, int width, bool right = false);
 
-/// `2026-11-15T20:31:07.123456Z`, for programs.
+/// `2026-11-15T20:31:07.123456Z`, for programs; what lies beyond four digits of the year, the ends
+/// of time among them, is the last or the first that can be written.
 std::string rfc3339(Instant instant);
-/// `2026-11-15 20:31:07`, UTC, for people.
+/// Whether people are told `never` or `always` instead of a date: rfc3339 can write no later or no
+/// earlier one.
+bool is_end_of_time(Instant instant);
+/// `2026-11-15 20:31:07`, UTC, for people; `never`, `always`.
 std::string date_text(Instant instant);
+/// `5 min ago`, `in 3 s`; `never`, `always`.
+std::string relative_text(Instant instant, Instant now);
 /// `12 ms`, `3 s`, `4 min`, `2 h 5 min`, `3 d 4 h`.
 std::string age_text(Duration age);
 /// `512 B`, `1.5 KiB`, `3.0 MiB`.

@@ -81,5 +81,8 @@ test("numbers, times and sizes as people read them", () => {
   const now = new Date("2026-01-01T00:10:00Z");
   expect(format.relative(new Date("2026-01-01T00:05:30Z"), now)).toBe("4 min ago");
   expect(format.relative(new Date("2026-01-01T01:10:00Z"), now)).toBe("in 1 h");
+  expect(format.relative(new Date("9999-12-31T23:59:59.999999Z"), now)).toBe("never");
+  expect(format.relative(new Date("0000-01-01T00:00:00Z"), now)).toBe("always");
+  expect(format.endOfTime(now)).toBeNull();
   expect(format.plural(1, "duty", "duties")).toBe("1 duty");
 });

@@ -57,6 +57,25 @@ TEST(CliText, writes_instants_for_programs_and_for_people) {
   EXPECT_EQ(date_text(now), "2030-01-15 12:00:00");
 }
 
+TEST(CliText, says_never_and_always_where_time_ends_and_begins) {
+  EXPECT_EQ(date_text(Instant::max()), "never");
+  EXPECT_EQ(date_text(Instant::min()), "always");
+  EXPECT_EQ(relative_text(now - 90s, now), "1 min ago");
+  EXPECT_EQ(relative_text(now, now), "0 s ago");
+  EXPECT_EQ(relative_text(now + 2h, now), "in 2 h");
+  EXPECT_EQ(relative_text(Instant::max(), now), "never");
+  EXPECT_EQ(relative_text(Instant::min(), now), "always");
+}
+
+TEST(CliText, writes_the_ends_of_time_for_programs_as_far_as_rfc_3339_goes) {
+  EXPECT_EQ(rfc3339(Instant::max()), "9999-12-31T23:59:59.999999Z");
+  EXPECT_EQ(rfc3339(Instant::min()), "0000-01-01T00:00:00.000000Z");
+  for (const Instant end : {Instant::max(), Instant::min()}) {
+    const Instant written = parse_instant("--until", rfc3339(end), {});
+    EXPECT_EQ(date_text(written), date_text(end)) << "read back, it means the same";
+  }
+}
+
 TEST(CliText, reads_durations_and_names_what_was_wrong) {
   EXPECT_EQ(parse_duration("--delay", "250ms"), 250ms);
   EXPECT_EQ(parse_duration("--delay", "1h30m"), 90min);

@@ -79,8 +79,20 @@ export function localTime(at: Date): string {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
+// As the daemon writes the ends of time: no year has more than four digits.
+const earliest = Date.parse("0000-01-01T00:00:00Z");
+const latest = Date.parse("9999-12-31T23:59:59.999Z");
+
+/** What to say instead of a date that no calendar has; null for all others. */
+export function endOfTime(at: Date): "never" | "always" | null {
+  if (at.getTime() >= latest) return "never";
+  return at.getTime() <= earliest ? "always" : null;
+}
+
 /** 5 min ago, in 3 s; only the larger unit, for it changes as one looks. */
 export function relative(at: Date, now: Date): string {
+  const end = endOfTime(at);
+  if (end) return end;
   const seconds = (now.getTime() - at.getTime()) / 1000;
   if (Math.abs(seconds) < 1) return "now";
   const text = duration(Math.floor(Math.abs(seconds))).replace(/^(\d+ \S+) .*/, "$1");

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { localTime, relative } from "../format";
+import { endOfTime, localTime, relative } from "../format";
 
 /** The present, once a second, for what is told relative to it. */
 export function useNow(): Date {
@@ -17,7 +17,7 @@ export function When({ at, exact = false }: { at: string; exact?: boolean }) {
   const time = new Date(at);
   return (
     <time dateTime={at} title={at} class="when">
-      {exact ? (
+      {exact && !endOfTime(time) ? (
         <>
           {localTime(time)} <span class="soft">({relative(time, now)})</span>
         </>
