@@ -34,6 +34,34 @@ std::vector<ConfigProblem> by_line(std::vector<ConfigProblem> problems) {
   return problems;
 }
 
+/// What leads to an inbox that `config` does not serve.
+std::vector<ConfigProblem> leads_nowhere(const Config& config) {
+  std::vector<ConfigProblem> problems;
+  const auto need = [&](const std::string& path, const std::string& store) {
+    const auto serves_it = [&](const StoreConfig& one) {
+      return (store.empty() || one.name == store) && serves(one.boxes, BoxKind::inbox);
+    };
+    if (std::ranges::any_of(config.stores, serves_it)) return;
+    const std::string key = path + ".store";
+    const auto place = config.places.find(key);
+    problems.push_back({place == config.places.end() ? config.file.string() : place->second, key,
+                        (store.empty() ? "an inbox" : "the inbox of [store." + store + "]") +
+                            " is served after a restart only; restart the daemon"});
+  };
+  for (const SinkConfig& sink : config.sinks) {
+    if (sink.kind == SinkConfig::Kind::inbox) need("sink." + sink.name, sink.store);
+  }
+  for (const SourceConfig& source : config.sources) need("source." + source.name, source.store);
+  for (const WebhookConfig& webhook : config.webhooks) {
+    need("webhook." + webhook.name, webhook.store);
+  }
+  for (const EventConfig& event : config.events) need("event." + event.name, event.store);
+  for (const SubscriptionConfig& subscription : config.subscriptions) {
+    need("subscription." + subscription.name, subscription.store);
+  }
+  return problems;
+}
+
 /// Builds a Config out of the tables of one document.
 class Builder {
  public:
@@ -340,6 +368,9 @@ std::vector<std::string> keep_fixed(Config& config, const Config& running) {
   config.server.hosts = std::move(hosts);
   if (config.stores != running.stores) changed.emplace_back("store");
   config.stores = running.stores;
+  if (auto problems = leads_nowhere(config); !problems.empty()) {
+    throw ConfigError{by_line(std::move(problems))};
+  }
   if (config.tracing != running.tracing) changed.emplace_back("tracing");
   config.tracing = running.tracing;
   return changed;

@@ -327,7 +327,8 @@ Config parse_config(std::string_view text, const std::filesystem::path& file,
                     const Variables& variables, const FileReader& read_file = read_whole_file);
 
 /// Gives `config` the values of `running` where a change needs a restart. Returns the sections
-/// that were changed in vain.
+/// that were changed in vain. Throws ConfigError where something leads to a store that is there
+/// after the restart only.
 std::vector<std::string> keep_fixed(Config& config, const Config& running);
 
 /// Every key there is, as `store.<name>.url`; for the documentation.

@@ -189,6 +189,11 @@ class Delivery(unittest.TestCase):
             daemon.wait_for(" reloaded")
             daemon.ask("POST", "/v1/outbox/order.placed", b"2")
             self.assertEqual(second.next()[3], b"2")
+            daemon.configure(ROUTES.format(url=first.url) + '[store.other]\nurl = "sqlite:other.db"\n'
+                             '[webhook.pay]\nscheme = "none"\nstore = "other"\n')
+            daemon.signal(signal.SIGHUP)
+            self.assertIn("webhook.pay.store: the inbox of [store.other] is served after a restart only",
+                          daemon.wait_for(r"reload_failed (.*)")[1])
             daemon.configure("[server\n")
             daemon.signal(signal.SIGHUP)
             self.assertIn("twinbox.toml:1", daemon.wait_for(r"reload_failed (.*)")[1])

@@ -194,6 +194,30 @@ TEST(Config, a_password_in_an_address_is_refused) {
             "postgresql://me:secret@db.example/app");
 }
 
+TEST(Config, a_reload_leads_nothing_to_a_store_that_needs_a_restart) {
+  const Config running = parse("[store.main]\nurl = \"sqlite:a.db\"\n");
+  const std::string stores =
+      "[store.main]\nurl = \"sqlite:a.db\"\n[store.new]\nurl = \"sqlite:b.db\"\n";
+  Config unused = parse(stores);
+  EXPECT_EQ(keep_fixed(unused, running), std::vector<std::string>{"store"});
+  Config used = parse(stores +
+                      "[webhook.pay]\nscheme = \"none\"\nstore = \"new\"\n"
+                      "[sink.in]\ntype = \"inbox\"\nstore = \"new\"\n"
+                      "[[event]]\nname = \"paid\"\nstore = \"new\"\n"
+                      "[[event]]\nname = \"seen\"\nstore = \"main\"\n");
+  try {
+    keep_fixed(used, running);
+    FAIL();
+  } catch (const ConfigError& error) {
+    ASSERT_EQ(error.problems().size(), 3u);
+    EXPECT_EQ(error.problems()[0].str(),
+              "twinbox.toml:7: webhook.pay.store: the inbox of [store.new] is served after a "
+              "restart only; restart the daemon");
+    EXPECT_EQ(error.problems()[1].key, "sink.in.store");
+    EXPECT_EQ(error.problems()[2].key, "event.paid.store");
+  }
+}
+
 TEST(Config, durations_have_a_unit) {
   EXPECT_EQ(parse_duration("250ms"), 250ms);
   EXPECT_EQ(parse_duration("5m"), 5min);
