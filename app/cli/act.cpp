@@ -115,6 +115,20 @@ Tally count(const std::vector<Aim>& aims, const Deed& deed, Act act) {
   return planned;
 }
 
+/// Whether somebody agrees to the number, which may grow while he thinks: then he is asked again.
+bool agreed(const std::vector<Aim>& aims, const Deed& deed, const Act& act, Tally& planned,
+            const Screen& screen) {
+  std::string more;
+  for (std::int64_t seen = 0; planned.total() > seen;
+       more = " It was " + std::to_string(seen) + "; --yes takes whatever comes.") {
+    seen = planned.total();
+    if (!screen.confirm(deed.verb + " " + planned.text("duty", "duties") + "?" + more))
+      return false;
+    planned = count(aims, deed, act);
+  }
+  return true;
+}
+
 /// The same command again, as a shell takes it. A time that counts from now has become an instant.
 std::string command_to_go_on(const Common& common, const Act& act, const std::vector<Aim>& aims) {
   const Filter* filter = aims.empty() ? nullptr : std::get_if<Filter>(&aims.front().target);
@@ -175,14 +189,13 @@ int act(const Common& common, const ActOptions& options, const Deed& deed, const
       !how.operation_id.empty() && std::any_of(aims.begin(), aims.end(), [&](const Aim& aim) {
         return Admin{aim.box.queue}.operation(how.operation_id).has_value();
       });
-  const Tally planned = begun && !common.dry_run ? Tally{} : count(aims, deed, how);
+  Tally planned = begun && !common.dry_run ? Tally{} : count(aims, deed, how);
   if (common.dry_run || (planned.total() == 0 && !begun)) {
     report(screen, common, planned, (common.dry_run ? "would be " : "") + deed.done, "duty",
            "duties");
     return planned.total() == 0 && by_id ? exit_negative : exit_ok;
   }
-  const std::string question = deed.verb + " " + planned.text("duty", "duties") + "?";
-  if (!by_id && !begun && !common.yes && !screen.confirm(question)) {
+  if (!by_id && !begun && !common.yes && !agreed(aims, deed, how, planned, screen)) {
     screen.note("nothing was changed\n");
     return exit_negative;
   }
