@@ -9,7 +9,9 @@
 #include "cli/verbs.hpp"
 #include "daemon/brokers.hpp"
 #include <twinbox/doctor.hpp>
+#include <twinbox/event_handler.hpp>
 #include <twinbox/topic_pattern.hpp>
+#include <twinbox/worker.hpp>
 
 namespace twinbox::cli {
 namespace {
@@ -32,22 +34,34 @@ void add(std::vector<Placed>& all, const std::string& box, std::vector<Finding> 
   for (Finding& finding : findings) all.push_back({box, std::move(finding)});
 }
 
+/// What the daemon delivers from such a box: by routes, and again what an inline event has left.
+std::vector<TopicPattern> routed(const app::Config& config, BoxKind kind) {
+  std::vector<TopicPattern> patterns;
+  for (const app::RouteConfig& route : config.routes) {
+    if (route.box == kind) patterns.emplace_back(route.topic);
+  }
+  for (const app::EventConfig& event : config.events) {
+    if (kind == BoxKind::inbox && event.inline_mode)
+      patterns.emplace_back(EventName{event.name, event.version}.type());
+  }
+  return patterns;
+}
+
 /// The open topics that no route of the configuration takes.
 std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kind,
                                           const Counts& counts) {
+  const std::vector<TopicPattern> patterns = routed(config, kind);
   std::vector<Finding> findings;
   for (const auto& [name, one] : counts.by_topic) {
     const std::string& topic = name;  // Clang 14 lets no lambda capture a structured binding
-    const bool taken =
-        std::any_of(config.routes.begin(), config.routes.end(), [&](const app::RouteConfig& route) {
-          return route.box == kind && TopicPattern{route.topic}.matches(topic);
-        });
+    const bool taken = std::ranges::any_of(
+        patterns, [&](const TopicPattern& pattern) { return pattern.matches(topic); });
     if (taken || one.open() == 0) continue;
     findings.push_back(
         {"handler", Level::warning,
          counted(one.open(), "duty", "duties") + " of topic " + topic + " that no route takes",
-         "add a [[route]] whose topic is \"" + topic +
-             "\" or a pattern of it, or twinbox discard them"});
+         "add a [[route]] with box = \"" + std::string{to_string(kind)} + "\" whose topic is \"" +
+             topic + "\" or a pattern of it, or twinbox discard them"});
   }
   return findings;
 }
@@ -84,8 +98,10 @@ void examine_backlog(const Common& common, OpenStore& store, const std::vector<B
     StateCounts latest = second.all;
     latest.oldest_pending = second.oldest_pending;
     all.push_back({box.name(), compare_backlog(first.all, latest, between)});
-    if (!config.routes.empty())
-      add(all, box.name(), topics_without_route(config, box.kind, second));
+    // A program of its own may work on a box that the daemon has no route for.
+    const bool ours = !routed(config, box.kind).empty() ||
+                      (!config.routes.empty() && Workers{box.queue}.list().empty());
+    if (ours) add(all, box.name(), topics_without_route(config, box.kind, second));
   }
 }
 
