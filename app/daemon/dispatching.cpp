@@ -249,6 +249,12 @@ void Dispatching::disable(const std::string& route, const std::string& reason) {
   if (!found) throw UsageError("there is no route '" + route + "'; /v1/dispatch lists them");
 }
 
+bool Dispatching::holds(const std::string& store, const std::string& topic) const {
+  const Switches switches = switches_.now();
+  return switches.paused || switches.stores.contains(store) || switches.topics.contains(topic) ||
+         switches.routes.contains({BoxKind::inbox, event_route(topic)});
+}
+
 Dispatching::View Dispatching::view() const {
   const std::lock_guard lock{mutex_};
   const Switches switches = switches_.now();

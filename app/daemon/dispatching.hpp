@@ -51,6 +51,10 @@ class Dispatching {
   void enable(const std::string& route);
   void disable(const std::string& route, const std::string& reason);
 
+  /// Whether an event of that topic is not to be handled within its request: it, its store or
+  /// everything is paused, or its route is disabled.
+  [[nodiscard]] bool holds(const std::string& store, const std::string& topic) const;
+
   struct RouteView {
     BoxKind box;
     RouteStatus status;

@@ -102,27 +102,45 @@ class LazyAnswer {
   AnswerCall call_;
 };
 
+/// Kept for the dispatcher, which goes on with it when it is let.
+HttpResponse keep(Inbox& inbox, const Arrival& arrival, const IntakeOptions& options) {
+  const Accepted accepted = inbox.accept(arrival);
+  if (accepted.state == Acceptance::duplicate_done ||
+      accepted.state == Acceptance::duplicate_dead) {
+    return accepted_answer(arrival, accepted);
+  }
+  HttpResponse answer = problem(503, "Service Unavailable",
+                                "delivery is switched off now; the event is kept, and handled as "
+                                "soon as it goes on");
+  answer.headers.add("Retry-After", std::to_string(options.retry_after.count()));
+  return answer;
+}
+
 AnswerCall inline_answer(const EventConfig& event, const Stores& stores, SinkMaker& sinks,
-                         const InlineObserver& observer) {
+                         const InlineCalls& calls, const IntakeOptions& options) {
   Handlers handlers;
   handlers.add(EventName{event.name, event.version}.topic(), {sinks.make(event.sink, {}), {}});
   auto lazy = std::make_shared<LazyAnswer>(
-      [&stores, store = event.store, handlers = std::move(handlers), observer] {
+      [&stores, store = event.store, handlers = std::move(handlers), observer = calls.observer] {
         return inline_mode(store_of(stores, store, BoxKind::inbox).inbox(), handlers,
                            {.observer = observer()});
       });
-  return [lazy](const Arrival& arrival) { return (*lazy)(arrival); };
+  return [lazy, &stores, name = event.store, held = calls.held, options](const Arrival& arrival) {
+    Store& store = store_of(stores, name, BoxKind::inbox);
+    if (held(store.name(), arrival.topic.str())) return keep(store.inbox(), arrival, options);
+    return (*lazy)(arrival);
+  };
 }
 
 /// Named events: each goes its own way, found by the topic that it is stored under.
 void add_named_events(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
-                      const InlineObserver& observer, const IntakeOptions& options) {
+                      const InlineCalls& calls, const IntakeOptions& options) {
   std::vector<EventName> names;
   std::map<std::string, AnswerCall> ways;
   for (const EventConfig& event : config.events) {
     const EventName name{event.name, event.version};
     if (!ways.emplace(name.type(), event.inline_mode
-                                       ? inline_answer(event, stores, sinks, observer)
+                                       ? inline_answer(event, stores, sinks, calls, options)
                                        : accept_mode(accept_into(stores, event.store)))
              .second) {
       throw std::invalid_argument("event " + name.type() + " is there twice");
@@ -192,7 +210,7 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
 }  // namespace
 
 void add_intakes(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
-                 const InlineObserver& observer, const Environment& environment) {
+                 const InlineCalls& calls, const Environment& environment) {
   const IntakeOptions options = intake_options(config, environment);
   router.add(box_endpoint(
       "/v1/outbox/{topic}", stores, BoxKind::outbox,
@@ -211,7 +229,7 @@ void add_intakes(Router& router, const Config& config, const Stores& stores, Sin
                 return EventIntake{accept_into(stores, store_name(call.target)), options}.handle(
                     call.request);
               }});
-  add_named_events(router, config, stores, sinks, observer, options);
+  add_named_events(router, config, stores, sinks, calls, options);
   add_webhooks(router, config, stores, options);
   add_sidecar(router, config, stores, options);
 }

@@ -12,12 +12,16 @@
 
 namespace twinbox::app {
 
-/// Told of calls within requests, as dispatchers tell of theirs.
-using InlineObserver = std::function<DispatchObserver()>;
+/// What handlers within requests have in common with those of dispatchers.
+struct InlineCalls {
+  std::function<DispatchObserver()> observer;  ///< who is told of them
+  /// Whether none is to be made now: somebody has switched it off.
+  std::function<bool(const std::string& store, const std::string& topic)> held;
+};
 
 /// `stores` must outlive the router. Throws std::invalid_argument naming the endpoint that cannot
 /// be.
 void add_intakes(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
-                 const InlineObserver& observer, const Environment& environment);
+                 const InlineCalls& calls, const Environment& environment);
 
 }  // namespace twinbox::app

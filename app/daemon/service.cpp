@@ -21,7 +21,11 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
   add_pages(router_, dashboard_assets(), config_.dashboard.enabled);
   add_login(router_, access_, !config_.server.tls_certificate.empty());
   SinkMaker sinks{config_, surroundings.stores, surroundings.environment, surroundings.spans};
-  add_intakes(router_, config_, surroundings.stores, sinks, surroundings.observer,
+  add_intakes(router_, config_, surroundings.stores, sinks,
+              {.observer = surroundings.observer,
+               .held = [&dispatching = surroundings.dispatching](
+                           const std::string& store,
+                           const std::string& topic) { return dispatching.holds(store, topic); }},
               surroundings.environment);
   add_control(router_, surroundings.dispatching);
   surroundings.dashboard.add_to(router_);

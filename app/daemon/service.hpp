@@ -25,8 +25,8 @@ struct Surroundings {
   Dashboard& dashboard;
   Environment environment;
   std::function<void(const HandlerSpan&)> spans;  ///< empty: no traces
-  InlineObserver observer;
-  std::function<std::string()> metrics;  ///< the text for Prometheus
+  std::function<DispatchObserver()> observer;     ///< of calls within requests
+  std::function<std::string()> metrics;           ///< the text for Prometheus
 };
 
 class Service {

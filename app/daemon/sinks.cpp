@@ -41,6 +41,8 @@ BodyForm form_of(SinkConfig::Form form) {
   return BodyForm::automatic;
 }
 
+std::string event_route(const std::string& topic) { return "event " + topic; }
+
 SinkMaker::SinkMaker(const Config& config, const Stores& stores, Environment environment,
                      std::function<void(const HandlerSpan&)> spans)
     : config_(config),
@@ -128,8 +130,9 @@ std::vector<Route> SinkMaker::routes(BoxKind kind, const From& from) {
   for (const EventConfig& event : config_.events) {
     if (kind != BoxKind::inbox || !event.inline_mode) continue;
     const std::string topic = EventName{event.name, event.version}.type();
-    routes.push_back(
-        {.name = "event " + topic, .pattern = TopicPattern{topic}, .sink = make(event.sink, from)});
+    routes.push_back({.name = event_route(topic),
+                      .pattern = TopicPattern{topic},
+                      .sink = make(event.sink, from)});
   }
   return routes;
 }

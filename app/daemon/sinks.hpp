@@ -14,6 +14,8 @@
 namespace twinbox::app {
 
 BodyForm form_of(SinkConfig::Form form);
+/// The name of the route by which an inline event is tried again.
+std::string event_route(const std::string& topic);
 
 /// Makes sinks; those that can share connections do.
 class SinkMaker {

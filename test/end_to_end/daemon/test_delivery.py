@@ -244,6 +244,31 @@ class Delivery(unittest.TestCase):
                                 {"Content-Type": "application/cloudevents-batch+json"})
             self.assertEqual((answer.status, len(answer.json()["results"])), (202, 3))
 
+    def test_what_is_switched_off_is_not_handled_within_a_request(self):
+        with Receiver() as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url) +
+                                 '[[event]]\nname = "order.paid"\nmode = "inline"\nsink = "there"\n')
+            event = {"ce-specversion": "1.0", "ce-source": "/shop", "ce-type": "order.paid.v1",
+                     "Content-Type": "application/json"}
+            switches = [("dispatch/pause", "dispatch/resume", b""),
+                        ("dispatch/pause", "dispatch/resume", b'{"store":"main"}'),
+                        ("dispatch/pause", "dispatch/resume", b'{"topic":"order.paid.v1"}'),
+                        ("routes/event%20order.paid.v1/disable", "routes/event%20order.paid.v1/enable", b"")]
+            for number, (off, on, body) in enumerate(switches):
+                send = lambda: daemon.ask("POST", "/events/order.paid/v1", b"{}", event | {"ce-id": f"e{number}"})
+                self.assertEqual(daemon.operate("POST", f"/v1/{off}", body).status, 200)
+                for _ in range(2):
+                    answer = send()
+                    self.assertEqual(answer.status, 503, answer.body)
+                    self.assertIn("the event is kept", answer.json()["detail"])
+                    self.assertEqual(answer.headers["Retry-After"], "5")
+                self.assertEqual(receiver.requests.qsize(), 0, off)
+                self.assertEqual(daemon.operate("POST", f"/v1/{on}", body).status, 200)
+                while (answer := send()).status == 503:  # the dispatcher may have been faster
+                    pass
+                self.assertEqual(answer.status, 200, answer.body)
+                receiver.next()
+
     def test_a_sidecar_is_told_what_to_deliver(self):
         daemon = self.daemon('[[subscription]]\nname = "broker"\ntopic = "orders"\n'
                              'route = "/sidecar/orders"\nstored = "order.placed"\n')
