@@ -1,7 +1,10 @@
 #include "daemon/daemon.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <sys/resource.h>
@@ -62,6 +65,24 @@ std::string monotonic_microseconds() {
   return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
 
+/// Ends the process if it does not end by itself in time, as a crash would.
+class Patience {
+ public:
+  Patience(Milliseconds limit, std::function<void()> over)
+      : thread_{[limit, over = std::move(over)](const std::stop_token& ended) {
+          std::mutex mutex;
+          std::condition_variable_any nothing;
+          std::unique_lock lock{mutex};
+          nothing.wait_for(lock, ended, limit, [] { return false; });
+          if (ended.stop_requested()) return;
+          over();
+          std::_Exit(0);
+        }} {}
+
+ private:
+  std::jthread thread_;
+};
+
 class Daemon {
  public:
   Daemon(const ServeOptions& options, Config config)
@@ -83,7 +104,8 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  int run(const sigset_t& signals) {
+  /// Until a signal ends it.
+  void run(const sigset_t& signals) {
     make_first_token();  // before anything is touched: it may not be possible
     open_stores();
     dispatching_.set(current()->config());
@@ -94,6 +116,29 @@ class Daemon {
     log_.write(LogLevel::info, "listening", {{"address", show(server_.endpoint())}});
     notify_manager("READY=1");
     wait(signals);
+  }
+
+  /// For a stop, from now on. What is left beyond the times that requests and sinks have waits for
+  /// a store that does not answer: a commit, a count for the dashboard.
+  [[nodiscard]] Patience patience() {
+    const std::shared_ptr<const Service> service = current();
+    const Config& config = service->config();
+    const Milliseconds usual = config.limit.stop_time +
+                               std::chrono::ceil<Milliseconds>(config.dispatch.grace) +
+                               std::chrono::seconds{15};
+    Milliseconds longest{0};
+    for (const SinkConfig& sink : config.sinks) {
+      if (sink.kind == SinkConfig::Kind::command) longest = std::max(longest, sink.kill_after);
+      if (sink.is_broker()) longest = std::max(longest, sink.timeout);
+    }
+    return {usual + longest, [this] {
+              log_.write(
+                  LogLevel::warning, "stopped_early",
+                  {{"error", "a store does not answer; what waits for it was left as it is"}});
+            }};
+  }
+
+  void stop() {
     notify_manager("STOPPING=1");
     log_.write(LogLevel::info, "stopping", {});
     sources_.stop();
@@ -101,7 +146,6 @@ class Daemon {
     dispatching_.stop();
     dashboard_.stop();
     log_.write(LogLevel::info, "stopped", {});
-    return 0;
   }
 
  private:
@@ -414,8 +458,12 @@ int serve(const ServeOptions& options) {
   }
   const sigset_t signals = take_signals();
   raise_descriptor_limit();
-  Daemon daemon{options, config};
-  return daemon.run(signals);
+  auto daemon = std::make_unique<Daemon>(options, config);
+  daemon->run(signals);
+  const Patience until_the_end = daemon->patience();
+  daemon->stop();
+  daemon.reset();
+  return 0;
 }
 
 }  // namespace twinbox::app

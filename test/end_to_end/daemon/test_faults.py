@@ -2,14 +2,52 @@
 import http.client
 import os
 import random
+import re
+import select
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
 import unittest
 import uuid
 
-from daemon import Daemon
+from daemon import LIMIT, Daemon
+
+
+class Path:
+    """A way to a server that can fall silent: then it takes what it is given, and no answer comes."""
+
+    def __init__(self, host, port):
+        self.server = (host, port)
+        self.silent = threading.Event()
+        self.taken = threading.Event()  # something that will never be answered
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def port(self):
+        return self.listener.getsockname()[1]
+
+    def _accept(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+
+    def _carry(self, client):
+        connected = not self.silent.is_set()  # who connects to a silent server gives up by himself
+        with client, socket.create_connection(self.server) as server:
+            while True:
+                for side in select.select([client, server], [], [])[0]:
+                    data = side.recv(65536)
+                    if not data:
+                        return
+                    if not self.silent.is_set():
+                        (server if side is client else client).sendall(data)
+                    elif side is client and connected:
+                        self.taken.set()
 
 
 class Load:
@@ -149,9 +187,29 @@ class FaultsOnPostgres(Faults, unittest.TestCase):
         self.config = f'[store.main]\nurl = "env:PLACE"\nschema = "{schema}"\n' \
                       '[access]\ntoken_file = "tokens"\n'
 
+    place = os.environ.get("TWINBOX_TEST_POSTGRES")
+
     def start(self, **options):
-        options["environment"] = {"PLACE": os.environ["TWINBOX_TEST_POSTGRES"]}
+        options["environment"] = {"PLACE": self.place}
         return super().start(**options)
+
+    def test_a_stop_ends_though_the_server_has_fallen_silent(self):
+        host, port = re.search(r"@([^:/]+):(\d+)/", self.place).groups()
+        path = Path(host, int(port))
+        self.addCleanup(path.listener.close)
+        self.place = self.place.replace(f"@{host}:{port}/", f"@127.0.0.1:{path.port()}/")
+        self.config += '[limit]\nstop_time = "0s"\n[dispatch]\ngrace = "0s"\n'
+        daemon = self.start()
+        for _ in ["outbox", "inbox"]:
+            daemon.wait_for(r" reap store=main")  # a chore is interrupted, a request is not
+        self.assertEqual(daemon.ask("GET", "/v1/messages").status, 200)
+        path.silent.set()
+        connection = daemon.connect()
+        self.addCleanup(connection.close)
+        connection.request("GET", "/v1/messages")
+        self.assertTrue(path.taken.wait(LIMIT))
+        self.assertEqual(daemon.stop(), 0)
+        self.assertIn("stopped_early", daemon.lines[-1])
 
 
 if __name__ == "__main__":
