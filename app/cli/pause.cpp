@@ -112,7 +112,8 @@ std::string still_paused(const std::string& body) {
 
 /// Where a daemon with this configuration listens.
 std::string address_of(const app::ServerConfig& server) {
-  return (server.tls_certificate.empty() ? "http://" : "https://") + server.listen;
+  const std::string host = server.listen.starts_with(':') ? "127.0.0.1" : "";
+  return (server.tls_certificate.empty() ? "http://" : "https://") + host + server.listen;
 }
 
 int ask(const Common& common, PauseOptions options, const std::string& verb, const Screen& screen) {

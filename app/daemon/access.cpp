@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/ip/address.hpp>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <fstream>
 #include <sstream>
@@ -167,11 +169,13 @@ std::string make_token(const std::filesystem::path& file, const std::string& nam
       descriptor >= 0 &&
       ::write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
       fsync(descriptor) == 0;
+  const int error = errno;
   if (descriptor >= 0) close(descriptor);
   if (!written) {
-    throw std::runtime_error("the token file " + file.string() +
-                             " cannot be written; give this user the right to, or name another "
-                             "one as access.token_file");
+    throw std::runtime_error(
+        "the token file " + file.string() + " cannot be written: " + std::strerror(error) +
+        (error == ENOENT ? "; make its folder" : "; give this user the right to") +
+        ", or name another one as access.token_file");
   }
   return token;
 }

@@ -20,6 +20,15 @@ bool is_loopback(const asio::ip::address& address) {
   return address.is_loopback();
 }
 
+std::string way_out(const boost::system::error_code& error) {
+  if (error == asio::error::address_in_use) return "; end who listens there, or name another port";
+  if (error == asio::error::access_denied)
+    return "; name a port above 1023, or let this program have it (CAP_NET_BIND_SERVICE)";
+  if (error == boost::system::errc::address_not_available)
+    return "; name an address of this machine, or 0.0.0.0 for all of them";
+  return {};
+}
+
 }  // namespace
 
 void use_certificate(asio::ssl::context& tls, const std::string& file) {
@@ -72,10 +81,8 @@ HttpServer::HttpServer(const ServerConfig& config, LimitConfig limit, HttpServic
     acceptor_.bind(endpoint_);
     acceptor_.listen(4096);
   } catch (const boost::system::system_error& error) {
-    const bool taken = error.code() == asio::error::address_in_use;
     throw std::runtime_error("server.listen: cannot listen on " + config.listen + ": " +
-                             error.code().message() +
-                             (taken ? "; end who listens there, or name another port" : ""));
+                             error.code().message() + way_out(error.code()));
   }
   endpoint_ = acceptor_.local_endpoint();
 }

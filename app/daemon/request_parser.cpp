@@ -94,11 +94,13 @@ std::optional<HttpResponse> refusal_of(const boost::beast::error_code& error,
   }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return problem(431, "Request Header Fields Too Large",
-                   "the header has more than " + std::to_string(limit.header_bytes) + " bytes");
+                   "the header has more than " + std::to_string(limit.header_bytes) +
+                       " bytes; limit.header_bytes allows more");
   }
   if (error == http::error::body_limit) {
     return problem(413, "Content Too Large",
-                   "the body has more than " + std::to_string(limit.body_bytes) + " bytes");
+                   "the body has more than " + std::to_string(limit.body_bytes) +
+                       " bytes; limit.body_bytes allows more");
   }
   return problem(400, "Bad Request", "this is no HTTP/1.1 request: " + error.message());
 }

@@ -74,13 +74,17 @@ EventName NamedEventIntake::name_in(const HttpRequest& request) const {
   const bool number = version.size() > 1 && version[0] == 'v' && version[1] != '0' &&
                       std::from_chars(version.data() + 1, end, name.version).ptr == end;
   if (number && names_.contains(name)) return name;
-  std::string versions;
+  std::string versions, others;
   for (const EventName& known : names_) {
     if (known.name == name.name) {
       versions += (versions.empty() ? "v" : ", v") + std::to_string(known.version);
     }
+    others += (others.empty() ? "" : ", ") + known.name + "/v" + std::to_string(known.version);
   }
-  if (versions.empty()) throw RequestError(404, "there is no event '" + name.name + "'");
+  if (versions.empty()) {
+    throw RequestError(404, "there is no event '" + name.name + "'; " +
+                                (others.empty() ? "none is taken here" : "there are: " + others));
+  }
   throw RequestError(404, "the event '" + name.name + "' has no version '" + version +
                               "'; there are: " + versions);
 }

@@ -377,7 +377,8 @@ TEST_P(EventIntakes, EVB_14_an_unknown_name_or_version_answers_404_with_a_clear_
     EXPECT_EQ(answer.headers.find("Content-Type"), "application/problem+json");
     return answer.body;
   };
-  EXPECT_NE(detail("/events/parcel/v2").find("there is no event 'parcel'"), std::string::npos);
+  EXPECT_NE(detail("/events/parcel/v2").find("there is no event 'parcel'; there are: order/v2"),
+            std::string::npos);
   for (const char* version : {"v1", "v02", "v2x", "2", "v", "v99999999999999999999", "v-2"}) {
     EXPECT_NE(
         detail(std::string{"/events/order/"} + version)
