@@ -64,7 +64,8 @@ Dispatching::Desks Dispatching::make(const Config& config) {
       desk->stores = set.stores.get();
       desk->routes = std::make_unique<Routes>(std::move(routes), remember(kind), environment_);
       desk->running = std::make_shared<std::atomic<std::int64_t>>(0);
-      desk->grace = config.dispatch.grace;
+      // Where only some dispatchers may work at once, the next one waits for the place of this one.
+      if (config.dispatch.processors > 0) desk->leaves_within = config.dispatch.grace;
       DispatchObserver counting;
       counting.started = [running = desk->running](std::string_view, const Message&, Duration) {
         ++*running;
@@ -118,14 +119,17 @@ void Dispatching::start(Desk& desk, const Switches& switches) {
 }
 
 /// A request to stop would break off the calls that run; so it claims nothing more and lets them
-/// end first.
+/// end first, for as long as their sinks have.
 void Dispatching::leave(std::unique_ptr<Desk> desk, const std::stop_token& stop) {
   desk->dispatcher->pause();
   std::mutex mutex;
   std::condition_variable_any rest;
   std::unique_lock lock{mutex};
-  const auto end = std::chrono::steady_clock::now() + desk->grace;
-  while (*desk->running > 0 && std::chrono::steady_clock::now() < end && !stop.stop_requested()) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    return desk->leaves_within && std::chrono::steady_clock::now() - begin >= *desk->leaves_within;
+  };
+  while (*desk->running > 0 && !late() && !stop.stop_requested()) {
     rest.wait_for(lock, stop, std::chrono::milliseconds{5}, [] { return false; });
   }
 }
@@ -139,7 +143,7 @@ void Dispatching::set(const Config& config) {
   std::swap(desks_, next);
   leaving_.remove_if([](const Leaving& former) { return former.gone->load(); });
   for (auto& former : next) {
-    // Its handlers may take as long as their grace; nobody needs to wait for them here.
+    // Its handlers may take their time; nobody needs to wait for them here.
     auto gone = std::make_shared<std::atomic<bool>>(false);
     leaving_.push_back(
         {gone, std::jthread{[gone](std::stop_token stop, std::unique_ptr<Desk> desk) {

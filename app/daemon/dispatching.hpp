@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,7 +76,7 @@ class Dispatching {
     DatabaseSet* stores;
     std::unique_ptr<Routes> routes;
     std::shared_ptr<std::atomic<std::int64_t>> running;  ///< calls; shared with its observer
-    Duration grace;
+    std::optional<Duration> leaves_within;  ///< after a reload; empty: when its calls have ended
     std::unique_ptr<Dispatcher> dispatcher;
     std::jthread thread;
   };

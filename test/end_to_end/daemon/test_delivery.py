@@ -209,11 +209,13 @@ class Delivery(unittest.TestCase):
             return 200
 
         with Receiver(slow) as receiver:
-            daemon = self.daemon(ROUTES.format(url=receiver.url))
+            daemon = self.daemon(ROUTES.format(url=receiver.url),
+                                 environment={"TWINBOX_DISPATCH_GRACE": "0s"})  # is for a stop
             daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
             self.assertTrue(arrived.wait(LIMIT))
             daemon.signal(signal.SIGHUP)
             daemon.wait_for(" reloaded")
+            self.until(daemon, "/v1/workers", lambda answer: len(answer["workers"]) == 2)
             answer.set()
             shown = self.until(daemon, "/v1/messages/one",
                                lambda m: m["duties"][0]["state"] == "done")
