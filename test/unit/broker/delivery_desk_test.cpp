@@ -124,6 +124,17 @@ TEST_F(DeliveryDeskWith, a_store_that_is_away_waits_for_it_without_counting) {
   EXPECT_EQ(accepted, (Ids{"1", "2"}));
 }
 
+TEST_F(DeliveryDeskWith, a_store_that_is_away_is_not_asked_without_rest_whatever_the_delay) {
+  DeliveryDesk hasty{[this](std::span<const Arrival> arrivals) { return accept(arrivals); },
+                     {.max_retries = 2, .delay = 0s, .max_delay = 0s},
+                     "test",
+                     {}};
+  fail = [](const Arrival&) { throw DatabaseError(Kind::connection_lost, "gone"); };
+  hasty.add(delivery(1, "1"));
+  EXPECT_TRUE(hasty.step(now).empty());
+  EXPECT_GE(hasty.next().value(), now + 100ms);
+}
+
 class DeliveryDeskWithTrouble : public DeliveryDeskWith,
                                 public ::testing::WithParamInterface<Kind> {
  protected:
