@@ -68,11 +68,21 @@ std::string_view body_of(natsMsg& message) noexcept {
   return {natsMsg_GetData(&message), static_cast<std::size_t>(natsMsg_GetDataLength(&message))};
 }
 
-/// Alone where the source says nothing: two senders may use the same ids.
-std::string repetition_id(const Message& message) {
+/// It came over a broker, or goes to several handlers.
+bool travels_further(const Message& message) {
+  if (message.handler != HandlerKey::by_topic()) return true;
+  constexpr std::array<std::string_view, 3> brokers = {"nats", "rabbitmq", "kafka"};
+  return message.headers && std::ranges::any_of(brokers, [&](std::string_view name) {
+           return json_object_has(*message.headers, name);
+         });
+}
+
+/// What a stream knows repetitions by. The id alone where that says enough: two senders may use the
+/// same ids, and what travels further may come to one stream under several subjects.
+std::string repetition_id(const Message& message, const std::string& subject) {
   const std::string id = percent_encode(message.id.view(), "%");
-  if (message.source == Source::none()) return id;
-  return percent_encode(message.source.view(), "%") + " " + id;
+  if (message.source == Source::none() && !travels_further(message)) return id;
+  return percent_encode(message.source.view(), "%") + " " + id + " " + percent_encode(subject, "%");
 }
 
 /// The value of a member, as it is written; empty: there is none.
@@ -145,7 +155,8 @@ std::string subject_of(const Message& message, const NatsSinkOptions& options) {
 }
 
 Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options) {
-  Outgoing out{.subject = subject_of(message, options), .parcel = {}, .id = repetition_id(message)};
+  Outgoing out{.subject = subject_of(message, options), .parcel = {}, .id = {}};
+  out.id = repetition_id(message, out.subject);
   out.parcel = parcel_of(message, options.form, event_labels(),
                          {.id = out.id == message.id.view(),
                           .topic = out.subject == message.topic.view(),

@@ -265,6 +265,37 @@ TEST_P(NatsSink, the_same_id_of_two_sources_is_two_messages) {
   EXPECT_EQ(nats.count(stream), 2u);
 }
 
+/// A stream must not take it for a repetition of what it brought.
+TEST_P(NatsSink, what_came_from_a_stream_can_go_on_to_another_subject_of_it) {
+  make_stream();
+  enqueue("a");
+  CloudEvent event{.id = "e", .source = "/shop", .type = "order.placed"};
+  outbox().enqueue(to_message(event));
+  drain(publisher());
+  RunningNats source = run();
+  ASSERT_TRUE(source.wait_for(2));
+  source.stop();
+  const auto claimed = inbox().claim(worker_a, 30s, 100);
+  ASSERT_EQ(claimed.size(), 2u);
+  const auto onwards = publisher({.subject = stream + ".onwards"});
+  for (int time = 1; time <= 2; ++time) {  // the second time it is one
+    for (const Outcome& one : onwards->publish(claimed)) EXPECT_EQ(one.kind(), Kind::done);
+    EXPECT_EQ(nats.count(stream), 4u);
+  }
+}
+
+TEST_P(NatsSink, what_two_handlers_send_to_two_subjects_is_two_messages) {
+  make_stream();
+  const Arrival arrival{Source::none(), MessageId{"a"}, Topic{"order.placed"}, payload()};
+  const HandlerName handlers[] = {{HandlerKey{"first"}}, {HandlerKey{"second"}}};
+  inbox().accept(arrival, handlers);
+  for (const Message& one : inbox().claim(worker_a, 30s, 100)) {
+    const auto to = publisher({.subject = stream + "." + one.handler.str()});
+    EXPECT_EQ(to->publish({&one, 1}).at(0).kind(), Kind::done);
+  }
+  EXPECT_EQ(nats.count(stream), 2u);
+}
+
 TEST_P(NatsSink, EVB_02_an_event_goes_through_the_outbox_or_at_once) {
   nats.stream(stream, {stream + ".order.>"});
   const auto to = publisher();
