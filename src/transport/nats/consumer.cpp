@@ -315,9 +315,12 @@ void Consumer::bury() {
         grave.bare ? bare_dead_letter(*open.letter, options_, reply)
                    : dead_letter(*open.letter, open.origin, options_, grave.error, reply);
     const natsStatus status = connection_.publish(*letter);
-    if (status == NATS_MAX_PAYLOAD && !grave.bare) {
-      grave.bare = true;
-      grave.not_before = now;
+    if (status == NATS_MAX_PAYLOAD) {
+      if (!std::exchange(grave.bare, true)) {
+        grave.not_before = now;
+      } else {  // the server took it once, when it took larger ones
+        put_off(grave, "larger than max_payload of the server");
+      }
       continue;
     }
     connection_.check(status, "a dead letter");
@@ -333,15 +336,8 @@ void Consumer::read_burial(natsMsg& message) {
   const std::string source = name();
   const Answer said = read_answer(message);
   if (said.kind != Answer::Kind::stored) {
-    // Nothing is lost: it stays with its stream until its place can be reached.
-    grave->not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);
-    environment_.write(
-        LogLevel::error, "dead_letter_failed",
-        {{"source", std::string_view{source}},
-         {"reason", std::string_view{said.kind == Answer::Kind::no_stream
-                                         ? std::string_view{"no stream takes its subject"}
-                                         : std::string_view{said.text}}}});
-    return;
+    const bool nobody = said.kind == Answer::Kind::no_stream;
+    return put_off(*grave, nobody ? "no stream takes its subject" : std::string_view{said.text});
   }
   environment_.write(
       LogLevel::error, "dead_letter",
@@ -350,6 +346,14 @@ void Consumer::read_burial(natsMsg& message) {
   forget(grave->sequence);
   graves_.erase(grave);
   record_.change([](SourceStatus& status) { ++status.dead; });
+}
+
+/// Nothing is lost: it stays with its stream until its place can be reached.
+void Consumer::put_off(Grave& grave, std::string_view reason) const {
+  grave.not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);
+  const std::string source = name();
+  environment_.write(LogLevel::error, "dead_letter_failed",
+                     {{"source", std::string_view{source}}, {"reason", reason}});
 }
 
 /// Whoever is next gets it at once, instead of after ack_wait or its delay.

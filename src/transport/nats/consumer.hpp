@@ -80,6 +80,7 @@ class Consumer {
   void forget(std::uint64_t sequence);
   void answer(std::uint64_t sequence, const std::string& word);
   void bury();
+  void put_off(Grave& grave, std::string_view reason) const;
   void read_burial(natsMsg& message);
   void keep();
   void look_for_overdue();

@@ -13,6 +13,7 @@ namespace twinbox::nats {
 namespace {
 
 constexpr const char* id_header = "Nats-Msg-Id";
+constexpr const char* own_id_header = "twinbox-id";
 constexpr const char* content_type_header = "Content-Type";
 
 char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
@@ -96,13 +97,24 @@ std::string_view member(const std::optional<std::vector<JsonPart>>& object, std:
 bool is_bare_event(const Delivered& delivered) {
   if (!delivered.content_type.empty()) return false;
   for (const auto& [name, value] : delivered.labels) {
-    if (equal(name, "twinbox-id") || equal(std::string_view{name}.substr(0, 3), "ce-")) {
+    if (equal(name, own_id_header) || equal(std::string_view{name}.substr(0, 3), "ce-")) {
       return false;
     }
   }
   const std::size_t first = delivered.body.find_first_not_of(" \t\r\n");
   return first != std::string::npos && delivered.body[first] == '{' &&
          json_object_has(delivered.body, "specversion");
+}
+
+/// All but the server's. True: one of them holds the message's id.
+bool copy_own_headers(natsMsg& from, natsMsg& to) {
+  bool has_id = false;
+  for (const auto& [name, value] : labels_of(from)) {
+    if (is_of_server(name)) continue;
+    copy_header(from, to, name);
+    has_id = has_id || equal(name, own_id_header) || equal(name, "ce-id");
+  }
+  return has_id;
 }
 
 /// Newer senders have the type of the data among the other attributes.
@@ -235,15 +247,10 @@ Arrival read_arrival(natsMsg& message, const Origin& origin, const NatsSourceOpt
 Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptions& options,
                    const std::string& error, const std::string& reply) {
   Letter letter = new_letter(dead_subject(options), reply, body_of(message));
-  bool has_id = false;
-  for (const auto& [name, value] : labels_of(message)) {
-    if (is_of_server(name)) continue;
-    copy_header(message, *letter, name);
-    has_id = has_id || equal(name, "twinbox-id") || equal(name, "ce-id");
-  }
+  const bool has_id = copy_own_headers(message, *letter);
   // Who sends it again from there needs it, and this one must not pass for a repetition.
   const std::string id = header(message, id_header);
-  if (!has_id && !id.empty()) set_header(*letter, "twinbox-id", percent_encode(id, "\"%"));
+  if (!has_id && !id.empty()) set_header(*letter, own_id_header, percent_encode(id, "\"%"));
   set_header(*letter, id_header,
              options.stream.name + "." + options.consumer + "." + std::to_string(origin.sequence) +
                  "." + std::to_string(origin.timestamp));
@@ -256,9 +263,13 @@ Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptio
 Letter bare_dead_letter(natsMsg& message, const NatsSourceOptions& options,
                         const std::string& reply) {
   Letter letter = new_letter(dead_subject(options), reply, body_of(message));
-  for (const auto& [name, value] : labels_of(message)) {
-    if (!is_of_server(name) || equal(name, id_header)) copy_header(message, *letter, name);
-  }
+  if (copy_own_headers(message, *letter)) return letter;
+  const std::string id = header(message, id_header);
+  if (id.empty()) return letter;
+  // Under the server's name it would pass for a repetition of another consumer's dead letter; but
+  // there is only as much room as it came with, and an encoded one needs more.
+  const bool has_room = percent_encode(id, "\"%") == id;
+  set_header(*letter, has_room ? own_id_header : id_header, id);
   return letter;
 }
 

@@ -121,6 +121,50 @@ TEST_P(NatsDeadLetter, PHD_30_a_dead_letter_that_is_as_large_as_can_be_goes_as_i
   EXPECT_TRUE(acknowledged());
 }
 
+/// Their stream must not take the one for a repetition of the other.
+TEST_P(NatsDeadLetter, PHD_30_each_consumer_has_its_own_dead_letter_however_large_it_is) {
+  make_all();
+  const std::string id = "large";
+  // As large as can be, with what the server counts besides: its headers.
+  const std::string head =
+      "NATS/1.0\r\nContent-Type: application/cloudevents+json\r\nNats-Msg-Id: " + id + "\r\n\r\n";
+  const NatsMessage damaged{
+      .body = std::string(1024 * 1024 - head.size(), 'x'),
+      .headers = {{"Nats-Msg-Id", id}, {"Content-Type", "application/cloudevents+json"}}};
+  nats.publish(stream + ".order", damaged);
+  NatsSourceOptions other = source_options();
+  other.consumer = "other";
+  for (const NatsSourceOptions& options : {source_options(), other}) {
+    RunningNats source = run(options);
+    ASSERT_TRUE(eventually([&] { return source.status().dead == 1; })) << source.status().error;
+  }
+  const auto dead = dead_letters();
+  ASSERT_EQ(dead.size(), 2u);
+  EXPECT_EQ(dead[0].subject, "dead." + stream + ".box");
+  EXPECT_EQ(dead[1].subject, "dead." + stream + ".other");
+  for (const NatsMessage& one : dead) {
+    EXPECT_EQ(one.body, damaged.body);
+    EXPECT_EQ(one.headers.at("twinbox-id"), id);
+    EXPECT_FALSE(one.headers.contains("twinbox-error")) << "there is no room for it";
+  }
+}
+
+TEST_P(NatsDeadLetter, PHD_30_one_that_the_server_takes_no_more_holds_up_nothing_else) {
+  make_all();
+  nats.publish(stream + ".order", {.body = std::string(5000, 'x')});
+  Relay relay{port_of(Nats::url())};
+  relay.disguise(R"("max_payload":1048576)", R"("max_payload":   4000)");
+  RunningNats source{connection(relay), source_options(), accept_into(inbox()), environment()};
+  ASSERT_TRUE(eventually([&] { return !log().events("dead_letter_failed").empty(); }))
+      << source.status().error;
+  send("a");
+  ASSERT_TRUE(source.wait_for(1));
+  source.stop();
+  EXPECT_TRUE(has(log().events("dead_letter_failed")[0].field("reason"), "max_payload"));
+  EXPECT_EQ(relay.connections(), 1);
+  EXPECT_EQ(left(), 1u);
+}
+
 TEST_P(NatsDeadLetter, PHD_30_what_comes_too_often_without_being_accepted_is_a_dead_letter) {
   make_all();
   send("a");
