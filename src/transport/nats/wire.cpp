@@ -94,27 +94,30 @@ std::string_view member(const std::optional<std::vector<JsonPart>>& object, std:
 }
 
 /// An event of the binding's first version: all of it in the body, and no header that says so.
-bool is_bare_event(const Delivered& delivered) {
-  if (!delivered.content_type.empty()) return false;
-  for (const auto& [name, value] : delivered.labels) {
+bool is_bare_event(std::string_view content_type, const Labels& labels, std::string_view body) {
+  if (!content_type.empty()) return false;
+  for (const auto& [name, value] : labels) {
     if (equal(name, own_id_header) || equal(std::string_view{name}.substr(0, 3), "ce-")) {
       return false;
     }
   }
-  const std::size_t first = delivered.body.find_first_not_of(" \t\r\n");
-  return first != std::string::npos && delivered.body[first] == '{' &&
-         json_object_has(delivered.body, "specversion");
+  const std::size_t first = body.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && body[first] == '{' &&
+         json_object_has(body, "specversion");
 }
 
-/// All but the server's. True: one of them holds the message's id.
+/// All but the server's. True: they say what the message's id is, or the body does.
 bool copy_own_headers(natsMsg& from, natsMsg& to) {
+  const Labels labels = labels_of(from);
+  std::string_view content_type;
   bool has_id = false;
-  for (const auto& [name, value] : labels_of(from)) {
+  for (const auto& [name, value] : labels) {
     if (is_of_server(name)) continue;
     copy_header(from, to, name);
     has_id = has_id || equal(name, own_id_header) || equal(name, "ce-id");
+    if (equal(name, content_type_header)) content_type = value;
   }
-  return has_id;
+  return has_id || is_bare_event(content_type, labels, body_of(from));
 }
 
 /// Newer senders have the type of the data among the other attributes.
@@ -130,7 +133,9 @@ void take_content_type(Delivered& delivered) {
     }
     delivered.labels.erase(attribute);
   }
-  if (is_bare_event(delivered)) delivered.content_type = event_content_type;
+  if (is_bare_event(delivered.content_type, delivered.labels, delivered.body)) {
+    delivered.content_type = event_content_type;
+  }
 }
 
 std::string properties_json(natsMsg& message, const Origin& origin, const Labels& labels,

@@ -59,6 +59,26 @@ TEST_P(NatsDeadLetter, PHD_30_a_dead_letter_that_is_published_again_can_be_accep
   EXPECT_EQ(detail(key("bad")).message.topic.value().str(), "cured");
 }
 
+TEST_P(NatsDeadLetter, PHD_30_an_event_without_headers_is_one_when_it_is_published_again) {
+  make_all();
+  const std::string event =
+      R"({"specversion":"1.0","id":"e","source":"/shop","type":"order.placed"})";
+  nats.publish(stream + ".order", {.body = event, .headers = {{"Nats-Msg-Id", "n"}}});
+  {
+    RunningNats source{connection(), source_options(),
+                       [](std::span<const Arrival>) -> std::vector<Accepted> {
+                         throw std::runtime_error("not yet");
+                       }};
+    ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
+  }
+  const NatsMessage dead = dead_letters().at(0);
+  nats.publish(dead.headers.at("twinbox-subject"), dead);
+  RunningNats source = run();
+  ASSERT_TRUE(source.wait_for(1));
+  source.stop();
+  EXPECT_EQ(detail({Source{"/shop"}, MessageId{"e"}}).message.topic.value().str(), "order.placed");
+}
+
 TEST_P(NatsDeadLetter, PHD_30_a_dead_letter_that_no_stream_takes_stays_in_its_stream) {
   refuse_poison("insert");
   make_all();
