@@ -35,6 +35,10 @@ RabbitSourceOptions checked(RabbitSourceOptions options) {
     if (binding.exchange.empty()) refuse("bindings: the default exchange cannot be bound to");
     check_name("bindings", binding.exchange);
     check_name("bindings", binding.routing_key);
+    if (binding.exchange == options.dead_letter_exchange) {
+      refuse("dead_letter_exchange '" + binding.exchange +
+             "' is bound to the queue itself: dead letters would come back");
+    }
   }
   return options;
 }

@@ -376,6 +376,9 @@ TEST(RabbitSourceOptions, are_refused_with_the_name_of_the_option) {
   EXPECT_TRUE(has(refusal(good, {.queue = ""}), "queue"));
   EXPECT_TRUE(has(refusal(good, {.queue = "q", .queue_type = "stack"}), "queue_type"));
   EXPECT_TRUE(has(refusal(good, {.queue = "q", .prefetch = 0}), "prefetch"));
+  EXPECT_TRUE(
+      has(refusal(good, {.queue = "q", .bindings = {{"events"}}, .dead_letter_exchange = "events"}),
+          "would come back"));
   EXPECT_TRUE(has(refusal({.url = "http://localhost"}, {.queue = "q"}), "amqp://"));
   EXPECT_TRUE(has(refusal({.url = "amqp://localhost", .ca_file = "x"}, {.queue = "q"}), "amqps"));
   EXPECT_EQ(refusal(good, {.queue = "q"}), "");
