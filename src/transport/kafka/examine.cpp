@@ -171,7 +171,9 @@ class Doctor {
 void add(Findings& all, Findings more) { std::ranges::move(more, std::back_inserter(all)); }
 
 void examine_dead_letters(Findings& findings, Doctor& doctor, const std::string& name) {
-  if (!doctor.look_at(findings, name)) return;
+  const auto topic = doctor.look_at(findings, name);
+  if (!topic) return;
+  add(findings, findings_of(*topic, true));
   const std::int64_t count = doctor.count(name);
   if (count == 0) {
     findings.push_back({"dead", Level::ok, "no dead letters in topic '" + name + "'"});

@@ -60,6 +60,16 @@ void examine_sync(Findings& findings, const NatsConnection& connection) {
   }
 }
 
+/// That something is missing: how bad that is, and what to do.
+void miss(Findings& findings, const char* check, const std::string& found, Topology topology) {
+  if (topology == Topology::declare) {
+    findings.push_back(
+        {check, Level::warning, found, "topology = declare makes it: start what uses it"});
+  } else {
+    findings.push_back({check, Level::error, found, "make it, or set topology = declare"});
+  }
+}
+
 /// What a stream may lose, or refuse.
 void examine_stream(Findings& findings, const jsStreamInfo& info) {
   const jsStreamConfig& config = *info.Config;
@@ -138,12 +148,12 @@ void examine_dead_letters(Findings& findings, const Connection& connection,
   const std::string subject = nats::dead_subject(options);
   const std::string taker = nats::stream_of_subject(connection, subject);
   if (taker.empty()) {
-    findings.push_back({"dead", Level::error,
-                        "no stream takes dead letters, subject '" + subject + "'",
-                        "make one that takes it, or set topology = declare"});
-    return;
+    return miss(findings, "dead",
+                "there is no stream that takes dead letters, subject '" + subject + "'",
+                options.topology);
   }
   const auto info = nats::find_stream(connection, taker);
+  if (info) examine_stream(findings, *info);
   const std::uint64_t count = info ? info->State.Msgs : 0;
   if (count == 0) {
     findings.push_back({"dead", Level::ok, "no dead letters in stream '" + taker + "'"});
@@ -179,13 +189,12 @@ Findings examine(const NatsConnection& options, Ask ask) {
 
 /// Empty: it is not there, and the finding says so.
 nats::Owned<jsStreamInfo> look_for_stream(Findings& findings, const Connection& connection,
-                                          const std::string& name) {
+                                          const std::string& name, Topology topology) {
   auto info = nats::find_stream(connection, name);
   if (info) {
     examine_stream(findings, *info);
   } else {
-    findings.push_back({"stream", Level::error, "there is no stream '" + name + "'",
-                        "make it, or set topology = declare"});
+    miss(findings, "stream", "there is no stream '" + name + "'", topology);
   }
   return info;
 }
@@ -203,22 +212,21 @@ std::vector<Finding> examine_nats(const NatsConnection& connection,
                             "no stream takes subject '" + options.subject + "'", "make one"});
       }
     }
-    if (!name.empty()) look_for_stream(findings, open, name);
+    if (!name.empty()) look_for_stream(findings, open, name, options.topology);
   });
 }
 
 std::vector<Finding> examine_nats(const NatsConnection& connection,
                                   const NatsSourceOptions& options) {
   return examine(connection, [&](const Connection& open, Findings& findings) {
-    if (!look_for_stream(findings, open, options.stream.name)) return;
+    if (!look_for_stream(findings, open, options.stream.name, options.topology)) return;
     const auto consumer = nats::find_consumer(open, options.stream.name, options.consumer);
     if (consumer) {
       examine_consumer(findings, *consumer);
     } else {
-      findings.push_back(
-          {"consumer", Level::error,
+      miss(findings, "consumer",
            "stream '" + options.stream.name + "' has no consumer '" + options.consumer + "'",
-           "make it, or set topology = declare"});
+           options.topology);
     }
     examine_dead_letters(findings, open, options);
   });

@@ -30,55 +30,66 @@ void examine_address(Findings& findings, const rabbitmq::Address& address) {
   }
 }
 
+/// How bad it is that something is missing, and what to do.
+struct Lack {
+  Level level;
+  std::string fix;
+};
+
+Lack lack_of(const std::string& what, Topology topology) {
+  if (topology == Topology::declare) {
+    return {Level::warning, "topology = declare makes it: start the source"};
+  }
+  return {Level::error, "make the " + what + ", or set topology = declare"};
+}
+
 /// Opens, asks, and says what went wrong; each question has a connection of its own, because a
 /// refusal closes it.
 template <class Ask>
 bool asked(Findings& findings, const RabbitConnection& options, const std::string& check,
-           const std::string& fix, Ask ask) {
+           const Lack& lack, Ask ask) {
   try {
     Connection connection{options, {}};
     ask(connection);
     connection.close();
     return true;
   } catch (const ChannelClosed& error) {
-    findings.push_back({check, Level::error, error.what(), fix});
+    constexpr int not_found = 404;
+    findings.push_back(
+        {check, error.code() == not_found ? lack.level : Level::error, error.what(), lack.fix});
   } catch (const BrokerError& error) {
-    findings.push_back({check, Level::error, error.what(),
-                        check == "reach" ? "start the broker, or mend url" : fix});
+    findings.push_back({check, Level::error, error.what(), "start the broker, or mend url"});
   }
   return false;
 }
 
 bool examine_reach(Findings& findings, const RabbitConnection& options) {
-  return asked(findings, options, "reach", "", [&](Connection& connection) {
+  return asked(findings, options, "reach", {Level::error, ""}, [&](Connection& connection) {
     findings.push_back({"reach", Level::ok, connection.shown() + " answers"});
   });
 }
 
 void look_for_exchange(Findings& findings, const RabbitConnection& connection,
-                       const std::string& name) {
+                       const std::string& name, Topology topology) {
   if (name.empty()) return;
-  asked(findings, connection, "exchange", "make the exchange, or set topology = declare",
-        [&](Connection& open) {
-          amqp_exchange_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name),
-                                rabbitmq::bytes_of("topic"), 1, 1, 0, 0, amqp_empty_table);
-          open.check_last("exchange '" + name + "'");
-          findings.push_back({"exchange", Level::ok, "exchange '" + name + "' is there"});
-        });
+  asked(findings, connection, "exchange", lack_of("exchange", topology), [&](Connection& open) {
+    amqp_exchange_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name),
+                          rabbitmq::bytes_of("topic"), 1, 1, 0, 0, amqp_empty_table);
+    open.check_last("exchange '" + name + "'");
+    findings.push_back({"exchange", Level::ok, "exchange '" + name + "' is there"});
+  });
 }
 
 /// How many messages lie in a queue; empty: it is not there, and the finding says so.
 std::optional<std::uint32_t> look_for_queue(Findings& findings, const RabbitConnection& connection,
-                                            const std::string& name) {
+                                            const std::string& name, Topology topology) {
   std::optional<std::uint32_t> count;
-  asked(findings, connection, "queue", "make the queue, or set topology = declare",
-        [&](Connection& open) {
-          const auto* answer =
-              amqp_queue_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name), 1, 1,
-                                 0, 0, amqp_empty_table);
-          open.check_last("queue '" + name + "'");
-          count = answer->message_count;
-        });
+  asked(findings, connection, "queue", lack_of("queue", topology), [&](Connection& open) {
+    const auto* answer = amqp_queue_declare(open.state(), Connection::channel,
+                                            rabbitmq::bytes_of(name), 1, 1, 0, 0, amqp_empty_table);
+    open.check_last("queue '" + name + "'");
+    count = answer->message_count;
+  });
   return count;
 }
 
@@ -181,12 +192,13 @@ void examine_durability(Findings& findings, const RabbitConnection& connection,
 void examine_dead_letters(Findings& findings, const RabbitConnection& connection,
                           const RabbitSourceOptions& options) {
   if (!options.dead_letter_exchange.empty()) {
-    look_for_exchange(findings, connection, options.dead_letter_exchange);
+    look_for_exchange(findings, connection, options.dead_letter_exchange, options.topology);
     return;
   }
   const std::string name = rabbitmq::dead_queue(options.queue);
-  const auto count = look_for_queue(findings, connection, name);
+  const auto count = look_for_queue(findings, connection, name, options.topology);
   if (!count) return;
+  examine_durability(findings, connection, name);
   if (*count == 0) {
     findings.push_back({"dead", Level::ok, "no dead letters in queue '" + name + "'"});
   } else {
@@ -206,7 +218,7 @@ std::vector<Finding> examine_rabbitmq(const RabbitConnection& connection,
   if (!examine_reach(findings, connection)) return findings;
   examine_address(findings, rabbitmq::Address::parse(connection.url));
   if (options.topology == Topology::check) {
-    look_for_exchange(findings, connection, options.exchange);
+    look_for_exchange(findings, connection, options.exchange, options.topology);
   }
   return findings;
 }
@@ -217,7 +229,7 @@ std::vector<Finding> examine_rabbitmq(const RabbitConnection& connection,
   rabbitmq::check(connection);
   if (!examine_reach(findings, connection)) return findings;
   examine_address(findings, rabbitmq::Address::parse(connection.url));
-  if (look_for_queue(findings, connection, options.queue)) {
+  if (look_for_queue(findings, connection, options.queue, options.topology)) {
     examine_durability(findings, connection, options.queue);
     examine_dead_letters(findings, connection, options);
   }

@@ -309,6 +309,33 @@ TEST_F(NatsDoctor, finds_what_is_missing_and_dead_letters_that_wait) {
   EXPECT_TRUE(has(find("dead", Finding::Level::warning)->found, "1 dead"));
 }
 
+TEST_F(NatsDoctor, finds_dead_letters_in_a_place_that_loses_them) {
+  make();
+  const std::string dead = stream + "_dead";
+  nats.stream(dead, {"dead." + stream + ".*"},
+              [](jsStreamConfig& config) { config.Storage = js_MemoryStorage; });
+  look();
+  const Finding* found = find("storage", Finding::Level::error);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(has(found->found, dead)) << found->found;
+}
+
+TEST_F(NatsDoctor, does_not_ask_for_what_is_made_when_its_source_begins) {
+  NatsSourceOptions options{
+      .stream = {.name = stream}, .consumer = "c", .topology = Topology::declare};
+  findings = examine_nats(connection(), options);
+  ASSERT_NE(find("stream", Finding::Level::warning), nullptr);
+  make();
+  findings = examine_nats(connection(), options);
+  for (const char* check : {"consumer", "dead"}) {
+    const Finding* found = find(check, Finding::Level::warning);
+    ASSERT_NE(found, nullptr) << check;
+    EXPECT_FALSE(has(found->fix, "set topology")) << found->fix;
+  }
+  look();
+  EXPECT_TRUE(has(find("consumer", Finding::Level::error)->fix, "set topology"));
+}
+
 TEST_F(NatsDoctor, says_when_a_server_cannot_be_reached_and_shows_no_password) {
   Relay relay{1};
   findings = examine_nats({.url = "nats://me:tops3cret@127.0.0.1:" + std::to_string(relay.port())},

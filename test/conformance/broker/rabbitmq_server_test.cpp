@@ -336,6 +336,28 @@ TEST_F(RabbitDoctor, finds_a_missing_place_for_dead_letters_and_dead_letters_tha
   EXPECT_TRUE(has(find("dead", Finding::Level::warning)->found, "1 dead"));
 }
 
+TEST_F(RabbitDoctor, finds_dead_letters_in_a_place_that_loses_them) {
+  const std::string queue = rabbit.queue(own_name("in"));
+  rabbit.queue(queue + ".dead", {}, false);
+  look(queue);
+  const Finding* found = find("durable", Finding::Level::error);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(has(found->found, queue + ".dead")) << found->found;
+}
+
+TEST_F(RabbitDoctor, does_not_ask_for_what_is_made_when_its_source_begins) {
+  const std::string queue = own_name("new");
+  findings = examine_rabbitmq({.url = Rabbit::url()},
+                              RabbitSourceOptions{.queue = queue, .topology = Topology::declare});
+  const Finding* found = find("queue", Finding::Level::warning);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(has(found->found, queue)) << found->found;
+  EXPECT_FALSE(has(found->fix, "set topology")) << found->fix;
+  look(queue);
+  ASSERT_NE(find("queue", Finding::Level::error), nullptr);
+  EXPECT_TRUE(has(find("queue", Finding::Level::error)->fix, "set topology"));
+}
+
 TEST_F(RabbitDoctor, says_when_a_broker_cannot_be_reached_and_shows_no_password) {
   Relay relay{1};
   findings =
