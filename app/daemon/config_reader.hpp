@@ -77,6 +77,10 @@ class TableReader {
 
   /// A problem with a value of this table; an empty key: with the table itself.
   void refuse(std::string_view key, std::string text);
+  /// It has a value, in the file or the environment. After it was asked for.
+  [[nodiscard]] bool given(std::string_view key) const {
+    return source_.places.contains(full(key));
+  }
   /// There is one already: what is wrong is not missing besides.
   [[nodiscard]] bool refused(std::string_view key) const;
   /// What `make` throws is a problem with `key`.

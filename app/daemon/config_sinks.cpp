@@ -1,4 +1,6 @@
 // Where messages go and where they come from.
+#include <span>
+
 #include "daemon/config_parts.hpp"
 #include "daemon/config_sections.hpp"
 
@@ -8,6 +10,71 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Milliseconds year = 24h * 365;
+
+/// A key that not every type uses, and the types that do: docs/configuration.md says the same.
+struct Use {
+  std::string_view key;
+  std::string_view types;
+};
+
+constexpr Use broker_uses[] = {
+    {"heartbeat", "rabbitmq, nats"}, {"stream", "nats"},      {"subjects", "nats"},
+    {"retention", "nats"},           {"replicas", "nats"},    {"max_age", "nats"},
+    {"credentials_file", "nats"},    {"monitor_url", "nats"}, {"settings", "kafka"}};
+
+constexpr Use sink_uses[] = {{"timeout", "http, command, rabbitmq, nats, kafka"},
+                             {"dead_on", "http, command"},
+                             {"url", "http, rabbitmq, nats, kafka"},
+                             {"method", "http"},
+                             {"headers", "http"},
+                             {"form", "http, rabbitmq, nats, kafka"},
+                             {"secrets", "http"},
+                             {"done_on", "http"},
+                             {"per_host", "http"},
+                             {"connect_timeout", "http, rabbitmq, nats, kafka"},
+                             {"allow", "http"},
+                             {"ca_file", "http, rabbitmq, nats, kafka"},
+                             {"proxy", "http"},
+                             {"command", "command"},
+                             {"directory", "command"},
+                             {"variables", "command"},
+                             {"kill_after", "command"},
+                             {"store", "inbox"},
+                             {"source", "inbox"},
+                             {"exchange", "rabbitmq"},
+                             {"exchange_type", "rabbitmq"},
+                             {"routing_key", "rabbitmq"},
+                             {"topology", "rabbitmq, nats, kafka"},
+                             {"max_bytes", "rabbitmq, nats, kafka"},
+                             {"certificate_file", "rabbitmq, nats, kafka"},
+                             {"key_file", "rabbitmq, nats, kafka"},
+                             {"subject", "nats"},
+                             {"subject_prefix", "nats"},
+                             {"topic", "kafka"}};
+
+constexpr Use source_uses[] = {{"queue", "rabbitmq"},
+                               {"queue_type", "rabbitmq"},
+                               {"bindings", "rabbitmq"},
+                               {"dead_letter_exchange", "rabbitmq"},
+                               {"consumer", "nats"},
+                               {"filter", "nats"},
+                               {"ack_wait", "nats"},
+                               {"max_deliver", "nats"},
+                               {"dead_letter_subject", "nats"},
+                               {"topics", "kafka"},
+                               {"group", "kafka"},
+                               {"from_beginning", "kafka"},
+                               {"dead_letter_topic", "kafka"}};
+
+/// They would be passed over, and what they were to do would be missed.
+void refuse_idle(TableReader& table, std::span<const Use> uses, std::string_view type) {
+  if (table.refused("type")) return;  // which one was meant is not known
+  for (const auto& [key, types] : uses) {
+    if (!table.given(key) || types.find(type) != std::string_view::npos) continue;
+    table.refuse(key, "type = \"" + std::string{type} + "\" does not use it; " +
+                          std::string{types} + (types.find(',') == types.npos ? " does" : " do"));
+  }
+}
 
 /// A password stands in the environment or a file of its own. For NATS a user alone is a token.
 void refuse_password(TableReader& table, const toml::table* source) {
@@ -113,6 +180,11 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
   table.text("subject_prefix", sink.subject_prefix);
   table.text("topic", sink.topic);
   table.finish();
+  constexpr std::string_view types[] = {"http",     "command", "log",  "inbox",
+                                        "rabbitmq", "nats",    "kafka"};  // in the order of Kind
+  const std::string_view type = types[static_cast<std::size_t>(sink.kind)];
+  refuse_idle(table, sink_uses, type);
+  refuse_idle(table, broker_uses, type);
   sink.broker.url = sink.url;
   sink.broker.ca_file = sink.ca_file;
   sink.broker.connect_timeout = sink.connect_timeout;
@@ -165,6 +237,10 @@ void read_source(TableReader& table, SourceConfig& source, const toml::table* fi
   table.boolean("from_beginning", source.from_beginning);
   table.text("dead_letter_topic", source.dead_letter_topic);
   table.finish();
+  constexpr std::string_view types[] = {"rabbitmq", "nats", "kafka"};  // in the order of Kind
+  const std::string_view type = types[static_cast<std::size_t>(source.kind)];
+  refuse_idle(table, source_uses, type);
+  refuse_idle(table, broker_uses, type);
   refuse_password(table, file);
   refuse_secrets(table, file);
   if (source.broker.url.empty()) {

@@ -182,6 +182,23 @@ TEST(BrokerConfig, of_kafka_that_cannot_be_is_refused_with_its_line_and_key) {
   EXPECT_EQ(refusal(source + "topics = [\"t\"]\ngroup = \"g\""), "");
 }
 
+/// Passed over, it would be missed: a sink whose type was forgotten would log what it was to send.
+TEST(BrokerConfig, with_a_key_of_another_type_is_refused_and_says_whose_it_is) {
+  EXPECT_EQ(
+      refusal("[sink.a]\nurl = \"https://x\""),
+      "twinbox.toml:4: sink.a.url: type = \"log\" does not use it; http, rabbitmq, nats, kafka "
+      "do");
+  const std::string rabbitmq = "[source.a]\nurl = \"amqp://x\"\nqueue = \"q\"\n";
+  EXPECT_TRUE(has(refusal(rabbitmq + "max_deliver = 3"), "source.a.max_deliver"));
+  EXPECT_TRUE(has(refusal(rabbitmq + "credentials_file = \"x\""), "source.a.credentials_file"));
+  const std::string kafka =
+      "[source.a]\ntype = \"kafka\"\nurl = \"x:9092\"\ntopics = [\"t\"]\ngroup = \"g\"\n";
+  EXPECT_TRUE(has(refusal(kafka + "heartbeat = \"5s\""), "source.a.heartbeat"));
+  EXPECT_EQ(refusal("[sink.a]\ntype = \"htpp\"\nurl = \"https://x\"").find("does not use"),
+            std::string::npos)
+      << "which type was meant is not known";
+}
+
 TEST(BrokerConfig, of_a_sink_is_refused_within_a_request) {
   EXPECT_TRUE(has(refusal(R"(
     [sink.a]
