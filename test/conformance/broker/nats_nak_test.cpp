@@ -25,6 +25,21 @@ class NatsNak : public NatsTest {
       return inbox().accept(arrivals);
     };
   }
+  RunningNats run_unless(std::function<bool()> refuses, const NatsSourceOptions& options,
+                         const NatsConnection& to = connection()) {
+    return {to, options, accept_unless(std::move(refuses)), environment()};
+  }
+  static bool always() { return true; }
+  /// From now on `nats.next()` is what a source says about its deliveries.
+  void watch() { nats.watch("$JS.ACK." + stream + ".box.>"); }
+  /// What was not accepted is there still, and comes to whoever is next.
+  void expect_taken_by_the_next(const NatsSourceOptions& options) {
+    EXPECT_EQ(left(), 1u);
+    RunningNats next = run(options);
+    ASSERT_TRUE(next.wait_for(1));
+    next.stop();
+    EXPECT_TRUE(acknowledged());
+  }
   std::size_t failures() { return log().events("accept_failed").size(); }
   std::uint64_t deliveries() { return nats.deliveries(stream, "box"); }
 
@@ -39,8 +54,7 @@ TEST_P(NatsNak, PHD_30_what_fails_comes_again_from_the_server_and_leaves_its_pla
   options.prefetch = 1;  // repeated in its place, it would never let the other one come
   options.retry = {.max_retries = 1000, .delay = 1ms, .max_delay = 10ms};
   options.max_deliver = 0;
-  RunningNats source{connection(), options,
-                     accept_unless([&] { return failures() < 2 || order.empty(); }), environment()};
+  RunningNats source = run_unless([&] { return failures() < 2 || order.empty(); }, options);
   ASSERT_TRUE(source.wait_for(2));
   source.stop();
   EXPECT_EQ(order, (Ids{"other", "bad"}));
@@ -55,7 +69,7 @@ TEST_P(NatsNak, PHD_30_after_max_retries_it_is_a_dead_letter_with_the_error) {
   send("bad");
   NatsSourceOptions options = patient();
   options.prefetch = 1;
-  RunningNats source{connection(), options, accept_unless([] { return true; }), environment()};
+  RunningNats source = run_unless(always, options);
   ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
   source.stop();
   EXPECT_EQ(failures(), 3u);
@@ -68,10 +82,10 @@ TEST_P(NatsNak, PHD_30_failures_count_across_connections) {
   make_all();
   send("bad");
   Relay relay{port_of(Nats::url())};
-  nats.watch("$JS.ACK." + stream + ".box.>");
+  watch();
   NatsSourceOptions options = source_options();
   options.retry = {.max_retries = 1, .delay = 300ms};
-  RunningNats source{connection(relay), options, accept_unless([] { return true; }), environment()};
+  RunningNats source = run_unless(always, options, connection(relay));
   EXPECT_EQ(nats.next(), R"(-NAK {"delay":300000000})");
   relay.cut();
   ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
@@ -84,8 +98,7 @@ TEST_P(NatsNak, what_has_a_partition_key_is_repeated_here_and_keeps_its_order) {
   for (const char* id : {"bad", "second", "third"}) {
     send(id, "order.placed", {{"twinbox-partition-key", "customer"}});
   }
-  RunningNats source{connection(), patient(), accept_unless([&] { return failures() < 2; }),
-                     environment()};
+  RunningNats source = run_unless([&] { return failures() < 2; }, patient());
   ASSERT_TRUE(source.wait_for(3));
   source.stop();
   EXPECT_EQ(order, (Ids{"bad", "second", "third"}));
@@ -98,15 +111,11 @@ TEST_P(NatsNak, what_waits_comes_at_once_to_the_next_after_a_stop) {
   NatsSourceOptions options = patient();
   options.retry.delay = 1h;
   {
-    RunningNats source{connection(), options, accept_unless([] { return true; }), environment()};
+    RunningNats source = run_unless(always, options);
     ASSERT_TRUE(eventually([&] { return source.status().retried == 1; }));
     EXPECT_EQ(source.status().error, "not yet");
   }
-  EXPECT_EQ(left(), 1u);
-  RunningNats second = run(options);
-  ASSERT_TRUE(second.wait_for(1));
-  second.stop();
-  EXPECT_TRUE(acknowledged());
+  expect_taken_by_the_next(options);
 }
 
 TEST_P(NatsNak, what_waits_comes_again_when_the_process_is_gone) {
@@ -116,27 +125,22 @@ TEST_P(NatsNak, what_waits_comes_again_when_the_process_is_gone) {
   options.retry.delay = 300ms;
   {
     Relay relay{port_of(Nats::url())};
-    nats.watch("$JS.ACK." + stream + ".box.>");
-    RunningNats source{connection(relay), options, accept_unless([] { return true; }),
-                       environment()};
+    watch();
+    RunningNats source = run_unless(always, options, connection(relay));
     EXPECT_EQ(nats.next(), R"(-NAK {"delay":300000000})");
     relay.close_door();
   }
-  EXPECT_EQ(left(), 1u);
-  RunningNats second = run(options);
-  ASSERT_TRUE(second.wait_for(1));
-  second.stop();
-  EXPECT_TRUE(acknowledged());
+  expect_taken_by_the_next(options);
 }
 
 TEST_P(NatsNak, what_waits_holds_no_partition_key_up_when_the_connection_was_lost) {
   make_stream();
   send("bad");
   Relay relay{port_of(Nats::url())};
-  nats.watch("$JS.ACK." + stream + ".box.>");
+  watch();
   NatsSourceOptions options = patient();
   options.retry.delay = 1h;
-  RunningNats source{connection(relay), options, accept_unless([] { return true; }), environment()};
+  RunningNats source = run_unless(always, options, connection(relay));
   nats.next();
   relay.cut();
   ASSERT_TRUE(eventually([&] { return log().events("broker_connected").size() == 2; }));
@@ -148,7 +152,7 @@ TEST_P(NatsNak, what_waited_lets_no_partition_key_overtake_when_the_connection_w
   make_all();
   const std::map<std::string, std::string> keyed = {{"twinbox-partition-key", "customer"}};
   Relay relay{port_of(Nats::url())};
-  nats.watch("$JS.ACK." + stream + ".box.>");
+  watch();
   NatsSourceOptions options = source_options();
   options.retry.delay = 300ms;
   std::atomic<bool> cut = false;
@@ -181,8 +185,7 @@ TEST_P(NatsNak, the_last_delivery_that_max_deliver_allows_is_repeated_here) {
   NatsSourceOptions options = patient();
   options.retry.max_retries = 5;
   options.max_deliver = 2;
-  RunningNats source{connection(), options, accept_unless([&] { return failures() < 4; }),
-                     environment()};
+  RunningNats source = run_unless([&] { return failures() < 4; }, options);
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
   EXPECT_EQ(failures(), 4u);
@@ -193,8 +196,7 @@ TEST_P(NatsNak, the_last_delivery_of_a_consumer_that_has_a_limit_is_repeated_her
   make_stream();
   nats.consumer(stream, "box", [](jsConsumerConfig& config) { config.MaxDeliver = 1; });
   send("bad");
-  RunningNats source{connection(), source_options(), accept_unless([&] { return failures() < 2; }),
-                     environment()};
+  RunningNats source = run_unless([&] { return failures() < 2; }, source_options());
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
   EXPECT_EQ(failures(), 2u);
