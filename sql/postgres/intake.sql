@@ -1,14 +1,19 @@
 -- How messages come in. Everything that decides by what is already there first locks the message row, and
 -- looks in a second step: a new snapshot. One statement is not enough, its snapshot is older than the lock it
 -- waited for. Callers hand batches over without repeated keys; rows are locked in the order of their keys.
--- A column of nothing but nulls may come as a null instead of an array: unnest fills it up beside the others.
+-- A column of nothing but nulls may come as a null instead of an array: it is filled up beside the others.
+
+-- Columns are taken apart in a select list, side by side: one unnest of them all in a from clause writes each of them
+-- down first, which costs the server up to a sixth more for a batch of 16.
+-- define: plain_columns
+unnest(@source::text[]) as source, unnest(@id::text[]) as id, unnest(@topic::text[]) as topic,
+unnest(@payload::bytea[]) as payload, unnest(@content_type::text[]) as content_type,
+unnest(@headers::text[]) as headers, unnest(@correlation_id::text[]) as correlation_id,
+unnest(@hash::bytea[]) as hash, unnest(@hash_algorithm::text[]) as hash_algorithm,
+unnest(@due_at::timestamptz[]) as due_at, unnest(@expires_at::timestamptz[]) as expires_at
 
 -- define: arrived
-unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],
-       @correlation_id::text[], @partition_key::text[], @hash::bytea[], @hash_algorithm::text[],
-       @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[])
-  as a(source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash, hash_algorithm,
-       due_at, expires_at, position)
+(select {plain_columns}, unnest(@partition_key::text[]) as partition_key, unnest(@position::bigint[]) as position) a
 
 -- define: key_lock
 hashtextextended(partition_key, {work_text}::regclass::oid::bigint)
@@ -37,9 +42,7 @@ values (@source::text, @id::text, @topic::text, @payload::bytea, @content_type::
 -- define: new_messages
 insert into {message} ({new_columns}, created_at, last_seen_at, content_version)
 select {new_columns}, {now}, {now}, 1
-from unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[],
-            @headers::text[], @correlation_id::text[], @hash::bytea[], @hash_algorithm::text[],
-            @due_at::timestamptz[], @expires_at::timestamptz[]) as a({new_columns})
+from (select {plain_columns}) a
 
 -- Whoever adds work wakes those who wait for it ({wake} is always 0, and asked for by the first row); a due time in
 -- the future concerns them, too.
@@ -229,11 +232,7 @@ having count(*) < 0;
 
 with arrived as materialized (
   select a.*, m.*, so.*, so.open or so.dead as replaced
-  from unnest(@source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[],
-              @headers::text[], @correlation_id::text[], @hash::bytea[], @hash_algorithm::text[],
-              @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[])
-    as a(source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at,
-         expires_at, position)
+  from (select {plain_columns}, unnest(@position::bigint[]) as position) a
 {again_write}
 -- one
 select count(*) from (
