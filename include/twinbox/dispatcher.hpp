@@ -74,8 +74,8 @@ class Dispatcher {
 
   /// Works until `stop` is requested. Then nothing new starts, what never started is released,
   /// running handlers see their stop token and get the grace period, and what has finished is
-  /// settled. A handler that outlasts it keeps its lease until that expires; the destructor waits
-  /// for it. Errors of the database are logged and tried again with backoff.
+  /// settled. A handler that outlasts it keeps its lease, which is renewed until it returns; the
+  /// destructor waits for it. Errors of the database are logged and tried again with backoff.
   void run(std::stop_token stop);
 
   /// No message is claimed while paused; what runs goes on.

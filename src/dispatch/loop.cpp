@@ -103,7 +103,7 @@ void Dispatcher::Loop::call(Desk& desk, bool from_afar) {
 }
 
 Desk* Dispatcher::Loop::next_visit(Clock::time_point now) {
-  if (stopping_ || visits_ >= options_.pollers) return nullptr;
+  if (rests_now() || visits_ >= options_.pollers) return nullptr;
   // Half of them at most wait for stores that may not answer.
   const int most = std::max(1, options_.pollers / 2);
   for (const auto& [at, desk] : schedule_) {
@@ -114,19 +114,24 @@ Desk* Dispatcher::Loop::next_visit(Clock::time_point now) {
 }
 
 Clock::time_point Dispatcher::Loop::next_time(Clock::time_point now) const {
-  if (stopping_) return never;
+  if (rests_now()) return never;
   const auto next = schedule_.lower_bound({now, nullptr});
   return next == schedule_.end() ? never : next->first;
 }
 
 void Dispatcher::Loop::visit_next(Desk& desk, Lock& lock) {
+  SharedDesk kept = desk.shared_from_this();  // its last handler may return meanwhile
   schedule(desk, never);
   ++visits_;
-  visit(desk, lock);
-  if (desk.leaving && desk.has_nothing()) {
-    SharedDesk gone = take_out(desk);
-    lock.unlock();
-    gone.reset();
+  if (over_) {
+    keep_leases(desk, lock);
+  } else {
+    visit(desk, lock);
+  }
+  if (desk.leaving) {
+    if (desk.has_nothing()) take_out(desk);
+    lock.unlock();  // perhaps nobody else has it any more
+    kept.reset();
     lock.lock();
   }
   --visits_;
@@ -147,8 +152,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   std::vector<SharedTask> renewed;
   if (!desk.held.empty() && begin >= desk.next_renewal) {
     give_up_late(desk, begin);
-    std::ranges::copy_if(desk.held, std::back_inserter(renewed),
-                         [](const SharedTask& task) { return !task->lost && !task->marked(); });
+    renewed = leased(desk);
     desk.next_renewal = begin + lease_third(options_);
   }
   std::vector<Settlement> finished = std::exchange(desk.finished, {});
@@ -211,6 +215,39 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   }
   feed_starving();
   if (draining_) calm_.notify_all();
+}
+
+void Dispatcher::Loop::keep_leases(Desk& desk, Lock& lock) {
+  const std::vector<SharedTask> renewed = leased(desk);
+  const std::stop_token last = last_calls_.get_token();
+  desk.busy = true;
+  lock.unlock();
+  std::vector<SharedTask> lost;
+  Duration rest = lease_third(options_);
+  try {
+    const Interruptible until_the_end{last};
+    lost = desk.renew(renewed);
+    desk.works();
+  } catch (const std::exception& error) {
+    if (!was_stopped(error, last)) rest = std::min(rest, desk.rest_after(error));
+  }
+  lock.lock();
+  stop_lost(lost, lock);
+  desk.busy = false;
+  const Clock::time_point now = Clock::now();
+  desk.next_renewal = now + rest;
+  if (active_) {  // run() has begun again
+    schedule(desk, now);
+  } else if (!desk.held.empty()) {
+    schedule(desk, desk.next_renewal);
+  }
+}
+
+std::vector<SharedTask> Dispatcher::Loop::leased(const Desk& desk) {
+  std::vector<SharedTask> tasks;
+  std::ranges::copy_if(desk.held, std::back_inserter(tasks),
+                       [](const SharedTask& task) { return !task->lost && !task->marked(); });
+  return tasks;
 }
 
 /// A visit to a server takes its time: meanwhile another connection can write down.

@@ -68,6 +68,10 @@ class Dispatcher::Loop {
   // Visits.
   void visit_next(Desk& desk, Lock& lock);
   void visit(Desk& desk, Lock& lock);
+  /// What a visit is after run(): handlers that go on keep their leases.
+  void keep_leases(Desk& desk, Lock& lock);
+  /// Those whose leases end sooner or later, unless they are renewed now.
+  static std::vector<SharedTask> leased(const Desk& desk);
   /// What a desk has to write down is worth a connection of its own, beside its visit.
   [[nodiscard]] bool is_crowded(const Desk& desk) const;
   void write_beside(Desk& desk, Lock& lock);
@@ -76,6 +80,8 @@ class Dispatcher::Loop {
   void schedule(Desk& desk, Clock::time_point at);
   void schedule_next(Desk& desk, Clock::time_point now);
   void schedule_settling(Desk& desk, Clock::time_point now);
+  /// The last one is under way or over: nothing is to be visited until run() has ended.
+  [[nodiscard]] bool rests_now() const noexcept { return stopping_ && !over_; }
   /// Null: there is none, or as many are under way as may be.
   Desk* next_visit(Clock::time_point now);
   /// When the next one is due that is not yet.
@@ -157,10 +163,11 @@ class Dispatcher::Loop {
   bool active_ = false;             ///< run() is there to settle what workers finish
   bool over_ = true;                ///< no run() is there, not even one that says goodbye
   bool draining_ = false;           ///< nothing new begins
-  bool stopping_ = false;           ///< no more visits
+  bool stopping_ = false;           ///< no more visits, until run() has ended
   bool closing_ = false;            ///< the threads end
   std::stop_source claims_;      ///< stopped with run(): calls that would begin something new end
-  std::stop_source last_calls_;  ///< stopped a while after the grace period: all others end, too
+  std::stop_source last_calls_;  ///< stopped a while after the grace period: all others end, too;
+                                 ///< after run() stopped with the last handler
 
   /// As many as may visit, write down and call at once. A handler may outlast run(), and its thread
   /// with it.

@@ -49,9 +49,14 @@ Dispatcher::Loop::~Loop() {
   {
     const std::scoped_lock lock{mutex_};
     running = running_;
-    closing_ = true;
   }
   for (const SharedTask& task : running) task->watch->stop.request_stop();
+  {
+    Lock lock{mutex_};
+    calm_.wait(lock, [&] { return running_.empty(); });  // others keep their leases meanwhile
+    closing_ = true;
+  }
+  last_calls_.request_stop();
   work_.notify_all();
 }
 
@@ -78,7 +83,7 @@ void Dispatcher::Loop::remove(const void* key) {
   Desk& desk = **found;
   desk.leaving = true;
   if (!active_) {
-    gone = take_out(desk);
+    if (desk.held.empty()) gone = take_out(desk);
   } else if (!desk.busy) {
     schedule(desk, Clock::now());
     wake(others_wanted());
@@ -118,7 +123,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     last_calls_ = std::stop_source{};
     for (const SharedDesk& desk : desks_) {
       desk->look_now({}, false);
-      schedule(*desk, Clock::now());
+      if (!desk->busy) schedule(*desk, Clock::now());
     }
     wake(others_wanted());
   }
@@ -169,9 +174,15 @@ void Dispatcher::Loop::say_goodbye() {
   for (const SharedDesk& desk : desks) desk->stop_listening(Clock::now() < polite_until);
   const std::scoped_lock lock{mutex_};
   for (const SharedDesk& desk : desks) {
-    if (desk->leaving && desk->held.empty()) take_out(*desk);
+    if (desk->leaving && desk->held.empty()) {
+      take_out(*desk);
+    } else if (!desk->held.empty()) {
+      schedule(*desk, desk->next_renewal);
+    }
   }
+  last_calls_ = std::stop_source{};
   over_ = true;
+  wake(others_wanted());
 }
 
 /// A thread of its own: a long prune must not keep its store from being claimed from.

@@ -216,6 +216,7 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
   write_down_or_log(*desk, std::move(left));
   lock.lock();
   if (!active_ && desk->leaving && desk->held.empty()) take_out(*desk);
+  calm_.notify_all();
 }
 
 void Dispatcher::Loop::write_down_or_log(Desk& desk, std::vector<Settlement> finished) {

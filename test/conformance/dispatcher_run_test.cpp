@@ -186,6 +186,46 @@ TEST_P(Running,
   EXPECT_EQ(only_duty().state, DutyState::done);
 }
 
+TEST_P(Running, what_outlasts_run_has_its_lease_renewed_until_it_returns) {
+  std::latch started{1};
+  std::latch go_on{1};
+  std::counting_semaphore<> renewed{0};
+  const auto is_renewed_twice = [&] {
+    return renewed.try_acquire_for(60s) && renewed.try_acquire_for(60s);
+  };
+  Environment watched = environment();
+  watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+    if (statement == "renew") renewed.release();
+  };
+  Database database{place().address(), {}, watched};
+  Outbox box{database, options()};
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message&) {
+    started.count_down();
+    go_on.wait();
+  });
+  DispatcherOptions chosen = by_wake_up(1);
+  chosen.lease = 300ms;
+  chosen.grace = 0s;
+  std::jthread while_it_is_destroyed;
+  {
+    Dispatcher dispatcher{box, std::move(handlers), chosen};
+    box.enqueue(a_message());
+    std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+    started.wait();
+    thread.request_stop();
+    thread.join();
+    while (renewed.try_acquire()) {
+    }
+    EXPECT_TRUE(is_renewed_twice());
+    while_it_is_destroyed = std::jthread{[&] {
+      EXPECT_TRUE(is_renewed_twice());
+      go_on.count_down();
+    }};
+  }
+  EXPECT_EQ(Admin{box}.list({}).entries.at(0).duty.state, DutyState::done);
+}
+
 TEST_P(Running, PHD_13_a_handler_past_its_timeout_is_reported_and_counts_as_failed) {
   std::latch reported{1};
   DispatchObserver observer;
