@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
-#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <sys/resource.h>
@@ -14,6 +12,7 @@
 #include "daemon/log.hpp"
 #include "daemon/metrics.hpp"
 #include "daemon/notify.hpp"
+#include "daemon/patience.hpp"
 #include "daemon/response_text.hpp"
 #include "daemon/service.hpp"
 #include "daemon/sources.hpp"
@@ -64,24 +63,6 @@ std::string monotonic_microseconds() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
-
-/// Ends the process if it does not end by itself in time, as a crash would.
-class Patience {
- public:
-  Patience(Milliseconds limit, std::function<void()> over)
-      : thread_{[limit, over = std::move(over)](const std::stop_token& ended) {
-          std::mutex mutex;
-          std::condition_variable_any nothing;
-          std::unique_lock lock{mutex};
-          nothing.wait_for(lock, ended, limit, [] { return false; });
-          if (ended.stop_requested()) return;
-          over();
-          std::_Exit(0);
-        }} {}
-
- private:
-  std::jthread thread_;
-};
 
 class Daemon {
  public:
