@@ -17,12 +17,12 @@ class NatsNak : public NatsTest {
   }
   /// Takes everything but the message "bad", which `refuses` decides about.
   AcceptCall accept_unless(std::function<bool()> refuses) {
-    return [this, refuses = std::move(refuses)](std::span<const Arrival> arrivals) {
+    return [this, &box = inbox(), refuses = std::move(refuses)](std::span<const Arrival> arrivals) {
       for (const Arrival& one : arrivals) {
         if (one.id.view() == "bad" && refuses()) throw std::runtime_error("not yet");
       }
       for (const Arrival& one : arrivals) order.push_back(one.id.str());
-      return inbox().accept(arrivals);
+      return box.accept(arrivals);
     };
   }
   RunningNats run_unless(std::function<bool()> refuses, const NatsSourceOptions& options,
