@@ -179,6 +179,7 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(const Arrival& arrival, OwnerT
     return write_and_claim(*this, session, arrival, owner, lease, handlers);
   });
   storing.committed(std::span{&both.accepted, 1});
+  if (both.messages.empty()) box().wake();  // it may be due later, and others wait for it
   log_accept_and_claim(box(), arrival, both);
   return both;
 }

@@ -1,4 +1,4 @@
-// wake() after a commit of a connection of the caller's own, where no file watch could tell of it.
+// What wakes the dispatchers of a process where no file watch could tell of a commit.
 #include <semaphore>
 #include <thread>
 #include <utility>
@@ -64,6 +64,20 @@ TEST(SqliteWake, after_a_callers_own_commit_ends_the_rest_of_a_dispatcher) {
   outbox.wake();
   // It tells of itself every 15 s, and would see then what it has missed.
   EXPECT_TRUE(handled.try_acquire_for(12s));
+}
+
+TEST(SqliteWake, tells_of_what_is_accepted_now_and_due_later) {
+  Database database{"sqlite::memory:"};
+  Inbox inbox{database, {.deploy_schema = true}};
+  const OwnerToken owner = OwnerToken::make(database.environment());
+  int told = 0;
+  const Wake::Subscription subscription{database.pool().wake(), [&] { ++told; }};
+  EXPECT_EQ(inbox.accept_and_claim(an_arrival("now"), owner, 30s).messages.size(), 1u);
+  EXPECT_EQ(told, 0) << "there is nothing left for anybody else";
+  Arrival later = an_arrival("later");
+  later.extras.due_at = Instant::max();
+  EXPECT_TRUE(inbox.accept_and_claim(later, owner, 30s).messages.empty());
+  EXPECT_EQ(told, 1);
 }
 
 }  // namespace
