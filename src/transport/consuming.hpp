@@ -30,7 +30,7 @@ class SourceRecord {
 
 /// Consumes until a stop is requested. `consume` works on one connection until that is lost, which
 /// it throws; it calls `connected` when it has one. After a failure there is a rest, longer each
-/// time until one is connected again, `longest_rest` at most.
+/// time until a connection holds for as long as `longest_rest`, which is the longest.
 void keep_consuming(const std::stop_token& stop, std::string_view source, Duration longest_rest,
                     const Environment& environment, SourceRecord& record,
                     const std::function<void(const std::function<void()>& connected)>& consume);

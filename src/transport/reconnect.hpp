@@ -18,4 +18,11 @@ inline Duration reconnect_delay(int failures, Duration max, const Environment& e
   return policy.delay(failures, environment);
 }
 
+/// How many failures in a row it makes when a connection has `held` for so long: one that breaks at
+/// once, again and again, is a failure like any other; one that outlasts the longest rest makes up
+/// for those before it.
+inline int failures_with(int before, Duration held, Duration longest_rest) {
+  return held >= longest_rest ? 1 : before + 1;
+}
+
 }  // namespace twinbox

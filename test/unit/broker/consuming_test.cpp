@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "transport/reconnect.hpp"
 #include "twinbox/testing.hpp"
 
 namespace twinbox::test {
@@ -32,6 +33,24 @@ TEST(Consuming, goes_on_after_each_failure_and_tells_of_it_until_it_is_stopped) 
   EXPECT_EQ(lost[2].field("source"), "orders");
   EXPECT_EQ(record.get().error, "cut 3");
   EXPECT_FALSE(record.get().connected);
+}
+
+TEST(Consuming, rests_longer_each_time_while_connections_break_soon) {
+  TestEnvironment world;
+  const Environment environment = world.environment();
+  int failures = 0;
+  const auto rest_after = [&](Duration held) {
+    failures = failures_with(failures, held, 10s);
+    return reconnect_delay(failures, 10s, environment);
+  };
+  const auto near = [](Duration rest, Duration most) { return rest >= most / 2 && rest <= most; };
+  EXPECT_TRUE(near(rest_after(0s), 100ms));
+  EXPECT_TRUE(near(rest_after(9s), 200ms)) << "it did not hold for long";
+  EXPECT_TRUE(near(rest_after(0s), 400ms));
+  for (int i = 0; i < 10; ++i) rest_after(1s);
+  EXPECT_TRUE(near(rest_after(1s), 10s));
+  EXPECT_TRUE(near(rest_after(10s), 100ms));
+  EXPECT_TRUE(near(rest_after(0s), 200ms));
 }
 
 }  // namespace
