@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backlog.hpp"
 #include "cases.hpp"
 
@@ -7,7 +9,8 @@ namespace {
 std::function<double()> drain_rate(const Effort& effort, Dialect dialect, Backlog::Side side,
                                    int batch, int workers, std::size_t size) {
   auto backlog = std::make_shared<Backlog>(dialect, side, workers, size);
-  const int count = effort.backlog / (size > 1024 ? 4 : 1);
+  // Some batches for each worker, or the last one alone would decide.
+  const int count = std::max(effort.backlog / (size > 1024 ? 4 : 1), 5 * batch * workers);
   return [=] {
     backlog->fill(count);
     const auto begin = std::chrono::steady_clock::now();

@@ -33,16 +33,18 @@ Figure measure(const Case& question, const Effort& effort) {
     ours.push_back(duel.ours());
     if (i % 2 != 0) ceiling.push_back(duel.ceiling());
   }
-  std::sort(ours.begin(), ours.end());
-  std::sort(ceiling.begin(), ceiling.end());
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    ratios.push_back(question.less_is_better ? ceiling[i] / ours[i] : ours[i] / ceiling[i]);
+  }
+  for (auto* numbers : {&ours, &ceiling, &ratios}) std::sort(numbers->begin(), numbers->end());
   const double value = quantile(ours, 0.5);
-  const double bound = quantile(ceiling, 0.5);
   return {.name = question.name,
           .backend = std::string{to_string(question.dialect)},
           .unit = question.unit,
           .value = value,
-          .ceiling = bound,
-          .ratio = question.less_is_better ? bound / value : value / bound,
+          .ceiling = quantile(ceiling, 0.5),
+          .ratio = quantile(ratios, 0.5),
           .spread = (quantile(ours, 0.75) - quantile(ours, 0.25)) / value,
           .target = question.target};
 }

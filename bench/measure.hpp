@@ -1,4 +1,4 @@
-// How a figure is made: both sides take turns, and the median counts.
+// How a figure is made: both sides take turns, neighbours are compared, and the median counts.
 #pragma once
 
 #include <chrono>
@@ -12,12 +12,12 @@ namespace twinbox::bench {
 
 /// How long and how often.
 struct Effort {
-  int repeats = 11;
+  int repeats = 15;
   std::chrono::milliseconds slice{80};  ///< of one repeat that is bound by time
   int backlog = 10'000;                 ///< messages of one repeat that drains
 
   /// For all repeats of one question; after three of them it is enough.
-  std::chrono::milliseconds budget{4'000};
+  std::chrono::milliseconds budget{12'000};
 
   int wakes = 100;                 ///< messages of one repeat that wakes somebody for each
   std::chrono::seconds idle{6};    ///< of one repeat that waits for nothing
@@ -56,7 +56,7 @@ struct Figure {
   std::string unit;
   double value;
   double ceiling;
-  double ratio;
+  double ratio;   ///< the median of what neighbours in time had: a machine's speed changes
   double spread;  ///< of our own repeats: the middle half's width over the median
   double target;
 
