@@ -222,6 +222,30 @@ class Delivery(unittest.TestCase):
             self.assertEqual((shown["duties"][0]["attempts"], shown["timeline"]), (0, []))
             self.assertEqual(receiver.requests.qsize(), 1)
 
+    def test_a_reload_gives_the_only_place_to_the_next_dispatcher_in_time(self):
+        arrived, answer = threading.Event(), threading.Event()
+        self.addCleanup(answer.set)
+
+        def slow_at_first(request):
+            if request.body == b"1" and not arrived.is_set():
+                arrived.set()
+                answer.wait()
+            return 200
+
+        with Receiver(slow_at_first) as receiver:
+            patient = ROUTES.replace("allow =", 'timeout = "1h"\nallow =')
+            daemon = self.daemon(patient.format(url=receiver.url),
+                                 environment={"TWINBOX_DISPATCH_PROCESSORS": "1",
+                                              "TWINBOX_DISPATCH_GRACE": "0s"})
+            daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
+            self.assertTrue(arrived.wait(LIMIT))
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(" reloaded")
+            daemon.ask("POST", "/v1/outbox/order.placed", b"2")
+            # Broken off, the first one comes again: it waits for nobody's answer any more.
+            self.assertEqual({receiver.next()[3], receiver.next()[3]}, {b"1", b"2"})
+            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+
     def test_an_event_is_handled_within_the_request(self):
         well = []
         with Receiver(lambda _: 200 if well else 500) as receiver:
