@@ -131,12 +131,14 @@ NatsSourceOptions nats(const SourceConfig& source) {
 KafkaConnection kafka(const BrokerConfig& broker) {
   KafkaConnection connection{.brokers = broker.url, .settings = broker.settings};
   connection.connect_timeout = broker.connect_timeout;
-  const auto add = [&](const char* name, const std::string& file) {
-    if (!file.empty()) connection.settings.emplace(name, file);
+  const auto add = [&](const char* key, const char* name, const std::string& file) {
+    if (file.empty() || connection.settings.emplace(name, file).second) return;
+    throw std::invalid_argument(std::string{key} + ": settings has " + name +
+                                ", which is the same thing: leave one of them out");
   };
-  add("ssl.ca.location", broker.ca_file);
-  add("ssl.certificate.location", broker.certificate_file);
-  add("ssl.key.location", broker.key_file);
+  add("ca_file", "ssl.ca.location", broker.ca_file);
+  add("certificate_file", "ssl.certificate.location", broker.certificate_file);
+  add("key_file", "ssl.key.location", broker.key_file);
   return connection;
 }
 

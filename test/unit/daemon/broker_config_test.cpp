@@ -168,6 +168,10 @@ TEST(BrokerConfig, of_kafka_that_cannot_be_is_refused_with_its_line_and_key) {
   EXPECT_TRUE(has(secret, "sasl.password is a secret")) << secret;
   EXPECT_FALSE(has(secret, "tops3cret")) << secret;
   EXPECT_EQ(refusal(sink + url), "");
+  const std::string twice =
+      refusal(sink + url + "ca_file = \"a.pem\"\n" +
+              R"(settings = { "security.protocol" = "ssl", "ssl.ca.location" = "b.pem" })");
+  EXPECT_TRUE(has(twice, "ca_file: settings has ssl.ca.location")) << twice;
   const std::string source = "[source.a]\ntype = \"kafka\"\n" + url;
   EXPECT_TRUE(has(refusal(source), "source.a.topics"));
   EXPECT_TRUE(has(refusal(source + "topics = [\"t\"]"), "source.a.group"));
