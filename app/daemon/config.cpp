@@ -25,8 +25,9 @@ std::string list_of(const std::vector<ConfigProblem>& problems) {
 std::vector<ConfigProblem> by_line(std::vector<ConfigProblem> problems) {
   const auto line = [](const ConfigProblem& problem) {
     std::uint64_t number = UINT64_MAX;
-    const char* end = problem.where.data() + problem.where.size();
-    std::from_chars(problem.where.data() + problem.where.rfind(':') + 1, end, number);
+    const std::size_t begin = problem.where.rfind(':') + 1;  // 0 without a line
+    const char* text = problem.where.data();
+    std::from_chars(text + begin, text + problem.where.size(), number);
     return number;
   };
   std::stable_sort(problems.begin(), problems.end(),
