@@ -13,19 +13,24 @@ set owner = @owner::uuid, epoch = w.epoch + 1,
     lease_until = {now} + @lease::bigint * interval '1 microsecond',
     expiries = case when w.lease_until is null then w.expiries else w.expiries + 1 end
 
+-- The one epoch of all the duties, mostly the first; null when they differ. Asked once, before the first row.
+-- define: common_epoch
+(select case when @epoch::int[] = array_fill((@epoch::int[])[1], array[coalesce(cardinality(@id::bigint[]), 0)])
+             then (@epoch::int[])[1] end)
+
 -- Whose lease it is. The subquery inside coalesce stays a hashed lookup: as a join its plan would depend
 -- on statistics.
 -- define: held
 w.id = any(@id::bigint[]) and w.owner = @owner::uuid
-  and (not @guarded::boolean or coalesce((w.id, w.epoch) in (
+  and (not @guarded::boolean or w.epoch = {common_epoch} or coalesce((w.id, w.epoch) in (
     select k.id, k.epoch from unnest(@id::bigint[], @epoch::int[]) k(id, epoch)), false))
 
 -- Locks by ctid: a TID scan, whatever the statistics say. A row whose last worker died with it (expiries)
--- is handed out alone, so that it cannot charge its neighbours.
+-- is handed out alone, so that it cannot charge its neighbours. Put in order before the messages are fetched: a
+-- sort after it would carry every payload.
 -- name: claim
 with picked as materialized (
-  select ctid as place, visible_at, id,
-         case when lease_until is null then expiries else expiries + 1 end as expiries
+  select ctid as place, case when lease_until is null then expiries else expiries + 1 end as expiries
   from {work}
   where not waiting
     and visible_at <= {now} and visible_at >= coalesce(@floor::timestamptz, '-infinity')
@@ -34,17 +39,15 @@ with picked as materialized (
   order by visible_at
   limit @limit::bigint
   for update skip locked
-), oldest as materialized (
-  select id, expiries > 0 as alone from picked order by visible_at, id limit 1
-), taken as (
+), leased as (
   update {work} w {lease}
-  where w.ctid = any(array(
-    select p.place from picked p, oldest o
-    where case when o.alone then p.id = o.id else p.expiries = 0 end))
-  returning w.*
+  where w.ctid = any(case when (select expiries > 0 from picked limit 1) then array(select place from picked limit 1)
+                          else array(select place from picked where expiries = 0) end)
+  returning w.id, w.number, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until,
+            w.last_error
 )
 select {claimed}
-from taken
+from (select * from leased order by visible_at, id) taken
 cross join lateral (select * from {message} where number = taken.number offset 0) m
 order by taken.visible_at, taken.id;
 -- call

@@ -86,6 +86,17 @@ TEST_P(Leases, a_stale_and_a_fresh_lease_of_one_duty_settle_it_once) {
   }
 }
 
+TEST_P(Leases, of_one_epoch_or_of_many_settle_only_what_they_still_hold) {
+  std::vector<Message> first;
+  for (int i = 0; i < 4; ++i) first.push_back(enqueue_and_claim(worker_a));
+  ASSERT_EQ(outbox().release(worker_a, first[1]), 1u);
+  const auto second = outbox().claim(worker_a, 30s, 1);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(outbox().ack(worker_a, std::vector{first[0], first[1], first[2]}), 2u);
+  EXPECT_EQ(outbox().ack(worker_a, std::vector{first[0], second[0], first[3]}), 2u);
+  EXPECT_EQ(rows("outcome"), 4);
+}
+
 TEST_P(Leases, an_all_zero_owner_is_refused) {
   EXPECT_THROW(OwnerToken{Uuid{}}, std::invalid_argument);
   EXPECT_NO_THROW(OwnerToken::make(environment()));

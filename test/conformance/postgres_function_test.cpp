@@ -103,6 +103,7 @@ TEST_P(PostgresFunction, OBX_095_claim_ack_abandon_fail_and_reap_work_together) 
   EXPECT_EQ(call("outbox_ack(" + owner_ + ", array[1, 1, 99])"), "1");
   EXPECT_EQ(call("outbox_ack(" + owner_ + ", array[1])"), "0");
   EXPECT_EQ(call("outbox_ack(" + owner_ + ", array[2], epochs => array[7])"), "0");
+  EXPECT_EQ(call("outbox_ack(" + owner_ + ", array[98, 2], epochs => array[1])"), "0");
   EXPECT_EQ(call("outbox_abandon(" + owner_ + ", array[2], error => 'later', delay => '1 hour')"),
             "1");
   EXPECT_EQ(call("outbox_fail(" + owner_ + ", array[3], 'never', reason => 'poison')"), "1");
