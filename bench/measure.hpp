@@ -12,12 +12,12 @@ namespace twinbox::bench {
 
 /// How long and how often.
 struct Effort {
-  int repeats = 15;
+  int repeats = 31;
   std::chrono::milliseconds slice{80};  ///< of one repeat that is bound by time
   int backlog = 10'000;                 ///< messages of one repeat that drains
 
   /// For all repeats of one question; after three of them it is enough.
-  std::chrono::milliseconds budget{12'000};
+  std::chrono::milliseconds budget{16'000};
 
   int wakes = 100;                 ///< messages of one repeat that wakes somebody for each
   std::chrono::seconds idle{6};    ///< of one repeat that waits for nothing
