@@ -193,7 +193,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   if (rest && !desk.has_place()) active = false;
   lock.lock();
 
-  stop_lost(lost, lock);
+  stop_lost(desk, lost, lock);
   if (!active) leave_place(desk, lock);
   reservations_.erase(&desk);
   troubled_visits_ -= probing ? 1 : 0;
@@ -232,7 +232,7 @@ void Dispatcher::Loop::keep_leases(Desk& desk, Lock& lock) {
     if (!was_stopped(error, last)) rest = std::min(rest, desk.rest_after(error));
   }
   lock.lock();
-  stop_lost(lost, lock);
+  stop_lost(desk, lost, lock);
   desk.busy = false;
   const Clock::time_point now = Clock::now();
   desk.next_renewal = now + rest;
@@ -383,8 +383,9 @@ void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,
   }
 }
 
-/// What runs without a lease is told to stop; what has not started will be.
-void Dispatcher::Loop::stop_lost(std::vector<SharedTask>& tasks, Lock& lock) {
+/// What runs without a lease is told to stop. What has not started never will: it goes back, which
+/// changes nothing where somebody else has it, and costs no expiry where nobody has taken it yet.
+void Dispatcher::Loop::stop_lost(Desk& desk, std::vector<SharedTask>& tasks, Lock& lock) {
   std::erase_if(tasks, [](const SharedTask& task) { return task->marked(); });
   if (tasks.empty()) return;
   std::vector<std::shared_ptr<CallWatch>> calls;
@@ -392,6 +393,7 @@ void Dispatcher::Loop::stop_lost(std::vector<SharedTask>& tasks, Lock& lock) {
     task->lost = true;
     if (task->watch) calls.push_back(task->watch);
   }
+  give_back(desk, [](const Task& task) { return task.lost; });
   lock.unlock();
   for (const auto& call : calls) call->stop.request_stop();
   lock.lock();

@@ -99,7 +99,7 @@ class Dispatcher::Loop {
   void hand_out(Desk& desk, std::vector<Message> messages, Clock::time_point claimed);
   void give_up_late(Desk& desk, Clock::time_point now);
   void give_up_stuck(Desk& desk, Clock::time_point begin, Lock& lock);
-  void stop_lost(std::vector<SharedTask>& tasks, Lock& lock);
+  void stop_lost(Desk& desk, std::vector<SharedTask>& tasks, Lock& lock);
   void leave_place(Desk& desk, Lock& lock);
   static bool everything(const Task& task);
   /// What waits for a worker and is chosen is released, for others to take.

@@ -147,10 +147,7 @@ std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
   }
   const auto watch = std::make_shared<CallWatch>();
   watch->claimed_at = first.claimed_at;
-  for (const SharedTask& task : tasks) {
-    task->watch = watch;
-    if (task->lost) watch->stop.request_stop();
-  }
+  for (const SharedTask& task : tasks) task->watch = watch;
   running_.push_back(tasks.front());
   in_calls_ += tasks.size();
   return tasks;

@@ -25,7 +25,7 @@ struct Task {
   std::shared_ptr<CallWatch> watch = {};
   Clock::time_point deadline = Clock::time_point::max();  ///< of the handler, once it runs
   std::size_t place = 0;                                  ///< among the tasks its desk holds
-  bool lost = false;                                      ///< its lease is somebody else's by now
+  bool lost = false;                                      ///< its lease is not ours any more
 
   /// At most once: it has no lease any more.
   [[nodiscard]] bool marked() const { return watch && watch->marked; }
