@@ -1,5 +1,6 @@
 #include "report.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -26,15 +27,26 @@ std::string number_text(double number) {
 }
 
 std::string table(std::span<const Figure> figures) {
-  std::string text = formatted("%-9s  %-44s %10s %10s  %-6s %6s %7s %7s\n", "backend", "question",
-                               "twinbox", "ceiling", "unit", "ratio", "target", "spread");
+  std::size_t width = 44;
+  std::size_t asked = 0;
+  std::size_t reached = 0;
   for (const Figure& figure : figures) {
-    text += formatted("%-9s  %-44s %10s %10s  %-6s %6.2f %7.2f %6.0f%%%s\n", figure.backend.c_str(),
-                      figure.name.c_str(), number_text(figure.value).c_str(),
-                      number_text(figure.ceiling).c_str(), figure.unit.c_str(), figure.ratio,
-                      figure.target, figure.spread * 100, figure.reached() ? "" : "  below");
+    width = std::max(width, figure.name.size());
+    asked += figure.target != no_target;
+    reached += figure.target != no_target && figure.reached();
   }
-  return text;
+  const auto column = static_cast<int>(width);
+  std::string text =
+      formatted("%-9s  %-*s %10s %10s  %-6s %6s %7s %7s\n", "backend", column, "question",
+                "twinbox", "ceiling", "unit", "ratio", "target", "spread");
+  for (const Figure& figure : figures) {
+    const std::string target = figure.target == no_target ? "-" : formatted("%.2f", figure.target);
+    text += formatted("%-9s  %-*s %10s %10s  %-6s %6.2f %7s %6.0f%%%s\n", figure.backend.c_str(),
+                      column, figure.name.c_str(), number_text(figure.value).c_str(),
+                      number_text(figure.ceiling).c_str(), figure.unit.c_str(), figure.ratio,
+                      target.c_str(), figure.spread * 100, figure.reached() ? "" : "  below");
+  }
+  return text + formatted("%zu of %zu targets reached\n", reached, asked);
 }
 
 std::string json(std::span<const Figure> figures) {
