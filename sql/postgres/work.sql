@@ -26,11 +26,12 @@ w.id = any(@id::bigint[]) and w.owner = @owner::uuid
     select k.id, k.epoch from unnest(@id::bigint[], @epoch::int[]) k(id, epoch)), false))
 
 -- Locks by ctid: a TID scan, whatever the statistics say. A row whose last worker died with it (expiries)
--- is handed out alone, so that it cannot charge its neighbours. Put in order before the messages are fetched: a
--- sort after it would carry every payload.
+-- is handed out alone, so that it cannot charge its neighbours; which is the oldest is asked only when there is one.
+-- Put in order before the messages are fetched: a sort after it would carry every payload.
 -- name: claim
 with picked as materialized (
-  select ctid as place, case when lease_until is null then expiries else expiries + 1 end as expiries
+  select ctid as place, visible_at, id,
+         case when lease_until is null then expiries else expiries + 1 end as expiries
   from {work}
   where not waiting
     and visible_at <= {now} and visible_at >= coalesce(@floor::timestamptz, '-infinity')
@@ -41,8 +42,11 @@ with picked as materialized (
   for update skip locked
 ), leased as (
   update {work} w {lease}
-  where w.ctid = any(case when (select expiries > 0 from picked limit 1) then array(select place from picked limit 1)
-                          else array(select place from picked where expiries = 0) end)
+  where w.ctid = any(case
+    when exists (select from picked where expiries > 0) then array(
+      select p.place from picked p, (select id, expiries > 0 as alone from picked order by visible_at, id limit 1) o
+      where case when o.alone then p.id = o.id else p.expiries = 0 end)
+    else array(select place from picked) end)
   returning w.id, w.number, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until,
             w.last_error
 )

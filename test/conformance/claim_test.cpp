@@ -184,6 +184,19 @@ TEST_P(Claim, counts_an_epoch_with_every_claim) {
   }
 }
 
+// Rows that moved lie in another order than they came in.
+TEST_P(Claim, hands_out_the_first_alone_of_those_whose_worker_died_and_that_came_due_together) {
+  std::vector<NewMessage> messages{a_message("first"), a_message("second")};
+  messages[0].id = MessageId{"z"};
+  messages[1].id = MessageId{"a"};
+  for (const NewMessage& message : messages) outbox().enqueue(message);
+  ASSERT_EQ(outbox().claim(worker_a, 30s, 2).size(), 2u);
+  clock().advance(31s);
+  outbox().enqueue(messages);
+  EXPECT_EQ(topics_of(outbox().claim(worker_b, 30s, 2)), (std::vector<std::string>{"first"}));
+  EXPECT_EQ(topics_of(outbox().claim(worker_b, 30s, 2)), (std::vector<std::string>{"second"}));
+}
+
 TEST_P(Claim, OBX_097_warns_once_about_a_lease_outside_the_recommended_range_and_takes_it) {
   outbox().enqueue(a_message());
   std::ignore = outbox().claim(worker_a, 10s, 1);
