@@ -25,16 +25,24 @@ struct Range {
   std::string_view name;
 };
 
-// From the IANA registries of special-purpose addresses: what is not globally reachable.
+// From the IANA registries of special-purpose addresses: what is not globally reachable. 2001::/23
+// holds Teredo, ORCHID and benchmarking; ::ffff:0:0:0/96 are translated IPv4 addresses (SIIT).
 constexpr Range special_ranges[] = {
-    {"0.0.0.0/8", "unspecified"}, {"10.0.0.0/8", "private"},        {"100.64.0.0/10", "private"},
-    {"127.0.0.0/8", "loopback"},  {"169.254.0.0/16", "link-local"}, {"172.16.0.0/12", "private"},
-    {"192.0.0.0/24", "reserved"}, {"192.0.2.0/24", "reserved"},     {"192.168.0.0/16", "private"},
-    {"198.18.0.0/15", "private"}, {"198.51.100.0/24", "reserved"},  {"203.0.113.0/24", "reserved"},
-    {"224.0.0.0/4", "multicast"}, {"240.0.0.0/4", "reserved"},      {"::/128", "unspecified"},
-    {"::1/128", "loopback"},      {"64:ff9b:1::/48", "private"},    {"100::/64", "reserved"},
-    {"2001::/23", "reserved"},    {"2001:db8::/32", "reserved"},    {"fc00::/7", "private"},
-    {"fe80::/10", "link-local"},  {"fec0::/10", "private"},         {"ff00::/8", "multicast"},
+    {"0.0.0.0/8", "unspecified"},     {"10.0.0.0/8", "private"},
+    {"100.64.0.0/10", "private"},     {"127.0.0.0/8", "loopback"},
+    {"169.254.0.0/16", "link-local"}, {"172.16.0.0/12", "private"},
+    {"192.0.0.0/24", "reserved"},     {"192.0.2.0/24", "reserved"},
+    {"192.88.99.0/24", "reserved"},   {"192.168.0.0/16", "private"},
+    {"198.18.0.0/15", "private"},     {"198.51.100.0/24", "reserved"},
+    {"203.0.113.0/24", "reserved"},   {"224.0.0.0/4", "multicast"},
+    {"240.0.0.0/4", "reserved"},      {"::/128", "unspecified"},
+    {"::1/128", "loopback"},          {"::ffff:0:0:0/96", "reserved"},
+    {"64:ff9b:1::/48", "private"},    {"100::/64", "reserved"},
+    {"100:0:0:1::/64", "reserved"},   {"2001::/23", "reserved"},
+    {"2001:db8::/32", "reserved"},    {"3fff::/20", "reserved"},
+    {"5f00::/16", "reserved"},        {"fc00::/7", "private"},
+    {"fe80::/10", "link-local"},      {"fec0::/10", "private"},
+    {"ff00::/8", "multicast"},
 };
 
 struct Special {
