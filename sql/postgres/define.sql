@@ -9,6 +9,14 @@ coalesce(@now::timestamptz, statement_timestamp())
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan
 
+-- What a claim by function answers.
+-- define: claimed_table
+table (
+  work_id bigint, epoch int, handler text, attempts int, expiries int, requeues int, visible_at timestamptz,
+  lease_until timestamptz, last_error text, source text, id text, topic text, payload bytea, content_type text,
+  headers text, correlation_id text, partition_key text, hash bytea, hash_algorithm text, due_at timestamptz,
+  expires_at timestamptz, created_at timestamptz, last_seen_at timestamptz, seen_count int, content_version int)
+
 -- Tells whoever listens, once the transaction commits; always 0. A notification takes a lock of the whole server until
 -- its commit is on disk, so that commits that notify come one after the other. Of those that are under way at the same
 -- time two do, and the looks that follow a wake-up find what the others have written. Each of the two places is a lock

@@ -27,7 +27,8 @@ w.id = any(@id::bigint[]) and w.owner = @owner::uuid
 
 -- Locks by ctid: a TID scan, whatever the statistics say. A row whose last worker died with it (expiries)
 -- is handed out alone, so that it cannot charge its neighbours; which is the oldest is asked only when there is one.
--- Put in order before the messages are fetched: a sort after it would carry every payload.
+-- Put in order before the messages are fetched: a sort after it would carry every payload. A delivery whose message row
+-- is gone comes without a message: the caller makes it dead.
 -- name: claim
 with picked as materialized (
   select ctid as place, visible_at, id,
@@ -52,11 +53,11 @@ with picked as materialized (
 )
 select {claimed}
 from (select * from leased order by visible_at, id) taken
-cross join lateral (select * from {message} where number = taken.number offset 0) m
+left join lateral (select * from {message} where number = taken.number offset 0) m on true
 order by taken.visible_at, taken.id;
 -- call
-select * from {function:claim}(
-  @owner::uuid, @lease::bigint * interval '1 microsecond', @limit::bigint, @floor::timestamptz, @now::timestamptz);
+select * from {function:claim_batch}(
+  @owner::uuid, @lease::bigint, @limit::bigint, @floor::timestamptz, @now::timestamptz);
 
 -- The duties of one message, for the caller that has just accepted it.
 -- name: claim_message

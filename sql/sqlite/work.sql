@@ -29,7 +29,8 @@ w.waiting = 0
 
 -- Selecting first and then updating by id is faster here than one UPDATE … RETURNING. A row whose last worker
 -- died with it (expiries) is handed out alone, so that it cannot charge its neighbours. The rows come in the
--- order of the index: a sort would carry every payload with it.
+-- order of the index: a sort would carry every payload with it. A delivery whose message row is gone comes without a
+-- message: the caller makes it dead.
 -- name: claim
 with oldest as materialized (
   select w.expiries > 0 or w.lease_until is not null as alone
@@ -37,7 +38,7 @@ with oldest as materialized (
 )
 select {claimed}
 from {work} w
-cross join {message} m on m.number = w.number
+left join {message} m on m.number = w.number
 where {due} and ((select alone from oldest) or (w.expiries = 0 and w.lease_until is null))
 order by w.visible_at, w.id
 limit case when (select alone from oldest) then 1 else @limit end;
@@ -120,7 +121,7 @@ returning id;
 -- name: expire
 select w.id as id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until, {content}
 from {work} w
-cross join {message} m on m.number = w.number
+left join {message} m on m.number = w.number
 where w.expires_at <= {now} and (w.lease_until is null or w.lease_until <= {now})
 order by w.expires_at limit @limit;
 -- each

@@ -3,6 +3,12 @@
 -- define: now
 @now
 
+-- What a claim answers.
+-- define: claimed
+w.id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until, w.last_error, m.source,
+  m.id as message_id, m.topic, m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash,
+  m.hash_algorithm, m.due_at, m.expires_at, m.created_at, m.last_seen_at, m.seen_count, m.content_version
+
 -- Case and every character count; SQL Server compares by its database's taste otherwise.
 -- define: binary
 collate Latin1_General_100_BIN2

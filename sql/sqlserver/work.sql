@@ -2,11 +2,6 @@
 -- what a row is changed by stands in a table variable first, because a DELETE whose table has a trigger may hand its
 -- rows to nobody else. Whoever looks at a count gets a row for each change.
 
--- define: claimed
-w.id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until, w.last_error, m.source,
-  m.id as message_id, m.topic, m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash,
-  m.hash_algorithm, m.due_at, m.expires_at, m.created_at, m.last_seen_at, m.seen_count, m.content_version
-
 -- Microseconds do not fit into the int that DATEADD takes.
 -- define: lease_end
 dateadd(microsecond, cast(@lease % 1000000 as int), dateadd(second, cast(@lease / 1000000 as int), {now}))
@@ -42,7 +37,8 @@ output deleted.number, deleted.id, deleted.epoch, deleted.attempts, deleted.expi
 
 -- The UPDATE goes by id, since a search by the condition would wait for rows that others have locked; the condition
 -- stands in it again: whoever has waited for a row finds it leased by then. A row whose last worker died with it
--- (expiries) is handed out alone, so that it cannot charge its neighbours.
+-- (expiries) is handed out alone, so that it cannot charge its neighbours. A delivery whose message row is gone comes
+-- without a message: the caller makes it dead.
 -- name: claim
 declare @picked table (id bigint primary key, visible_at datetime2(6), expired int);
 declare @taken table (id bigint primary key);
@@ -59,7 +55,7 @@ output inserted.id into @taken (id)
 where id in (select p.id from @picked p) and waiting = 0 and visible_at <= {now} and {free}
   and (@alone = 1 or (lease_until is null and expiries = 0));
 select {claimed}
-from {work} w join {message} m on m.number = w.number
+from {work} w left join {message} m on m.number = w.number
 where w.id in (select t.id from @taken t)
 order by w.visible_at, w.id;
 

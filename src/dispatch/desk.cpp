@@ -338,10 +338,10 @@ Duration Desk::rest_after(const std::exception& error) {
   return rest;
 }
 
-void Desk::report_dead(const std::vector<Message>& messages) const {
+void Desk::report_dead(const std::vector<DeadDelivery>& deliveries) const {
   if (!observer_.dead) return;
-  for (const Message& message : messages)
-    observer_.dead(store(), message, crash_loop.reason, crash_text(message));
+  for (const DeadDelivery& dead : deliveries)
+    observer_.dead(store(), dead.message, dead.reason, dead.error);
 }
 
 void Desk::report_lost(std::size_t count) const {

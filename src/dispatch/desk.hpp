@@ -128,7 +128,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
                     Clock::time_point begin) const;
   void plan_next_look(std::size_t count, bool full);
   void report_lost(std::size_t count) const;
-  void report_dead(const std::vector<Message>& messages) const;
+  void report_dead(const std::vector<DeadDelivery>& deliveries) const;
 
   const QueueSource source_;
   const DeskParts parts_;

@@ -15,17 +15,56 @@ int number(const Row& row, int column) { return static_cast<int>(row.integer(col
 /// How long the question for the next message may take to reach the database.
 constexpr Duration question_time = std::chrono::seconds{1};
 
-std::vector<Message> claim_some(const Box& box, Session& session, const ClaimRequest& request) {
-  std::vector<Message> messages;
-  messages.reserve(static_cast<std::size_t>(std::min<std::int64_t>(request.limit, 1024)));
+struct Taken {
+  std::vector<Message> leased = {};
+  std::vector<Message> missing = {};  ///< leased as well, and their message rows are gone
+};
+
+/// What is known of a delivery without its message.
+Message read_missing(const Row& row) {
+  return Message{.work_id = WorkId{row.integer(0)},
+                 .epoch = number(row, 1),
+                 .handler = HandlerKey{std::string{row.text(2)}, Trusted{}},
+                 .attempts = number(row, 3),
+                 .expiries = number(row, 4),
+                 .requeues = number(row, 5),
+                 .visible_at = row.instant(6),
+                 .lease_until = row.instant(7),
+                 .last_error = text_or_empty(row, 8),
+                 .source = Source::none(),
+                 .id = MessageId{{}, Trusted{}},
+                 .topic = Topic{{}, Trusted{}},
+                 .payload = {},
+                 .content_type = {},
+                 .headers = {},
+                 .correlation_id = {},
+                 .partition_key = {},
+                 .hash = {},
+                 .due_at = {},
+                 .expires_at = {},
+                 .created_at = {},
+                 .last_seen_at = {},
+                 .seen_count = 0,
+                 .content_version = 0};
+}
+
+Taken claim_some(const Box& box, Session& session, const ClaimRequest& request) {
+  Taken taken;
+  taken.leased.reserve(static_cast<std::size_t>(std::min<std::int64_t>(request.limit, 1024)));
   box.run(session, box.sql().claim,
           {{"owner", Value{request.owner.uuid()}},
            {"lease", micros(request.lease)},
            {"limit", request.limit},
            {"floor", request.visible_from},
            box.now()},
-          [&](const Row& row) { messages.push_back(read_claimed(row)); });
-  return messages;
+          [&](const Row& row) {
+            if (lacks_message(row)) {
+              taken.missing.push_back(read_missing(row));
+            } else {
+              taken.leased.push_back(read_claimed(row));
+            }
+          });
+  return taken;
 }
 
 /// What was due `window` ago has been looked at.
@@ -36,10 +75,33 @@ std::optional<Duration> until_next_due(const Box& box, Session& session, Duratio
   return left;
 }
 
-/// Such a message is handed out alone, so it is the whole claim: it is failed, and the claim is
-/// made again.
-bool only_crash_looped(const Box& box, const std::vector<Message>& messages) {
-  return messages.size() == 1 && crash_looped(messages.front(), box.options().max_expiries);
+constexpr std::string_view missing_text = "the message row is gone";
+
+/// Makes dead what can never succeed, by `fail`, and keeps the rest. True when nothing is left and
+/// something was dead: the claim is made again. A crash loop is handed out alone, so it is the
+/// whole claim.
+template <class Fail>
+bool only_dead(const Box& box, Taken taken, Claim& claim, const Fail& fail) {
+  claim.leased = std::move(taken.leased);
+  bool some = !taken.missing.empty();
+  if (some && fail(Duties{taken.missing}, missing_text, message_missing) > 0) {
+    for (Message& message : taken.missing)
+      claim.dead.push_back({std::move(message), message_missing.reason, std::string{missing_text}});
+  }
+  if (claim.leased.size() == 1 && crash_looped(claim.leased.front(), box.options().max_expiries)) {
+    Message last = std::move(claim.leased.front());
+    claim.leased.clear();
+    some = true;
+    const std::string text = crash_text(last);
+    if (fail(Duties{last}, text, crash_loop) > 0)
+      claim.dead.push_back({std::move(last), crash_loop.reason, text});
+  }
+  return some && claim.leased.empty();
+}
+
+void log_claim(const Box& box, const Claim& claim) {
+  for (const DeadDelivery& dead : claim.dead) log_dead(box, dead.message, dead.reason);
+  box.log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(claim.leased.size())}});
 }
 
 }  // namespace
@@ -51,6 +113,9 @@ Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request) {
   // Where begin and commit cost no round trips, both questions are one call: a second one would
   // have to wait for the writer again.
   const bool together = request.asks_next_due && box.database().dialect() == Dialect::sqlite;
+  const auto fail = [&](const Duties& held, std::string_view error, const Failure& failure) {
+    return queue.fail(request.owner, held, error, failure);
+  };
   Claim claim;
   bool due = true;
   if (together && request.looks_first) {
@@ -61,50 +126,45 @@ Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request) {
   while (due) {
     const Clock::time_point begin = Clock::now();
     const Scope scope = together ? Scope::transaction : Scope::statement;
-    claim.leased = box.own(Access::write_relaxed, scope, [&](Session& session) {
-      auto some = claim_some(box, session, request);
-      if (together && some.empty()) claim.next_due = until_next_due(box, session, question_time);
+    Taken taken = box.own(Access::write_relaxed, scope, [&](Session& session) {
+      Taken some = claim_some(box, session, request);
+      if (together && some.leased.empty())
+        claim.next_due = until_next_due(box, session, question_time);
       return some;
     });
-    if (request.asks_next_due && !together && claim.leased.empty()) {
+    if (request.asks_next_due && !together && taken.leased.empty()) {
       const auto took = std::chrono::duration_cast<Duration>(Clock::now() - begin);
       claim.next_due = box.own(Access::read, Scope::statement, [&](Session& session) {
         return until_next_due(box, session, took + question_time);
       });
     }
-    if (!only_crash_looped(box, claim.leased)) break;
-    Message& last = claim.leased.front();
-    if (queue.fail(request.owner, last, crash_text(last), crash_loop) > 0) {
-      log_dead(box, last, crash_loop.reason);
-      claim.dead.push_back(std::move(last));
-    }
+    due = only_dead(box, std::move(taken), claim, fail);
   }
-  box.log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(claim.leased.size())}});
+  log_claim(box, claim);
   return claim;
 }
 
 Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& request) {
   Box& box = queue.box();
   box.advise(request.lease, request.limit);
+  const auto fail = [&](const Duties& held, std::string_view error, const Failure& failure) {
+    return queue.fail(session, request.owner, held, error, failure);
+  };
   Claim claim;
-  for (;;) {
-    claim.leased = claim_some(box, session, request);
-    if (!only_crash_looped(box, claim.leased)) break;
-    Message& last = claim.leased.front();
-    queue.fail(session, request.owner, last, crash_text(last), crash_loop);
-    claim.dead.push_back(std::move(last));
+  while (only_dead(box, claim_some(box, session, request), claim, fail)) {
   }
   if (request.asks_next_due && claim.leased.empty())
     claim.next_due = until_next_due(box, session, question_time);
-  for (const Message& message : claim.dead) log_dead(box, message, crash_loop.reason);
-  box.log(LogLevel::debug, "claim", {{"count", static_cast<std::int64_t>(claim.leased.size())}});
+  log_claim(box, claim);
   return claim;
 }
 
 std::vector<Message> bury_expired(Box& box, Session& session, std::int64_t limit) {
   std::vector<Message> dead;
-  box.run(session, box.sql().expire, {{"limit", limit}, box.now()},
-          [&](const Row& row) { dead.push_back(read_claimed(row)); });
+  box.run(session, box.sql().expire, {{"limit", limit}, box.now()}, [&](const Row& row) {
+    // One without a message row is dead by now as well; there is nothing to tell of it.
+    if (!lacks_message(row)) dead.push_back(read_claimed(row));
+  });
   return dead;
 }
 
@@ -145,6 +205,8 @@ Message read_claimed(const Row& row) {
       .content_version = number(row, 24),
   };
 }
+
+bool lacks_message(const Row& row) { return row.is_null(10); }
 
 bool crash_looped(const Message& message, int max_expiries) noexcept {
   return max_expiries > 0 && message.expiries >= max_expiries;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,9 +14,17 @@ namespace twinbox {
 
 class Box;
 
+/// A delivery that can never succeed. Without a message row (`message_missing`) the message has
+/// neither id nor topic nor payload.
+struct DeadDelivery {
+  Message message;
+  std::string reason;
+  std::string error;
+};
+
 struct Claim {
   std::vector<Message> leased = {};
-  std::vector<Message> dead = {};  ///< they had taken down too many workers: `crash_loop`
+  std::vector<DeadDelivery> dead = {};  ///< `crash_loop` or `message_missing`
   /// Asked for, and nothing was leased: how long until something becomes due; below zero: it is.
   std::optional<Duration> next_due = {};
 };
@@ -44,10 +53,14 @@ void log_dead(const Box& box, const Message& message, std::string_view reason);
 
 /// Reads the columns of the define `claimed` in work.sql, in its order.
 Message read_claimed(const Row& row);
+/// The row of a delivery whose message row is gone.
+bool lacks_message(const Row& row);
 
 /// True when the message has taken down `max_expiries` workers: it becomes a dead letter.
 bool crash_looped(const Message& message, int max_expiries) noexcept;
 std::string crash_text(const Message& message);
 inline const Failure crash_loop{.reason = "crash_loop", .handler_failed = false};
+/// Requeueing it is of no use, so it never holds its partition key.
+inline const Failure message_missing{.reason = "message_missing", .handler_failed = false};
 
 }  // namespace twinbox

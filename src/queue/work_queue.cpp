@@ -53,6 +53,7 @@ auto failing(const OwnerToken& owner, std::string_view error, const Failure& fai
       [&owner, cut = cut_error(error), &failure](Box& box, Session& session, const Duties& held) {
         const std::vector<Value> errors = repeated(text_or_null(cut), held.size());
         const std::string reason = cut_error(failure.reason);
+        const bool holds = box.options().hold_keys && failure.reason != message_missing.reason;
         return box.run(session, box.sql().fail,
                        {{"owner", owner_value(owner)},
                         held.ids(),
@@ -61,7 +62,7 @@ auto failing(const OwnerToken& owner, std::string_view error, const Failure& fai
                         {"error", ValueType::text, errors},
                         {"reason", reason},
                         {"counts", Value{failure.handler_failed}},
-                        {"hold_keys", Value{box.options().hold_keys}},
+                        {"hold_keys", Value{holds}},
                         box.now()});
       },
       LogLevel::info, cut_error(failure.reason)};

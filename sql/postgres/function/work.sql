@@ -1,14 +1,27 @@
 -- The work queue for any language: claim, ack, abandon, fail, reap. The bodies are the library's own statements
 -- (steps of the .sql files beside this folder), so the logic exists once; the settings keep the plans independent of statistics.
 
+-- The library's form of claim: what has no message comes without one.
+create or replace function {function:claim_batch}(
+  owner uuid, lease bigint, batch_size bigint, visible_from timestamptz, at timestamptz)
+returns {claimed_table}
+language plpgsql {planner} as $twinbox$
+#variable_conflict use_column
+declare
+  p_owner uuid := owner;
+  p_lease bigint := lease;
+  p_limit bigint := batch_size;
+  p_floor timestamptz := visible_from;
+  p_now timestamptz := at;
+begin
+  return query {step:claim_1};
+end $twinbox$;
+
+-- What has no message is noted while the rest is answered, and made dead; when there was nothing else, it claims again.
 create or replace function {function:claim}(
   owner uuid, lease interval, batch_size bigint, visible_from timestamptz default null, at timestamptz default null)
-returns table (
-  work_id bigint, epoch int, handler text, attempts int, expiries int, requeues int, visible_at timestamptz,
-  lease_until timestamptz, last_error text, source text, id text, topic text, payload bytea, content_type text,
-  headers text, correlation_id text, partition_key text, hash bytea, hash_algorithm text, due_at timestamptz,
-  expires_at timestamptz, created_at timestamptz, last_seen_at timestamptz, seen_count int, content_version int)
-language plpgsql {planner} as $twinbox$
+returns {claimed_table}
+language plpgsql {planner} set twinbox.missing = '' as $twinbox$
 #variable_conflict use_column
 declare
   p_owner uuid := owner;
@@ -16,6 +29,8 @@ declare
   p_limit bigint := batch_size;
   p_floor timestamptz := visible_from;
   p_now timestamptz := at;
+  answered bigint;
+  missing bigint[];
 begin
   perform {function:check_owner}(p_owner);
   if coalesce(p_lease, 0) <= 0 then
@@ -24,7 +39,21 @@ begin
   if coalesce(p_limit, 0) <= 0 then
     raise exception 'batch_size: must be at least 1' using errcode = 'invalid_parameter_value';
   end if;
-  return query {step:claim_1};
+  loop
+    return query select c.* from {function:claim_batch}(p_owner, p_lease, p_limit, p_floor, p_now) c
+    where case
+      when c.id is not null then true
+      else set_config('twinbox.missing', concat(current_setting('twinbox.missing'), c.work_id, ','), true) is null
+    end;
+    get diagnostics answered = row_count;
+    exit when current_setting('twinbox.missing') = '';
+    missing := string_to_array(rtrim(current_setting('twinbox.missing'), ','), ',')::bigint[];
+    perform {function:fail_batch}(
+      p_owner, missing, null, array_fill('the message row is gone'::text, array[cardinality(missing)]), 'message_missing', false, false,
+      p_now);
+    perform set_config('twinbox.missing', '', true);
+    exit when answered > 0;
+  end loop;
 end $twinbox$;
 
 create or replace function {function:ack}(

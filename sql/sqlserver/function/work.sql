@@ -15,7 +15,23 @@ begin
   declare @lease bigint = cast(@lease_seconds as bigint) * 1000000;
   declare @limit bigint = @batch_size;
   declare @floor datetime2(6) = @visible_from;
-  {step:claim_1}
+  {act:claim}
+  declare @missing table (
+    number bigint, id bigint primary key, attempts int, expiries int, requeues int, handler nvarchar(200) {binary});
+  delete from {work}
+  output deleted.number, deleted.id, deleted.attempts, deleted.expiries, deleted.requeues, deleted.handler
+  into @missing (number, id, attempts, expiries, requeues, handler)
+  where id in (select t.id from @taken t where not exists (
+    select 1 from {work} w join {message} m on m.number = w.number where w.id = t.id));
+  insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+                         reason, last_error)
+  select number, id, {now}, @owner, attempts, expiries, requeues, 2, handler, N'message_missing',
+         N'the message row is gone'
+  from @missing;
+  select {claimed}
+  from {work} w join {message} m on m.number = w.number
+  where w.id in (select t.id from @taken t)
+  order by w.visible_at, w.id;
   {end}
 end;
 go
