@@ -159,6 +159,11 @@ select {audit_columns} from {audit} where operation_id = @operation_id::text;
 -- name: audit_list
 select {audit_columns} from {audit} where id < @before::bigint order by id desc limit @limit::bigint;
 
+-- What mark_processing has made: the caller's own work, which ends when the caller says so, however old it is. A mark of
+-- the gate has a reason (the type), one of a dispatcher the id of its delivery.
+-- define: processing
+(d.state = 4 and d.work_id is null and d.reason is null)
+
 -- What holds its key waits for a person, however old it is.
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
@@ -169,7 +174,7 @@ not exists (select 1 from {work} d where d.number = m.number)
     select 1 from {outcome} d
     where d.number = m.number
       and (d.finished_at > {now} - @retention::bigint * interval '1 microsecond'
-           or (d.state = 2 and not @dead::boolean)))
+           or (d.state = 2 and not @dead::boolean) or {processing}))
 
 -- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
 -- was wrong) is no end.

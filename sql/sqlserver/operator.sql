@@ -149,6 +149,11 @@ case when @retention / 86400000000 >= 365 * 1000 then cast('0001-01-01' as datet
                   dateadd(second, -cast(@retention / 1000000 % 86400 as int),
                           dateadd(day, -cast(@retention / 86400000000 as int), {now}))) end
 
+-- What mark_processing has made: the caller's own work, which ends when the caller says so, however old it is. A mark of
+-- the gate has a reason (the type), one of a dispatcher the id of its delivery.
+-- define: processing
+(d.state = 4 and d.work_id is null and d.reason is null)
+
 -- What holds its key waits for a person, however old it is.
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
@@ -156,7 +161,7 @@ not exists (select 1 from {work} d where d.number = m.number)
   and (exists (select 1 from {outcome} d where d.number = m.number) or (@seen = 1 and m.last_seen_at <= {old_before}))
   and not exists (
     select 1 from {outcome} d
-    where d.number = m.number and (d.finished_at > {old_before} or (d.state = 2 and @dead = 0)))
+    where d.number = m.number and (d.finished_at > {old_before} or (d.state = 2 and @dead = 0) or {processing}))
 
 -- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
 -- was wrong) is no end.

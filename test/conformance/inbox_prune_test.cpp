@@ -39,6 +39,19 @@ TEST_P(InboxPrune, IBX_099_never_deletes_seen_open_or_dead_messages) {
   EXPECT_EQ(rows("message"), "5");
 }
 
+TEST_P(InboxPrune, IBX_099_never_deletes_what_its_caller_is_still_processing) {
+  std::ignore = inbox().already_processed(a_key("processing"));
+  ASSERT_TRUE(inbox().mark_processing(a_key("processing")));
+  clock().advance(24h * 1000);
+  const PruneOptions everything{.older_than = 0s, .include_dead = true, .include_seen = true};
+  EXPECT_EQ(inbox().prune(everything), 0u);
+  EXPECT_FALSE(inbox().mark_processing(a_key("processing"))) << "a second caller would get it";
+  EXPECT_EQ(inbox().state(a_key("processing")), MessageState::open);
+  EXPECT_TRUE(inbox().mark_processed(a_key("processing")));
+  clock().advance(1s);
+  EXPECT_EQ(inbox().prune(everything), 1u);
+}
+
 TEST_P(InboxPrune, IBX_099_deletes_dead_and_seen_messages_only_when_it_is_asked_to) {
   std::ignore = inbox().already_processed(a_key("seen"));
   make_dead(an_arrival("dead"));

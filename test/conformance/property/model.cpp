@@ -289,7 +289,9 @@ std::size_t Model::prune(const Pruning& pruning, const std::map<Key, std::int64_
                     (!only_seen || (pruning.seen && fact.last_seen_at <= youngest));
     for (const auto& [duty, outcome] : outcomes) {
       if (duty.key != key) continue;
-      prunable = prunable && outcome.finished_at <= youngest &&
+      // A mark without a reason is mark_processing's: its caller is at work, however long.
+      const bool processing = outcome.state == marked && !outcome.reason;
+      prunable = prunable && outcome.finished_at <= youngest && !processing &&
                  (outcome.state != dead || (pruning.dead && !holds.contains(duty)));
     }
     if (prunable) old.push_back(key);
