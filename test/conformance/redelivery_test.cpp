@@ -1,6 +1,7 @@
 // What a host must expect: a second call after a crash, errors it is told of, a sink that is down.
 #include <future>
 #include <latch>
+#include <map>
 #include <thread>
 
 #include "support/backend.hpp"
@@ -80,31 +81,61 @@ TEST_P(Redelivery,
   EXPECT_EQ(Admin{inbox()}.counts().all.open(), 1);
 }
 
-TEST_P(Redelivery, EVB_27_while_the_sink_is_down_events_wait_and_then_go_out_in_order_of_age) {
+TEST_P(Redelivery, EVB_27_within_a_partition_key_uneven_failures_do_not_change_the_order) {
+  constexpr int each = 6;
+  const Strings keys{"order 7", "order 8", "order 9"};
+  // How often each message fails by itself once the sink is back: never the same for neighbours.
+  const auto failures = [](int key, int i) { return (key + 2 * i) % 5; };
   bool down = true;
-  Strings sent;
-  RetryPolicy patient = RetryPolicy::standard();
-  patient.max_attempts = 1000;
+  std::map<std::string, int> tries;
+  std::map<std::string, Strings> sent;
+  std::map<std::string, int> wanted;
   Handlers handlers;
   handlers.on(Topic{"order.placed"},
               [&](const Message& message) {
                 if (down) throw std::runtime_error("the broker does not answer");
-                sent.push_back(message.payload);
+                if (tries[message.payload]++ < wanted.at(message.payload))
+                  throw std::runtime_error("the broker refuses it");
+                sent[message.partition_key->str()].push_back(message.payload);
               },
-              {.retry = patient});
+              {.retry = RetryPolicy{.max_attempts = 1000}});
   Dispatcher dispatcher{outbox(), handlers};
-  Strings expected;
-  for (int i = 0; i < 5; ++i) {
-    outbox().enqueue(a_message("order.placed", std::to_string(i)));
-    expected.push_back(payload(std::to_string(i)));
+  std::map<std::string, Strings> expected;
+  for (int i = 0; i < each; ++i) {
+    for (int key = 0; key < 3; ++key) {
+      NewMessage message = a_message("order.placed", keys[key] + "/" + std::to_string(i));
+      message.extras.partition_key = PartitionKey{keys[key]};
+      outbox().enqueue(message);
+      expected[keys[key]].push_back(message.payload);
+      wanted[message.payload] = failures(key, i);
+    }
+    // Down, back, and down again, while messages come in.
+    down = i % 3 != 1;
     dispatcher.drain();
-    clock().advance(100ms);
+    clock().advance(10s);
   }
-  EXPECT_TRUE(sent.empty());
   down = false;
-  clock().advance(1h);
-  EXPECT_EQ(dispatcher.drain(), 5u);
+  for (int round = 0; round < 100 && Admin{outbox()}.counts().all.open() > 0; ++round) {
+    dispatcher.drain();
+    clock().advance(1min);
+  }
   EXPECT_EQ(sent, expected);
+}
+
+TEST_P(Redelivery, without_a_key_what_failed_is_overtaken) {
+  Strings sent;
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](const Message& message) {
+    if (++calls == 1) throw std::runtime_error("the broker does not answer");
+    sent.push_back(message.payload);
+  });
+  Dispatcher dispatcher{outbox(), handlers};
+  for (const char* text : {"first", "second"}) outbox().enqueue(a_message("order.placed", text));
+  dispatcher.drain();
+  clock().advance(1min);
+  dispatcher.drain();
+  EXPECT_EQ(sent, (Strings{payload("second"), payload("first")}));
 }
 
 TEST_P(Redelivery, EVB_27_within_a_partition_key_the_order_holds_however_often_each_was_tried) {

@@ -173,13 +173,13 @@ TEST_P(KafkaSink, what_cannot_be_sent_is_malformed_without_asking_the_cluster) {
   EXPECT_EQ(kafka.count(topic), 0u);
 }
 
-TEST_P(KafkaSink, EVB_27_messages_wait_in_the_outbox_while_the_cluster_is_away_and_go_by_age) {
+TEST_P(KafkaSink, EVB_27_a_key_waits_in_the_outbox_while_the_cluster_is_away_and_keeps_its_order) {
   const auto to = publisher();
   kafka.down();
   std::vector<std::string> sent;
   for (int i = 0; i < 20; ++i) {
     sent.push_back("m" + std::to_string(i));
-    enqueue(sent.back());
+    enqueue(sent.back(), {.partition_key = PartitionKey{"order 7"}});
     clock().advance(100ms);
   }
   for (int i = 0; i < 15; ++i) {  // more often than the retry policy would allow attempts

@@ -182,7 +182,7 @@ TEST_P(NatsSink, what_cannot_be_sent_is_malformed_without_asking_the_server) {
   EXPECT_EQ(nats.count(stream), 0u);
 }
 
-TEST_P(NatsSink, EVB_27_messages_wait_in_the_outbox_while_the_server_is_away_and_go_by_age) {
+TEST_P(NatsSink, EVB_27_a_key_waits_in_the_outbox_while_the_server_is_away_and_keeps_its_order) {
   make_stream();
   Relay relay{port_of(Nats::url())};
   const auto to = publisher({}, connection(relay));
@@ -190,7 +190,7 @@ TEST_P(NatsSink, EVB_27_messages_wait_in_the_outbox_while_the_server_is_away_and
   std::vector<std::string> sent;
   for (int i = 0; i < 20; ++i) {
     sent.push_back("m" + std::to_string(i));
-    enqueue(sent.back());
+    enqueue(sent.back(), "order.placed", {.partition_key = PartitionKey{"order 7"}});
     clock().advance(100ms);
   }
   for (int i = 0; i < 15; ++i) {  // more often than the retry policy would allow attempts

@@ -221,14 +221,14 @@ TEST_P(RabbitSink, what_cannot_be_sent_is_malformed_without_asking_the_broker) {
   EXPECT_TRUE(ids().empty());
 }
 
-TEST_P(RabbitSink, EVB_27_messages_wait_in_the_outbox_while_the_broker_is_away_and_go_by_age) {
+TEST_P(RabbitSink, EVB_27_a_key_waits_in_the_outbox_while_the_broker_is_away_and_keeps_its_order) {
   Relay relay{port_of(Rabbit::url())};
   const auto to = publisher({}, {.url = with_port(Rabbit::url(), relay.port())});
   relay.close_door();
   std::vector<std::string> sent;
   for (int i = 0; i < 20; ++i) {
     sent.push_back("m" + std::to_string(i));
-    enqueue(sent.back());
+    enqueue(sent.back(), "order.placed", {.partition_key = PartitionKey{"order 7"}});
     clock().advance(100ms);
   }
   for (int i = 0; i < 15; ++i) {  // more often than the retry policy would allow attempts
