@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/text.hpp"
-#include "sql/channel.hpp"
 #include "sql/lexer.hpp"
+#include "sql/notify_channel.hpp"
 
 namespace twinbox {
 namespace {
@@ -175,7 +175,7 @@ class Expansion {
 };
 
 void add_postgres(Placeholders& values, const BoxName& box) {
-  const Channel channel = channel_of(box);
+  const NotifyChannel channel = channel_of(box);
   values["wake_channel"] = quote_text(channel.name);
   values["wake_lock"] = quote_text(std::to_string(channel.telling_lock));
   values["wake_other_lock"] = quote_text(std::to_string(channel.other_telling_lock));

@@ -11,7 +11,7 @@
 #include "database/interruptible.hpp"
 #include "database/pool.hpp"
 #include "driver/postgres/postgres_driver.hpp"
-#include "sql/channel.hpp"
+#include "sql/notify_channel.hpp"
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
 #include "support/postgres_wire.hpp"
@@ -286,7 +286,7 @@ TEST_P(PostgresWatch, long_and_odd_names_have_a_channel) {
     box.enqueue(a_message());
     EXPECT_TRUE(hears(*watch)) << table;
   }
-  const Channel long_one = channel_of({std::string(63, 's'), std::string(40, 'x')});
+  const NotifyChannel long_one = channel_of({std::string(63, 's'), std::string(40, 'x')});
   EXPECT_LE(long_one.name.size(), 63u);
   EXPECT_NE(long_one.name, channel_of({std::string(63, 's'), std::string(40, 'y')}).name);
 }

@@ -6,7 +6,7 @@
 #include "driver/postgres/connect.hpp"
 #include "driver/postgres/postgres_connection.hpp"
 #include "driver/postgres/postgres_watch.hpp"
-#include "sql/channel.hpp"
+#include "sql/notify_channel.hpp"
 
 namespace twinbox {
 namespace postgres {

@@ -101,7 +101,7 @@ Address watching(Address address) {
   return address;
 }
 
-std::unique_ptr<Watch> open_postgres_watch(const Address& address, const Channel& channel,
+std::unique_ptr<Watch> open_postgres_watch(const Address& address, const NotifyChannel& channel,
                                            const std::stop_token& stop) {
   Handle connection = connect_to(address, stop);
   PQsetNoticeReceiver(

@@ -6,7 +6,7 @@
 
 #include "database/watch.hpp"
 #include "driver/postgres/address.hpp"
-#include "sql/channel.hpp"
+#include "sql/notify_channel.hpp"
 
 namespace twinbox::postgres {
 
@@ -15,7 +15,7 @@ Address watching(Address address);
 
 /// Throws DatabaseError; WatchImpossible behind a pooler, also when the address does not mention
 /// it.
-std::unique_ptr<Watch> open_postgres_watch(const Address& address, const Channel& channel,
+std::unique_ptr<Watch> open_postgres_watch(const Address& address, const NotifyChannel& channel,
                                            const std::stop_token& stop);
 
 }  // namespace twinbox::postgres

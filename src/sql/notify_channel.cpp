@@ -1,4 +1,4 @@
-#include "sql/channel.hpp"
+#include "sql/notify_channel.hpp"
 
 #include "core/sha256.hpp"
 
@@ -28,7 +28,7 @@ std::string short_name(const std::string& name) {
 
 }  // namespace
 
-Channel channel_of(const BoxName& box) {
+NotifyChannel channel_of(const BoxName& box) {
   const std::string name = box.schema + "." + box.table;
   const std::int64_t lock = lock_number(name);
   return {short_name(name), lock, lock ^ std::int64_t{1} << 40U};

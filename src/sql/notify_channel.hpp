@@ -8,13 +8,13 @@
 
 namespace twinbox {
 
-struct Channel {
+struct NotifyChannel {
   std::string name;  ///< for LISTEN: `infra.outbox`, or a hash where that is too long
   /// Advisory locks, held by the transactions that are going to notify: `{wake}` in the SQL.
   std::int64_t telling_lock;
   std::int64_t other_telling_lock;
 };
 
-Channel channel_of(const BoxName& box);
+NotifyChannel channel_of(const BoxName& box);
 
 }  // namespace twinbox
