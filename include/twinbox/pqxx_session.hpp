@@ -1,7 +1,8 @@
 // A session in a libpqxx transaction. Header-only, so that the library itself does not need
-// libpqxx: link your program with it. Tested with libpqxx 6.4.
+// libpqxx: link your program with it. For libpqxx 6.4, 7 and 8; the README says which were run.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,7 +31,7 @@ class PqxxSession final : public PostgresTextSession {
     try {
       transaction_.exec("select 1");
       return true;
-    } catch (const pqxx::pqxx_exception&) {
+    } catch (const std::exception&) {  // what all of libpqxx's have in common in every version
       return false;
     }
   }
@@ -39,9 +40,13 @@ class PqxxSession final : public PostgresTextSession {
   class Result final : public TextResult {
    public:
     explicit Result(pqxx::result result) : result_(std::move(result)) {}
-    [[nodiscard]] std::size_t rows() const override { return result_.size(); }
+    [[nodiscard]] std::size_t rows() const override {
+      return static_cast<std::size_t>(result_.size());
+    }
     [[nodiscard]] int columns() const override { return static_cast<int>(result_.columns()); }
-    [[nodiscard]] std::size_t changed() const override { return result_.affected_rows(); }
+    [[nodiscard]] std::size_t changed() const override {
+      return static_cast<std::size_t>(result_.affected_rows());
+    }
     [[nodiscard]] std::optional<std::string_view> cell(std::size_t row, int column) const override {
       const auto field = result_[static_cast<pqxx::result::size_type>(row)]
                                 [static_cast<pqxx::row::size_type>(column)];
@@ -56,8 +61,7 @@ class PqxxSession final : public PostgresTextSession {
   std::unique_ptr<TextResult> run(const std::string& sql,
                                   std::span<const char* const> parameters) override {
     try {
-      return std::make_unique<Result>(transaction_.exec_params(
-          sql, pqxx::prepare::make_dynamic_params(parameters.begin(), parameters.end())));
+      return std::make_unique<Result>(execute_with(sql, parameters));
     } catch (const pqxx::broken_connection& broken) {
       failed_ = true;
       throw error(DatabaseError::Kind::connection_lost, broken.what());
@@ -74,6 +78,24 @@ class PqxxSession final : public PostgresTextSession {
       failed_ = true;
       throw error(DatabaseError::Kind::other, failed.what());
     }
+  }
+
+  pqxx::result execute_with(const std::string& sql, std::span<const char* const> parameters) {
+#if defined(PQXX_VERSION_MAJOR) && PQXX_VERSION_MAJOR * 100 + PQXX_VERSION_MINOR < 710
+    return transaction_.exec_params(
+        sql, pqxx::prepare::make_dynamic_params(parameters.begin(), parameters.end()));
+#else  // 7.10 deprecates that, and 8 has no range of parameters
+    pqxx::params values;
+    values.reserve(parameters.size());
+    for (const char* const value : parameters) {
+      if (value == nullptr) {
+        values.append();
+      } else {
+        values.append(std::string{value});
+      }
+    }
+    return transaction_.exec(sql, values);
+#endif
   }
 
   pqxx::dbtransaction& transaction_;
