@@ -32,7 +32,7 @@ inline constexpr std::array<Note, 6> environment_notes = {{
     {"VISUAL, EDITOR", "what edit opens a payload with"},
 }};
 
-inline constexpr std::array<Note, 16> json_notes = {{
+inline constexpr std::array<Note, 17> json_notes = {{
     {"everywhere",
      "one JSON value on standard output; instants are RFC 3339 in UTC (never is "
      "9999-12-31T23:59:59.999999Z, always is 0000-01-01T00:00:00.000000Z), durations are "
@@ -62,6 +62,7 @@ inline constexpr std::array<Note, 16> json_notes = {{
     {"edit", R"({"box", "changed"})"},
     {"schema check", R"({"boxes": [{"box", "version", "known_version", "pending", "current"}]}; )"
                      R"(schema deploy: {"boxes": [{"box", "applied"}]})"},
+    {"schema repair", R"({"boxes": [{"box", "sequences": [{"column", "reached", "used"}]}]})"},
     {"health", R"({"state", "boxes": [{"box", "state", "pending", "dead", "reasons"}]})"},
     {"doctor", R"({"findings": [{"box", "check", "level", "found", "fix"}]}; level is ok, )"
                R"(warning or error)"},

@@ -1,4 +1,4 @@
-// schema print, deploy and check.
+// schema print, deploy, check and repair.
 #include "cli/json.hpp"
 #include "cli/store.hpp"
 #include "cli/text.hpp"
@@ -78,6 +78,26 @@ int check(const Common& common, const Screen& screen) {
   return code;
 }
 
+int repair(const Common& common, const Screen& screen) {
+  OpenStore store(common);
+  json::array boxes;
+  for (const BoxKind kind : store.kinds()) {
+    const auto repaired = Schema{store.database(), kind, store.options(kind)}.repair();
+    const std::string box{to_string(kind)};
+    json::array sequences;
+    for (const RepairedSequence& one : repaired) {
+      sequences.push_back({{"column", one.column}, {"reached", one.reached}, {"used", one.used}});
+      if (!common.json)
+        screen.print(fit(box, 8) + "sequence of " + one.column + ": " +
+                     std::to_string(one.reached) + " -> " + std::to_string(one.used) + "\n");
+    }
+    if (!common.json && repaired.empty()) screen.print(fit(box, 8) + "nothing to repair\n");
+    boxes.push_back({{"box", box}, {"sequences", std::move(sequences)}});
+  }
+  if (common.json) print_json(screen, {{"boxes", std::move(boxes)}});
+  return exit_ok;
+}
+
 }  // namespace
 
 Verb schema_print_verb(Common& common) {
@@ -113,6 +133,21 @@ Verb schema_check_verb(Common& common) {
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
           .examples = {{"twinbox schema check --json", "for a deployment script"}},
           .run = [&common](const Screen& screen) { return check(common, screen); }};
+}
+
+Verb schema_repair_verb(Common& common) {
+  return {.name = "schema repair",
+          .group = "Schema",
+          .summary = "set sequences that lie behind the data (PostgreSQL)",
+          .text =
+              "Logical replication copies rows but not sequences. After you promote a replica, "
+              "run this before you start programs: it moves each sequence of the boxes to the "
+              "highest number in use, never back. Needs the rights of the tables' owner. "
+              "Writers wait while it runs.",
+          .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
+          .examples = {{"twinbox schema repair --database postgresql://dba@db/app",
+                        "on a replica that was promoted"}},
+          .run = [&common](const Screen& screen) { return repair(common, screen); }};
 }
 
 }  // namespace twinbox::cli

@@ -33,6 +33,7 @@ Verb edit_verb(Common& common);
 Verb schema_print_verb(Common& common);
 Verb schema_deploy_verb(Common& common);
 Verb schema_check_verb(Common& common);
+Verb schema_repair_verb(Common& common);
 // health.cpp
 Verb health_verb(Common& common);
 // serve_verb.cpp

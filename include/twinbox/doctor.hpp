@@ -43,8 +43,8 @@ struct DoctorLimits {
 /// How durable the commits of one connection are: for a program that enqueues on its own.
 [[nodiscard]] std::vector<Finding> examine_session(Session& session);
 
-/// The tables of a box: their version, functions, indexes, whether they are vacuumed, and the dead
-/// letters that hold partition keys.
+/// The tables of a box: their version, functions, indexes, whether they are vacuumed, sequences
+/// that lie behind the data (PostgreSQL), and the dead letters that hold partition keys.
 [[nodiscard]] std::vector<Finding> examine_box(Database& database, BoxKind kind,
                                                BoxOptions options = {});
 

@@ -1,6 +1,7 @@
 // The tables of a box: created, upgraded, checked, printed.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,15 @@ struct SchemaState {
   }
 };
 
+/// A sequence that lay behind the numbers in use, as on a logical replica that was promoted.
+struct RepairedSequence {
+  std::string column;    ///< that it numbers, such as `"infra"."outbox_message".number`
+  std::int64_t reached;  ///< before the repair
+  std::int64_t used;     ///< the highest number in the tables; the sequence goes on behind it
+
+  friend bool operator==(const RepairedSequence&, const RepairedSequence&) = default;
+};
+
 class Schema {
  public:
   Schema(Database& database, BoxKind kind, BoxOptions options = {});
@@ -38,6 +48,9 @@ class Schema {
   /// Throws SchemaError with the way out unless the tables fit this program; functions that are not
   /// this program's are a warning in the log (`stale_functions`).
   void require();
+  /// PostgreSQL: moves every sequence that lies behind the data forward, never back. Blocks writers
+  /// while it does. Needs the rights of the tables' owner. Returns what was repaired.
+  std::vector<RepairedSequence> repair();
   /// The script a DBA can run by hand, from nothing to current.
   [[nodiscard]] std::string print() const;
   /// The rights that a role of the application needs, and no more (PostgreSQL, SQL Server).

@@ -25,3 +25,21 @@ values (@box::text, @name::text, @version::integer, @hash::text);
 select p.proname::text as name, p.prosrc as body
 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where n.nspname = @schema::text;
+
+-- Sets each sequence that lies behind the data to the highest number in use, never back. Nothing is written meanwhile:
+-- a number that is drawn beside it could be drawn twice.
+-- name: repair_sequences
+lock table {message}, {work}, {failure}, {audit} in share row exclusive mode;
+with counter (table_name, column_name, used) as (
+  select {message_text}, 'number', (select max(number) from {message})
+  union all
+  select {work_text}, 'id', greatest((select max(id) from {work}), (select max(work_id) from {outcome}))
+  union all
+  select {failure_text}, 'id', (select max(id) from {failure})
+  union all
+  select {audit_text}, 'id', (select max(id) from {audit})
+), sequence as materialized (
+  select table_name || '.' || column_name as name, used, id, coalesce(pg_sequence_last_value(id), 0) as reached
+  from counter, lateral (select pg_get_serial_sequence(table_name, column_name)::regclass as id) found
+)
+select name, reached, setval(id, used) as used from sequence where reached < used;

@@ -42,3 +42,25 @@ from pg_class where oid = to_regclass({work_text});
 
 -- name: doctor_file
 select '' as file where false;
+
+-- Logical replication copies rows, not sequences: on a promoted replica they lie behind the data. The newest outcomes
+-- stand for all, so that no long history is read. A role that may not look at sequences gets no rows.
+-- name: doctor_sequences
+with counter (table_name, column_name, used) as (
+  select {message_text}, 'number', (select max(number) from {message})
+  union all
+  select {work_text}, 'id', greatest(
+    (select max(id) from {work}),
+    (select max(newest.work_id) from (select work_id from {outcome} order by number desc limit 1000) newest))
+  union all
+  select {failure_text}, 'id', (select max(id) from {failure})
+  union all
+  select {audit_text}, 'id', (select max(id) from {audit})
+), sequence as (
+  select table_name || '.' || column_name as name, used,
+    pg_get_serial_sequence(table_name, column_name)::regclass as id
+  from counter
+)
+select name, coalesce(pg_sequence_last_value(id), 0) as reached, used
+from sequence
+where case when has_sequence_privilege(id, 'select') then coalesce(pg_sequence_last_value(id), 0) < used end;

@@ -20,3 +20,6 @@ select '' as options where false;
 
 -- name: doctor_file
 select file from pragma_database_list where name = 'main';
+
+-- name: doctor_sequences
+select '' as name, 0 as reached, 0 as used where false;

@@ -31,3 +31,6 @@ select '' as options where 1 = 0;
 
 -- name: doctor_file
 select '' as [file] where 1 = 0;
+
+-- name: doctor_sequences
+select '' as name, 0 as reached, 0 as used where 1 = 0;

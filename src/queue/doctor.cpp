@@ -303,6 +303,18 @@ void examine_vacuum(Session& session, const BoxName& box, std::vector<Finding>& 
   });
 }
 
+/// New rows would get the numbers of old ones: a duplicate key, or a place before older messages.
+void examine_sequences(Session& session, const BoxName& box, std::vector<Finding>& findings) {
+  ask(session, box, "doctor_sequences", [&](const Row& row) {
+    findings.push_back({"sequence", Level::error,
+                        "the sequence of " + std::string{row.text(0)} + " has reached " +
+                            std::to_string(row.integer(1)) + ", but numbers up to " +
+                            std::to_string(row.integer(2)) +
+                            " are in use: writes fail, or new messages overtake old ones",
+                        "twinbox schema repair"});
+  });
+}
+
 /// A key that stands still is for a person to decide.
 void examine_order(Session& session, const BoxName& box, std::vector<Finding>& findings) {
   constexpr std::int64_t most = 100;  // with those that were requeued
@@ -391,6 +403,7 @@ std::vector<Finding> examine_box(Database& database, BoxKind kind, BoxOptions op
       findings.resize(1);
       examine_names(session, box, *box_scripts(database.dialect(), kind, box), findings);
       examine_vacuum(session, box, findings);
+      examine_sequences(session, box, findings);
       examine_order(session, box, findings);
     });
     return findings;

@@ -274,6 +274,27 @@ void Schema::require() {
                                  {"functions", std::string_view{stale}}});
 }
 
+std::vector<RepairedSequence> Schema::repair() {
+  require();
+  const Tables tables(database_.dialect(), kind_, options_);
+  auto repaired = database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
+    std::vector<RepairedSequence> found;
+    tables.run(session, "repair_sequences", {}, [&](const Row& row) {
+      found.push_back({std::string{row.text(0)}, row.integer(1), row.integer(2)});
+    });
+    return found;
+  });
+  for (const RepairedSequence& one : repaired) {
+    database_.environment().write(LogLevel::warning, "repair",
+                                  {{"store", std::string_view{database_.name()}},
+                                   {"box", std::string_view{options_.table}},
+                                   {"sequence", std::string_view{one.column}},
+                                   {"reached", one.reached},
+                                   {"used", one.used}});
+  }
+  return repaired;
+}
+
 std::string Schema::print() const {
   const Dialect dialect = database_.dialect();
   const Tables tables(dialect, kind_, options_);

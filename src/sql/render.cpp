@@ -183,7 +183,8 @@ void add_postgres(Placeholders& values, const BoxName& box) {
 
 void add_sqlserver(Placeholders& values, const BoxName& box) {
   // Without the N a name would be read in the code page of the database.
-  for (const char* text : {"schema_text", "table_text", "work_text"})
+  for (const char* text :
+       {"schema_text", "table_text", "message_text", "work_text", "failure_text", "audit_text"})
     values[text] = "N" + values[text];
   values["lock_text"] = "N" + quote_text(box.schema + "." + box.table + " ");
   // For a statement that stands in quotation marks itself.
@@ -216,7 +217,8 @@ Placeholders placeholders(Dialect dialect, const BoxName& box) {
   values["version"] = prefix.schema + "twinbox_schema\"";
   values["schema_text"] = quote_text(box.schema);
   values["table_text"] = quote_text(box.table);
-  values["work_text"] = quote_text(values["work"]);
+  for (const std::string table : {"message", "work", "failure", "audit"})
+    values[table + "_text"] = quote_text(values[table]);
   values["name:"] = prefix.bare + "_";
   if (dialect != Dialect::sqlite) {
     values["schema"] = quote_identifier(box.schema);

@@ -92,6 +92,87 @@ TEST_P(PostgresDoctor, finds_a_server_that_cannot_be_reached) {
   EXPECT_EQ(findings[0].fix, "check the address, and whether the database runs");
 }
 
+/// Logical replication copies rows, not sequences: so they are set back after the writes.
+class PostgresSequences : public PostgresDoctor {
+ protected:
+  void set_back(const std::string& table, const std::string& column) {
+    write("select setval(pg_get_serial_sequence('" + in_schema("{schema}" + table) + "', '" +
+          column + "'), 1, false)");
+  }
+  std::vector<Finding> findings() {
+    return all(examine_box(database(), BoxKind::outbox, options()), "sequence");
+  }
+  std::vector<RepairedSequence> repair() {
+    return Schema{database(), BoxKind::outbox, options()}.repair();
+  }
+  void enqueue(const std::string& payload) {
+    outbox().enqueue({.topic = Topic{"t"},
+                      .payload = payload,
+                      .extras = {.partition_key = PartitionKey{"one"}}});
+  }
+};
+
+TEST_P(PostgresSequences, that_lie_behind_the_data_are_found_and_repaired) {
+  enqueue("first");
+  enqueue("second");
+  EXPECT_TRUE(findings().empty());
+  set_back("outbox_message", "number");
+  set_back("outbox_work", "id");
+  EXPECT_THROW(enqueue("lost"), DatabaseError);
+  set_back("outbox_message", "number");
+  ASSERT_EQ(findings().size(), 2u);
+  EXPECT_EQ(findings()[0].level, Level::error);
+  EXPECT_EQ(findings()[0].fix, "twinbox schema repair");
+  EXPECT_NE(findings()[0].found.find("outbox_message\".number has reached 0, but numbers up to 2"),
+            std::string::npos)
+      << findings()[0].found;
+
+  EXPECT_EQ(repair().size(), 2u);
+  EXPECT_TRUE(findings().empty());
+  EXPECT_TRUE(repair().empty());
+  enqueue("third");
+  for (const char* expected : {"first", "second", "third"}) {
+    const auto claimed = outbox().claim(worker_a, 30s, 10);
+    ASSERT_EQ(claimed.size(), 1u);
+    EXPECT_EQ(claimed[0].payload, expected);
+    outbox().ack(worker_a, claimed);
+  }
+}
+
+TEST_P(PostgresSequences, of_deliveries_alone_are_found_before_new_messages_overtake_old_ones) {
+  for (const char* payload : {"done", "done", "open"}) enqueue(payload);
+  for (int i = 0; i < 2; ++i) outbox().ack(worker_a, outbox().claim(worker_a, 30s, 1));
+  set_back("outbox_work", "id");
+  ASSERT_EQ(findings().size(), 1u);
+  EXPECT_NE(findings()[0].found.find("outbox_work\".id"), std::string::npos);
+  repair();
+  enqueue("behind");
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).at(0).payload, "open");
+}
+
+TEST_P(PostgresSequences, of_finished_deliveries_count_too_because_an_id_is_never_used_twice) {
+  enqueue("done");
+  const auto claimed = outbox().claim(worker_a, 30s, 1);
+  ASSERT_EQ(outbox().ack(worker_a, claimed), 1u);
+  set_back("outbox_work", "id");
+  ASSERT_EQ(findings().size(), 1u);
+  repair();
+  enqueue("next");
+  EXPECT_GT(outbox().claim(worker_a, 30s, 1).at(0).work_id, claimed[0].work_id);
+}
+
+TEST_P(PostgresSequences, that_are_ahead_stay_where_they_are) {
+  enqueue("first");
+  write("select setval(pg_get_serial_sequence('" + in_schema("{schema}outbox_message") +
+        "', 'number'), 1000)");
+  EXPECT_TRUE(findings().empty());
+  EXPECT_TRUE(repair().empty());
+  enqueue("second");
+  EXPECT_EQ(read("select max(number) from {schema}outbox_message"), "1001");
+}
+
+TWINBOX_ON_BACKENDS(PostgresSequences, Backend::postgres);
+
 TWINBOX_ON_BACKENDS(PostgresDoctor, Backend::postgres);
 
 }  // namespace
