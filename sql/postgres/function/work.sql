@@ -21,7 +21,7 @@ end $twinbox$;
 create or replace function {function:claim}(
   owner uuid, lease interval, batch_size bigint, visible_from timestamptz default null, at timestamptz default null)
 returns {claimed_table}
-language plpgsql {planner} set twinbox.missing = '' as $twinbox$
+language plpgsql {planner} as $twinbox$
 #variable_conflict use_column
 declare
   p_owner uuid := owner;
@@ -40,6 +40,7 @@ begin
     raise exception 'batch_size: must be at least 1' using errcode = 'invalid_parameter_value';
   end if;
   loop
+    perform set_config('twinbox.missing', '', true);
     return query select c.* from {function:claim_batch}(p_owner, p_lease, p_limit, p_floor, p_now) c
     where case
       when c.id is not null then true
@@ -49,9 +50,8 @@ begin
     exit when current_setting('twinbox.missing') = '';
     missing := string_to_array(rtrim(current_setting('twinbox.missing'), ','), ',')::bigint[];
     perform {function:fail_batch}(
-      p_owner, missing, null, array_fill('the message row is gone'::text, array[cardinality(missing)]), 'message_missing', false, false,
-      p_now);
-    perform set_config('twinbox.missing', '', true);
+      p_owner, missing, null, array_fill('the message row is gone'::text, array[cardinality(missing)]),
+      'message_missing', false, false, p_now);
     exit when answered > 0;
   end loop;
 end $twinbox$;
