@@ -4,7 +4,9 @@
 -- name: doctor_settings
 select 'journal_mode' as name, journal_mode as value from pragma_journal_mode
 union all
-select 'synchronous', cast(synchronous as text) from pragma_synchronous;
+select 'synchronous', cast(synchronous as text) from pragma_synchronous
+union all
+select 'version', sqlite_version();
 
 -- name: doctor_clock
 select cast((julianday('now') - 2440587.5) * 86400000000 as integer) as now;

@@ -165,6 +165,15 @@ TEST_P(SqliteDoctor, finds_a_file_that_is_no_database) {
   EXPECT_EQ(finding.fix, "check the address; if it is the right one, restore a backup");
 }
 
+TEST_P(SqliteDoctor, names_the_version_and_what_other_programs_must_do) {
+  inbox();
+  const Finding finding = worst(examine_database(database()), "version");
+  EXPECT_EQ(finding.level, Level::ok);
+  EXPECT_EQ(finding.found.find(std::string{"SQLite "} + sqlite3_libversion()), 0u) << finding.found;
+  const bool affected = sqlite3_libversion_number() < 3'044'000;
+  EXPECT_TRUE(!affected || finding.found.find("wal_autocheckpoint = 0") != std::string::npos);
+}
+
 TWINBOX_ON_BACKENDS(SqliteDoctor, Backend::sqlite_file);
 
 }  // namespace

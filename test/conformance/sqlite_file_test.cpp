@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <sys/stat.h>
 #include <thread>
 #include <tuple>
@@ -169,6 +171,67 @@ TEST_P(SqliteFile, a_damaged_file_is_told_from_an_empty_one) {
   EXPECT_NE(refused.words.find("backup"), std::string::npos) << refused.words;
 }
 
+/// A store that is in use while its file is changed under it.
+class SqliteFileInUse : public SqliteFile {
+ protected:
+  SqliteFileInUse() {
+    make_store();
+    database_.emplace(address());
+    box_.emplace(*database_, options());
+    box_->enqueue(a_message());
+  }
+  void expect_refused(std::string_view words) {
+    EXPECT_EQ(check_health(*box_).state, HealthState::unhealthy);
+    EXPECT_TRUE(check_health(*box_).broken);
+    const std::vector<std::function<void()>> calls{
+        [&] { box_->enqueue(a_message()); },
+        [&] {
+          std::ignore = box_->enqueue(std::vector<NewMessage>{a_message(), a_message()});
+        },
+        [&] { std::ignore = box_->claim(worker_a, 30s, 10); },
+        [&] { database_->in_transaction([&](Session& s) { box_->enqueue(s, a_message()); }); },
+    };
+    for (const auto& call : calls) {
+      const Refused refused = refusal_of(call);
+      EXPECT_EQ(refused.kind, Kind::read_only) << refused.words;
+      EXPECT_NE(refused.words.find(words), std::string::npos) << refused.words;
+      EXPECT_NE(refused.words.find(folder_.file()), std::string::npos) << refused.words;
+    }
+  }
+
+  std::optional<Database> database_;
+  std::optional<Outbox> box_;
+};
+
+TEST_P(SqliteFileInUse, that_is_removed_takes_no_more_messages) {
+  std::filesystem::remove(folder_.file());
+  expect_refused("was removed or renamed");
+  EXPECT_FALSE(std::filesystem::exists(folder_.file()));
+}
+
+TEST_P(SqliteFileInUse, that_is_renamed_takes_no_more_messages_until_it_is_back) {
+  std::filesystem::rename(folder_.file(), folder_.file() + ".away");
+  expect_refused("was removed or renamed");
+  std::filesystem::rename(folder_.file() + ".away", folder_.file());
+  box_->enqueue(a_message());
+  EXPECT_EQ(box_->claim(worker_a, 30s, 100).size(), 5u);
+}
+
+TEST_P(SqliteFileInUse, that_is_replaced_by_another_store_takes_no_more_messages) {
+  std::filesystem::rename(folder_.file(), folder_.file() + ".away");
+  std::ofstream{folder_.file()};
+  expect_refused("another file has taken the name");
+}
+
+TEST_P(SqliteFileInUse, that_loses_its_log_keeps_what_it_has_confirmed) {
+  std::filesystem::remove(folder_.file() + "-wal");
+  expect_refused("write-ahead log");
+  box_.reset();
+  database_.reset();
+  EXPECT_EQ(claimable(), 4u);
+}
+
+TWINBOX_ON_BACKENDS(SqliteFileInUse, Backend::sqlite_file);
 TWINBOX_ON_BACKENDS(SqliteFile, Backend::sqlite_file);
 
 /// Where space can run out: a file that may not grow, and a small disk where we may mount one.

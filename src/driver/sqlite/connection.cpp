@@ -35,25 +35,35 @@ SqliteConnection::Owned SqliteConnection::open(const std::string& file,
   return owned;
 }
 
-SqliteConnection::SqliteConnection(const std::string& file, Access access,
-                                   const DatabaseOptions& options, const Environment& environment)
+SqliteConnection::SqliteConnection(const std::string& file, std::shared_ptr<StoreFile> store,
+                                   Access access, const DatabaseOptions& options,
+                                   const Environment& environment)
     : environment_(environment),
       db_(open(file, way_out_of_busy(options))),
       handle_(db_.get(), file, way_out_of_busy(options)),
       busy_wait_(options.wait_limit, environment, handle_.interrupted),
       executor_(handle_),
-      in_memory_(file == ":memory:") {
-  sqlite3_busy_handler(
-      db_.get(),
-      [](void* wait, int tries) { return (*static_cast<BusyWait*>(wait))(tries) ? 1 : 0; },
-      &busy_wait_);
+      in_memory_(store == nullptr),
+      store_(std::move(store)) {
+  wait_when_busy(true);
   if (access != Access::read) refuse_read_only_file();
   switch_to_wal();
+  if (store_ != nullptr) {
+    use_ = std::make_unique<StoreFile::Use>(store_, db_.get());
+    checkpoints_ = std::make_unique<Checkpoints>(db_.get());
+  }
   directory_ = std::filesystem::path{sqlite3_db_filename(db_.get(), "main")}.parent_path();
   begin_ = prepare(handle_, "open", "begin");
   begin_immediate_ = prepare(handle_, "open", "begin immediate");
   commit_ = prepare(handle_, "open", "commit");
   rollback_ = prepare(handle_, "open", "rollback");
+}
+
+void SqliteConnection::wait_when_busy(bool waits) noexcept {
+  constexpr auto wait = [](void* how, int tries) {
+    return (*static_cast<BusyWait*>(how))(tries) ? 1 : 0;
+  };
+  sqlite3_busy_handler(db_.get(), waits ? +wait : nullptr, &busy_wait_);
 }
 
 void SqliteConnection::refuse_read_only_file() {
@@ -103,8 +113,10 @@ void SqliteConnection::set_synchronous(Access access) {
 }
 
 void SqliteConnection::begin(Access access, Scope scope) {
+  if (store_ != nullptr) store_->check("begin");
   set_synchronous(access);
   run_to_end(handle_, "begin", access == Access::read ? begin_.get() : begin_immediate_.get());
+  if (store_ != nullptr && access != Access::read) store_->learn_log();
   access_ = access;
   scope_ = scope;
 }
@@ -146,13 +158,37 @@ void SqliteConnection::commit() {
   if (code == SQLITE_DONE) {
     sqlite3_reset(commit_.get());
     scope_ = Scope::statement;
+    refuse_to_confirm();
     tell_other_processes();
+    checkpoint();
     return;
   }
   const auto error = commit_error();
   sqlite3_reset(commit_.get());
   rollback();
   throw error;
+}
+
+// What was committed to a file that lost its name meanwhile may be gone with the next restart.
+void SqliteConnection::refuse_to_confirm() const {
+  if (store_ == nullptr || access_ == Access::read) return;
+  const std::string trouble = store_->trouble();
+  if (trouble.empty()) return;
+  throw DatabaseError(
+      DatabaseError::Kind::commit_in_doubt,
+      "commit: " + trouble + "; look whether the changes are there before you repeat them",
+      std::to_string(SQLITE_READONLY_DBMOVED));
+}
+
+void SqliteConnection::checkpoint() noexcept {
+  if (checkpoints_ == nullptr || access_ == Access::read || !checkpoints_->due()) return;
+  // Its commit is done, so its caller waits for no other writer: the next commit tries again.
+  wait_when_busy(false);
+  const int code = sqlite3_step(begin_immediate_.get());
+  sqlite3_reset(begin_immediate_.get());
+  wait_when_busy(true);
+  if (code == SQLITE_DONE) checkpoints_->run();
+  rollback();
 }
 
 // Those who watch the directory saw the commit being written, but not when it became visible: they

@@ -8,8 +8,10 @@
 
 #include "database/connection.hpp"
 #include "driver/sqlite/busy_wait.hpp"
+#include "driver/sqlite/checkpoint.hpp"
 #include "driver/sqlite/executor.hpp"
 #include "driver/sqlite/handle.hpp"
+#include "driver/sqlite/store_file.hpp"
 #include "twinbox/database.hpp"
 
 namespace twinbox {
@@ -17,9 +19,10 @@ namespace twinbox {
 class SqliteConnection final : public Connection {
  public:
   /// Opens `file`, creating it when it is missing, and switches it to write-ahead logging.
-  /// Throws DatabaseError.
-  SqliteConnection(const std::string& file, Access access, const DatabaseOptions& options,
-                   const Environment& environment);
+  /// `store` is shared with the driver and its other connections; null for `:memory:`. Throws
+  /// DatabaseError.
+  SqliteConnection(const std::string& file, std::shared_ptr<StoreFile> store, Access access,
+                   const DatabaseOptions& options, const Environment& environment);
   SqliteConnection(const SqliteConnection&) = delete;
   SqliteConnection& operator=(const SqliteConnection&) = delete;
   ~SqliteConnection() override = default;
@@ -47,6 +50,9 @@ class SqliteConnection final : public Connection {
   void refuse_read_only_file();
   void switch_to_wal();
   void set_synchronous(Access access);
+  void wait_when_busy(bool waits) noexcept;
+  void refuse_to_confirm() const;
+  void checkpoint() noexcept;
   void tell_other_processes() noexcept;
   void refuse_rolled_back(std::string_view what) const;
   [[nodiscard]] DatabaseError commit_error();
@@ -61,6 +67,9 @@ class SqliteConnection final : public Connection {
   PreparedStatement commit_;
   PreparedStatement rollback_;
   bool in_memory_;
+  std::shared_ptr<StoreFile> store_;
+  std::unique_ptr<StoreFile::Use> use_;  ///< after db_: ends before it is closed
+  std::unique_ptr<Checkpoints> checkpoints_;
   std::string directory_;
   Access synchronous_ = Access::read;  ///< the access `synchronous` was last set for; read: not yet
   Access access_ = Access::read;

@@ -7,6 +7,7 @@
 
 #include "driver/sqlite/connection.hpp"
 #include "driver/sqlite/sqlite_watch.hpp"
+#include "driver/sqlite/store_file.hpp"
 
 namespace twinbox {
 namespace {
@@ -15,6 +16,7 @@ class SqliteDriver final : public Driver {
  public:
   SqliteDriver(std::string file, DatabaseOptions options, Environment environment)
       : file_(std::move(file)),
+        store_(file_ == ":memory:" ? nullptr : std::make_shared<StoreFile>(file_)),
         options_(std::move(options)),
         environment_(std::move(environment)) {}
 
@@ -29,7 +31,9 @@ class SqliteDriver final : public Driver {
   }
 
   std::unique_ptr<Connection> connect(Access access) override {
-    return std::make_unique<SqliteConnection>(file_, access, options_, environment_);
+    // Before it is opened: a file that was removed must not be made anew.
+    if (store_ != nullptr) store_->check("open");
+    return std::make_unique<SqliteConnection>(file_, store_, access, options_, environment_);
   }
 
   [[nodiscard]] std::string describe() const override { return "sqlite:" + file_; }
@@ -51,6 +55,7 @@ class SqliteDriver final : public Driver {
 
  private:
   std::string file_;
+  std::shared_ptr<StoreFile> store_;  ///< shared with the connections; null in memory
   DatabaseOptions options_;
   Environment environment_;
 };

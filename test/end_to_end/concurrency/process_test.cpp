@@ -119,6 +119,19 @@ class Processes : public ::testing::TestWithParam<Backend> {
     const Box box(database, options);
   }
 
+  /// Nothing is damaged, and every payload is what was written.
+  static void expect_sound(const Place& place) {
+    Database database(place.address());
+    database.in_transaction([&](Session& session) {
+      session.execute("pragma integrity_check", {},
+                      [&](const Row& row) { EXPECT_EQ(row.text(0), "ok"); });
+      session.execute(
+          "select count(*) from outbox_message where trim(cast(payload as text), 'x') <> '' or "
+          "length(payload) <> 262144",
+          {}, [&](const Row& row) { EXPECT_EQ(row.integer(0), 0) << "payloads that changed"; });
+    });
+  }
+
   static void check(const Acts& acts, std::map<std::int64_t, std::size_t> states,
                     std::size_t expected) {
     EXPECT_EQ(states[0], 0u) << "duties that are still open";
@@ -167,6 +180,18 @@ TEST_P(Processes, OBX_017_share_an_outbox_while_workers_and_producers_are_killed
     EXPECT_EQ(std::set(acts.enqueued.begin(), acts.enqueued.end()).size(),
               std::size_t{producers * messages_each});
     check(acts, count_states(place, GetParam(), "outbox"), producers * messages_each);
+  });
+}
+
+// Sixteen large messages fill what is checkpointed at once, so that checkpoints of some
+// processes meet writes of others, and the death of either.
+TEST_P(Processes, share_an_outbox_of_large_messages_whose_file_stays_sound) {
+  campaign([&] {
+    const Place place(GetParam());
+    deploy<Outbox>(place);
+    const Acts acts = run(place, Role::large_enqueuer, Role::outbox_worker);
+    check(acts, count_states(place, GetParam(), "outbox"), producers * messages_each);
+    if (GetParam() == Backend::sqlite_file) expect_sound(place);
   });
 }
 

@@ -120,9 +120,11 @@ void enqueue_all(const RoleOptions& options) {
   const ActLog log(options.log);
   Database database(options.address);
   Outbox outbox(database, box_options(options));
+  const std::string payload =
+      options.role == Role::large_enqueuer ? std::string(256 * 1024, 'x') : "content";
   for (int i = 0; i < options.messages; ++i) {
     const MessageId id{"p" + std::to_string(options.seed) + "_" + std::to_string(i)};
-    outbox.enqueue({.topic = Topic{"campaign"}, .payload = "content", .id = id});
+    outbox.enqueue({.topic = Topic{"campaign"}, .payload = payload, .id = id});
     log.write(Line::enqueued, id.str());
     tell_progress();
   }
@@ -179,7 +181,8 @@ std::optional<RoleOptions> role_of(int count, char** words) {
 int run_role(const RoleOptions& options) {
   try {
     switch (options.role) {
-      case Role::enqueuer: enqueue_all(options); break;
+      case Role::enqueuer:
+      case Role::large_enqueuer: enqueue_all(options); break;
       case Role::accepter: accept_all(options); break;
       case Role::outbox_worker:
       case Role::inbox_worker: WorkerRole(options).run(); break;

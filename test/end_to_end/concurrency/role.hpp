@@ -9,7 +9,7 @@
 
 namespace twinbox::test {
 
-enum class Role { enqueuer, accepter, outbox_worker, inbox_worker };
+enum class Role { enqueuer, accepter, outbox_worker, inbox_worker, large_enqueuer };
 
 struct RoleOptions {
   Role role = Role::outbox_worker;

@@ -79,7 +79,8 @@ def box_of(overview, name="outbox"):
 class Daemon:
     """`twinbox serve` on a free port, in a folder of its own."""
 
-    def __init__(self, config="", environment=None, folder=None, args=()):
+    def __init__(self, config="", environment=None, folder=None, args=(), process=None):
+        self.options = process or {}  # of Popen
         self.folder = pathlib.Path(folder or new_folder("twinbox_daemon_"))
         self.args = list(args)
         self.environment = {"TWINBOX_SERVER_LISTEN": "127.0.0.1:0", **(environment or {})}
@@ -108,7 +109,7 @@ class Daemon:
         self.process = subprocess.Popen(
             [os.path.abspath(PROGRAM), "serve", "--config", "twinbox.toml", *self.args],
             cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **self.options)
         self.events = queue.Queue()
         self.readers = [threading.Thread(target=self._read, args=(stream,), daemon=True)
                         for stream in (self.process.stderr, self.process.stdout)]
