@@ -8,11 +8,12 @@
 namespace twinbox::app {
 namespace {
 
-HttpSinkOptions http_options(const SinkConfig& sink) {
+HttpSinkOptions http_options(const SinkConfig& sink, Duration grace) {
   HttpSinkOptions options{.url = sink.url, .method = sink.method};
   for (const auto& [name, value] : sink.headers) options.headers.add(name, value);
   options.form = form_of(sink.form);
   options.timeout = sink.timeout;
+  options.grace = grace;
   options.secrets = sink.secrets;
   options.done_on = {sink.done_on.begin(), sink.done_on.end()};
   if (!sink.dead_on.empty()) options.dead_on = {sink.dead_on.begin(), sink.dead_on.end()};
@@ -62,7 +63,8 @@ HandlerCall SinkMaker::make(const std::string& name, const From& from) {
 
 HandlerCall SinkMaker::make(const SinkConfig& sink, const From& from) {
   switch (sink.kind) {
-    case SinkConfig::Kind::http: return http_sink(client(sink), http_options(sink), environment_);
+    case SinkConfig::Kind::http:
+      return http_sink(client(sink), http_options(sink, config_.dispatch.grace), environment_);
     case SinkConfig::Kind::command: return command_sink(command_options(sink));
     case SinkConfig::Kind::log: return log_sink(environment_);
     case SinkConfig::Kind::rabbitmq:

@@ -58,9 +58,11 @@ class HttpClient {
   HttpClient& operator=(const HttpClient&) = delete;
 
   /// Sends and waits for the answer; the request's target is an absolute address. Redirects are
-  /// answers like any other. `timeout` begins when the request's turn comes. Throws HttpError;
-  /// std::invalid_argument for an address or a header that cannot be sent.
-  HttpResponse send(const HttpRequest& request, Duration timeout, std::stop_token stop = {});
+  /// answers like any other. `timeout` begins when the request's turn comes. After a stop request,
+  /// a request that is under way has `grace` to be answered; one whose turn has not come is not
+  /// sent. Throws HttpError; std::invalid_argument for an address or a header that cannot be sent.
+  HttpResponse send(const HttpRequest& request, Duration timeout, std::stop_token stop = {},
+                    Duration grace = {});
 
  private:
   class Loop;
@@ -86,6 +88,9 @@ struct HttpSinkOptions {
   std::set<int> done_on = {};                       ///< besides 2xx
   std::set<int> dead_on = {400, 413, 415, 422};     ///< what repeating cannot cure
   Duration max_retry_after = std::chrono::days{1};  ///< a receiver cannot ask for more
+  /// How long a request that is under way may go on after a stop request, so that a shutdown sends
+  /// nothing twice; give it the dispatcher's `grace`.
+  Duration grace = std::chrono::seconds{10};
 };
 
 /// Sends each message over HTTP. The client is shared by all sinks that should share connections,

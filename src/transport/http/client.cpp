@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -57,8 +59,14 @@ class HttpClient::Loop {
     curl_multi_cleanup(multi_);
   }
 
-  HttpResponse send(const HttpRequest& request, Duration timeout, const std::stop_token& stop) {
+  HttpResponse send(const HttpRequest& request, Duration timeout, const std::stop_token& stop,
+                    Duration grace) {
     const auto transfer = std::make_shared<Transfer>(request, options_, rules_, timeout);
+    transfer->grace = grace;
+    if (stop.stop_requested()) {
+      transfer->result = CURLE_ABORTED_BY_CALLBACK;
+      return transfer->answer();
+    }
     std::future<void> done = transfer->done.get_future();
     {
       const std::scoped_lock lock{mutex_};
@@ -90,11 +98,11 @@ class HttpClient::Loop {
       // Asked before the look at what has arrived: who is told to stop later asks again.
       const bool cancelling = cancelling_.exchange(false);
       take_arrived();
-      if (cancelling) end_cancelled();
+      if (cancelling) cancel();
       int running = 0;
       curl_multi_perform(multi_, &running);
       end_finished();
-      curl_multi_poll(multi_, nullptr, 0, 60'000, nullptr);
+      curl_multi_poll(multi_, nullptr, 0, end_late(), nullptr);
     }
   }
 
@@ -151,7 +159,7 @@ class HttpClient::Loop {
     for (const auto& [easy, result] : finished) end(easy, result);
   }
 
-  void end_cancelled() {
+  void cancel() {
     for (auto& [name, host] : hosts_) {
       std::erase_if(host.waiting, [](const TransferPtr& transfer) {
         if (!transfer->cancelled) return false;
@@ -160,11 +168,36 @@ class HttpClient::Loop {
         return true;
       });
     }
-    std::vector<CURL*> cancelled;
     for (const auto& [easy, transfer] : running_) {
-      if (transfer->cancelled) cancelled.push_back(easy);
+      if (!transfer->cancelled || transfer->ends) continue;
+      const auto longest = std::chrono::hours{24};
+      transfer->ends = Transfer::Clock::now() + std::min<Duration>(transfer->grace, longest);
+      ending_ = true;
     }
-    for (CURL* easy : cancelled) end(easy, CURLE_ABORTED_BY_CALLBACK);
+  }
+
+  /// Ends what was cancelled and has had its grace. Returns how many milliseconds to wait at most
+  /// until there is more of that.
+  int end_late() {
+    using namespace std::chrono;
+    constexpr milliseconds longest{60'000};
+    if (!ending_) return static_cast<int>(longest.count());
+    const auto now = Transfer::Clock::now();
+    auto next = now + longest;
+    std::vector<CURL*> late;
+    ending_ = false;
+    for (const auto& [easy, transfer] : running_) {
+      if (!transfer->ends) continue;
+      if (*transfer->ends <= now) {
+        late.push_back(easy);
+      } else {
+        next = std::min(next, *transfer->ends);
+        ending_ = true;
+      }
+    }
+    for (CURL* easy : late) end(easy, CURLE_ABORTED_BY_CALLBACK);
+    // What takes its turn in their place is to be started at once.
+    return late.empty() ? static_cast<int>(ceil<milliseconds>(next - now).count()) : 0;
   }
 
   const HttpClientOptions options_;
@@ -175,6 +208,7 @@ class HttpClient::Loop {
   // The loop's own.
   CURLM* multi_;
   std::unordered_map<CURL*, TransferPtr> running_;
+  bool ending_ = false;  ///< some of them were cancelled
   std::map<std::string, Host> hosts_;
   std::jthread thread_;
 };
@@ -187,8 +221,9 @@ HttpClient::HttpClient(HttpClientOptions options) {
 
 HttpClient::~HttpClient() = default;
 
-HttpResponse HttpClient::send(const HttpRequest& request, Duration timeout, std::stop_token stop) {
-  return loop_->send(request, timeout, stop);
+HttpResponse HttpClient::send(const HttpRequest& request, Duration timeout, std::stop_token stop,
+                              Duration grace) {
+  return loop_->send(request, timeout, stop, grace);
 }
 
 }  // namespace twinbox

@@ -33,6 +33,7 @@ HttpSinkOptions checked(HttpSinkOptions options) {
   if (options.max_retry_after <= Duration::zero()) {
     refuse("max_retry_after must be longer than zero");
   }
+  if (options.grace < Duration::zero()) refuse("grace must not be below zero");
   for (const HttpHeaders::Field& field : options.headers) check_header(field);
   check_statuses("done_on", options.done_on);
   check_statuses("dead_on", options.dead_on);
@@ -53,8 +54,8 @@ class HttpSink {
   Outcome operator()(const Message& message, std::stop_token stop) const {
     try {
       const HttpRequest request = signed_request(message);
-      return outcome_of(client_->send(request, options_.timeout, std::move(stop)), options_,
-                        url_.shown, now());
+      return outcome_of(client_->send(request, options_.timeout, std::move(stop), options_.grace),
+                        options_, url_.shown, now());
     } catch (const HttpError& error) {
       return Outcome::retry(error.what());
     } catch (const std::invalid_argument& error) {  // EventError, or a header that cannot be sent

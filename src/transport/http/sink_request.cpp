@@ -84,7 +84,7 @@ HttpRequest request_of(const Message& message, const HttpSinkOptions& options) {
                       .target = options.url,
                       .headers = std::move(content.headers),
                       .body = std::move(content.body)};
-  request.headers.add("twinbox-attempt", std::to_string(message.attempts + 1));
+  request.headers.add("twinbox-attempt", std::to_string(std::int64_t{message.attempts} + 1));
   // As it is: a span of its own that nobody exports would leave the receiver's without a parent.
   std::optional<TraceContext> trace = current_trace();
   if (!trace) trace = trace_of(message);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <curl/curl.h>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "transport/http/address.hpp"
@@ -31,7 +33,11 @@ class Transfer {
   /// The answer; throws HttpError when none came.
   HttpResponse answer();
 
+  using Clock = std::chrono::steady_clock;
+
   std::atomic<bool> cancelled = false;
+  Duration grace = {};                         ///< once it is cancelled, if it is under way
+  std::optional<Clock::time_point> ends = {};  ///< the loop's: when that is over
   CURLcode result = CURLE_OK;
   std::promise<void> done;
 

@@ -225,9 +225,9 @@ TEST_P(SinkOf, a_stopped_dispatcher_gives_back_what_a_hanging_receiver_holds) {
     return Receiver::answer(200);
   });
   enqueue("m");
-  const Routes made = routes(to_receiver({.url = {}, .timeout = 1h}));
+  const Routes made = routes(to_receiver({.url = {}, .timeout = 1h, .grace = 20ms}));
   {
-    Dispatcher dispatcher{outbox(), made.handlers()};
+    Dispatcher dispatcher{outbox(), made.handlers(), {.grace = 20ms}};
     std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
     ASSERT_TRUE(receiver.wait_for(1));
   }
@@ -235,6 +235,26 @@ TEST_P(SinkOf, a_stopped_dispatcher_gives_back_what_a_hanging_receiver_holds) {
   EXPECT_EQ(duty().attempts, 0);
   go.count_down();
   receiver.close();  // nobody looks at the latch any more
+}
+
+TEST_P(SinkOf, a_stopped_dispatcher_waits_for_the_answers_of_its_receivers) {
+  constexpr int count = 4;
+  std::latch go{1};
+  receiver.answer_with([&](const auto&) {
+    go.wait();
+    return Receiver::answer(200);
+  });
+  for (int i = 0; i < count; ++i) enqueue("m" + std::to_string(i));
+  const Routes made = routes(to_receiver({.url = {}, .grace = 1min}));
+  {
+    Dispatcher dispatcher{outbox(), made.handlers(), {.workers = count, .grace = 1min}};
+    std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+    ASSERT_TRUE(receiver.wait_for(count));
+    thread.request_stop();
+    go.count_down();
+  }
+  for (int i = 0; i < count; ++i) EXPECT_EQ(duty("m" + std::to_string(i)).state, DutyState::done);
+  EXPECT_EQ(receiver.requests().size(), std::size_t{count});
 }
 
 TEST_P(SinkOf, a_receiver_that_misbehaves_in_every_way_gets_everything_at_last) {

@@ -1,4 +1,5 @@
 // The HTTP client against a receiver on the loopback that behaves, and one that does not.
+#include <atomic>
 #include <latch>
 #include <thread>
 
@@ -165,6 +166,60 @@ TEST(HttpClientTo, a_receiver_stops_waiting_when_told_to) {
   for (const std::string& error : errors) EXPECT_TRUE(has(error, "stopped before")) << error;
   go.count_down();
   EXPECT_EQ(client.send(a_post(receiver.url()), patience).status, 200);
+}
+
+TEST(HttpClientTo, a_receiver_waits_for_its_answer_during_the_grace) {
+  std::latch go{1};
+  Receiver receiver{[&](const auto&) {
+    go.wait();
+    return Receiver::answer(200);
+  }};
+  HttpClient client{on_loopback({.per_host = 1})};
+  std::stop_source stop;
+  std::atomic<int> answered = 0;
+  std::latch refused{1};
+  {
+    // One is under way, the other waits for its turn.
+    std::vector<std::jthread> senders;
+    for (int i = 0; i < 2; ++i) {
+      senders.emplace_back([&] {
+        try {
+          client.send(a_post(receiver.url()), patience, stop.get_token(), patience);
+          ++answered;
+        } catch (const HttpError& thrown) {
+          EXPECT_TRUE(has(thrown.what(), "stopped before")) << thrown.what();
+          refused.count_down();
+        }
+      });
+    }
+    ASSERT_TRUE(receiver.wait_for(1));
+    stop.request_stop();
+    refused.wait();
+    go.count_down();
+  }
+  EXPECT_EQ(answered, 1);
+  EXPECT_EQ(receiver.requests().size(), 1u);
+}
+
+TEST(HttpClientTo, a_receiver_gives_up_when_the_grace_is_over) {
+  std::latch go{1};
+  Receiver receiver{[&](const auto&) {
+    go.wait();
+    return Receiver::answer(200);
+  }};
+  HttpClient client{on_loopback()};
+  std::stop_source stop;
+  std::jthread stopper{[&] {
+    EXPECT_TRUE(receiver.wait_for(1));
+    stop.request_stop();
+  }};
+  try {
+    client.send(a_post(receiver.url()), patience, stop.get_token(), 50ms);
+    ADD_FAILURE() << "answered";
+  } catch (const HttpError& error) {
+    EXPECT_TRUE(has(error.what(), "stopped before")) << error.what();
+  }
+  go.count_down();
 }
 
 TEST(HttpClientTo, a_receiver_does_not_wait_for_it_when_told_to_stop_before_it_began) {
