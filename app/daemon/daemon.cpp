@@ -5,6 +5,7 @@
 #include <csignal>
 #include <iostream>
 #include <mutex>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -439,6 +440,9 @@ int serve(const ServeOptions& options) {
   }
   const sigset_t signals = take_signals();
   raise_descriptor_limit();
+  // Programs of the same user, such as those of command sinks, cannot read its memory or its
+  // environment through /proc.
+  prctl(PR_SET_DUMPABLE, 0);
   auto daemon = std::make_unique<Daemon>(options, config);
   daemon->run(signals);
   const Patience until_the_end = daemon->patience();

@@ -8,9 +8,9 @@
 #include <fcntl.h>
 #include <optional>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
@@ -65,49 +65,105 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// What posix_spawn is told.
-class Setup {
+/// No signal is delivered to this thread while it lives, nor to a child until it says so.
+class SignalsBlocked {
  public:
-  Setup(int input, int error, const std::string& directory) {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawnattr_init(&attributes_);
-    posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
-    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions_, error, STDERR_FILENO);
-    // Whatever else is open here is nobody's business there, close-on-exec or not.
-    posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
-    if (!directory.empty()) posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str());
-    sigset_t none;
+  SignalsBlocked() {
     sigset_t all;
-    sigemptyset(&none);
     sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setsigdefault(&attributes_, &all);
-    posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(
-        &attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
-  ~Setup() {
-    posix_spawn_file_actions_destroy(&actions_);
-    posix_spawnattr_destroy(&attributes_);
-  }
-  Setup(const Setup&) = delete;
-  Setup& operator=(const Setup&) = delete;
-
-  [[nodiscard]] pid_t spawn(const ProcessPlan& plan) const {
-    const std::vector<char*> command = pointers(plan.command);
-    const std::vector<char*> variables = pointers(plan.variables);
-    pid_t pid = 0;
-    const int code =
-        posix_spawnp(&pid, command[0], &actions_, &attributes_, command.data(), variables.data());
-    if (code != 0) fail("'" + plan.command[0] + "' cannot be run", code);
-    return pid;
-  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
 
  private:
-  posix_spawn_file_actions_t actions_{};
-  posix_spawnattr_t attributes_{};
+  sigset_t before_{};
 };
+
+/// What a child needs, made before the fork: between fork and exec only system calls are allowed,
+/// since other threads may have held any lock.
+struct Start {
+  std::vector<char*> command;
+  std::vector<char*> variables;
+  const char* directory;  ///< null: that of this process
+  int input;
+  int error;
+  int failure;  ///< where the child writes its errno when it cannot run the program
+  pid_t parent;
+};
+
+/// The child's own part, step by step; returns only when a step failed. `failure` is where to write
+/// why.
+void become_program(const Start& start, int& failure) {
+  constexpr int first_free = 3;
+  // The kernel ends the program when the thread that waits for it is gone, and with it the process.
+  // Who had died before that was set is no longer the parent.
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
+  if (getppid() != start.parent) _exit(127);
+  if (setpgid(0, 0) != 0) return;
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction usual {};
+    usual.sa_handler = SIG_DFL;
+    sigaction(number, &usual, nullptr);  // fails for those that cannot be caught
+  }
+  // Out of the way of the numbers that they are to have.
+  const int input = fcntl(start.input, F_DUPFD_CLOEXEC, first_free + 3);
+  const int error = fcntl(start.error, F_DUPFD_CLOEXEC, first_free + 3);
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  const int output = nowhere < 0 ? -1 : fcntl(nowhere, F_DUPFD_CLOEXEC, first_free + 3);
+  if (failure != first_free) {
+    if (dup3(failure, first_free, O_CLOEXEC) < 0) return;
+    failure = first_free;
+  }
+  if (dup2(input, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0) return;
+  if (dup2(error, STDERR_FILENO) < 0) return;
+  // Whatever else is open here is nobody's business there, close-on-exec or not.
+  if (close_range(first_free + 1, ~0U, 0) != 0) return;
+  if (start.directory != nullptr && chdir(start.directory) != 0) return;
+  sigset_t none;
+  sigemptyset(&none);
+  if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) return;
+  execvpe(start.command[0], start.command.data(), start.variables.data());
+}
+
+[[noreturn]] void run_child(const Start& start) {
+  int failure = start.failure;
+  become_program(start, failure);
+  const int code = errno;
+  _exit(::write(failure, &code, sizeof code) == sizeof code ? 127 : 126);
+}
+
+/// Throws std::system_error when the program could not be run.
+pid_t start_program(const ProcessPlan& plan, int input, int error) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe2");
+  const Descriptor result{ends[0], "pipe2"};
+  Descriptor failure{ends[1], "pipe2"};
+  const Start start{pointers(plan.command),
+                    pointers(plan.variables),
+                    plan.directory.empty() ? nullptr : plan.directory.c_str(),
+                    input,
+                    error,
+                    failure.get(),
+                    getpid()};
+  pid_t pid = 0;
+  {
+    const SignalsBlocked blocked;
+    pid = fork();
+    if (pid == 0) run_child(start);
+  }
+  if (pid < 0) fail("'" + plan.command[0] + "' cannot be run");
+  failure.close();
+  int code = 0;
+  ssize_t got = 0;
+  do {
+    got = ::read(result.get(), &code, sizeof code);
+  } while (got < 0 && errno == EINTR);
+  if (got == 0) return pid;
+  waitpid(pid, nullptr, 0);
+  fail("'" + plan.command[0] + "' cannot be run", got == sizeof code ? code : EIO);
+}
 
 /// A child that nobody has waited for yet: until then its number, and its group's, is its own.
 class Child {
@@ -225,7 +281,7 @@ ProcessEnd run_process(const ProcessPlan& plan, std::string_view input,
   Descriptor error_in{ends[1], "pipe2"};
   if (fcntl(error_out.get(), F_SETFL, O_NONBLOCK) != 0) fail("fcntl");
   const Descriptor stopped{eventfd(0, EFD_CLOEXEC), "eventfd"};
-  const pid_t pid = Setup{file.get(), error_in.get(), plan.directory}.spawn(plan);
+  const pid_t pid = start_program(plan, file.get(), error_in.get());
   Child child{pid};
   error_in.close();
   const Descriptor ended{static_cast<int>(syscall(SYS_pidfd_open, pid, 0)), "pidfd_open"};

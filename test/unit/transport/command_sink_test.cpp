@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <poll.h>
 #include <sstream>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -77,6 +79,19 @@ class Family {
     char byte;
     while (::read(pipe_, &byte, 1) > 0) {
     }
+  }
+  [[nodiscard]] char next() const {
+    char byte = 0;
+    while (::read(pipe_, &byte, 1) == 0) std::this_thread::yield();  // nobody has opened it yet
+    return byte;
+  }
+  /// False: somebody lives on. The limit is only reached by a test that fails.
+  [[nodiscard]] bool ends_within(std::chrono::milliseconds limit) const {
+    pollfd watched{pipe_, POLLIN, 0};
+    for (char byte = 0; poll(&watched, 1, static_cast<int>(limit.count())) > 0;) {
+      if (::read(pipe_, &byte, 1) <= 0) return true;
+    }
+    return false;
   }
 
  private:
@@ -167,6 +182,22 @@ TEST_F(CommandSinkRuns, a_program_that_does_not_want_to_end_ends_it_all_the_same
                               claimed(), {.command = {}, .timeout = 50ms, .kill_after = 50ms});
   EXPECT_EQ(outcome.kind(), Kind::retry);
   family.wait_for_its_end();
+}
+
+TEST_F(CommandSinkRuns, a_program_that_ends_with_the_process_that_runs_it) {
+  const std::string pipe = fifo("alive");
+  const Family family{pipe};
+  const pid_t host = fork();
+  ASSERT_GE(host, 0);
+  if (host == 0) {
+    run("exec 3>$DIR/alive; echo x >&3; exec sleep 1000", claimed(),
+        {.command = {}, .timeout = 1h, .kill_after = 1h});
+    _exit(0);
+  }
+  EXPECT_EQ(family.next(), 'x');
+  kill(host, SIGKILL);
+  waitpid(host, nullptr, 0);
+  EXPECT_TRUE(family.ends_within(30s));
 }
 
 TEST_F(CommandSinkRuns, a_program_until_a_stop_is_requested) {
