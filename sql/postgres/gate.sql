@@ -19,12 +19,12 @@ select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 4, handler
 -- name: finish_marked
 with failed as (
   insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-  select o.number, o.work_id, {now}, o.finished_by, o.attempts + 1, o.handler, @error::text
+  select o.number, o.work_id, {now}, o.finished_by, least(o.attempts, 2147483646) + 1, o.handler, @error::text
   from {outcome} o where {marked} and @state::int = 2
 )
 update {outcome} o
 set state = @state::int, finished_at = {now}, reason = @reason::text, last_error = coalesce(@error::text, last_error),
-    attempts = o.attempts + case when @state::int = 2 then 1 else 0 end
+    attempts = case when @state::int = 2 then least(o.attempts, 2147483646) + 1 else o.attempts end
 where {marked};
 
 -- A failed call counts (@failed 1), a postponed one does not (0). The duty goes to the end of its key like any new one.
@@ -47,12 +47,12 @@ with back as (
   from back b cross join lateral (select partition_key, expires_at from {message} where number = b.number offset 0) m
 ), failed as (
   insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-  select number, work_id, {now}, finished_by, attempts + 1, handler, @error::text from again where @failed::int = 1
+  select number, work_id, {now}, finished_by, least(attempts, 2147483646) + 1, handler, @error::text from again where @failed::int = 1
 )
 insert into {work} (number, handler, visible_at, attempts, expiries, requeues, expires_at, last_error, partition_key,
                     waiting)
 select a.number, a.handler, greatest({now} + @delay::bigint * interval '1 microsecond', @until::timestamptz),
-       a.attempts + @failed::int, a.expiries, a.requeues, a.expires_at, coalesce(@error::text, a.last_error), a.partition_key,
+       case when @failed::int = 1 then least(a.attempts, 2147483646) + 1 else a.attempts end, a.expiries, a.requeues, a.expires_at, coalesce(@error::text, a.last_error), a.partition_key,
        a.partition_key is not null and (
          exists (select 1 from {work} w where w.partition_key = a.partition_key and w.handler = a.handler)
          or exists (select 1 from {hold} h where h.partition_key = a.partition_key and h.handler = a.handler))

@@ -45,7 +45,7 @@ with back as (
   update {hold} h set requeued = true from again a where h.number = a.number and h.handler = a.handler
 )
 insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
-select a.number, a.handler, {now} + @delay::bigint * interval '1 microsecond', a.requeues + 1, a.expires_at,
+select a.number, a.handler, {now} + @delay::bigint * interval '1 microsecond', least(a.requeues, 2147483646) + 1, a.expires_at,
        a.partition_key,
        case
          when a.partition_key is null then false
@@ -83,7 +83,7 @@ select number from moved union all select number from dropped;
 with moved as (
   update {work} w
   set visible_at = @until::timestamptz, owner = null, lease_until = null,
-      expiries = case when w.lease_until is null then w.expiries else w.expiries + 1 end
+      expiries = case when w.lease_until is null then w.expiries else least(w.expiries, 2147483646) + 1 end
   where {named} and not w.waiting and (w.lease_until is null or w.lease_until <= {now})
   returning w.number
 )

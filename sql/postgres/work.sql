@@ -9,9 +9,9 @@ taken.id, taken.epoch, taken.handler, taken.attempts, taken.expiries, taken.requ
   m.last_seen_at, m.seen_count, m.content_version
 
 -- define: lease
-set owner = @owner::uuid, epoch = w.epoch + 1,
+set owner = @owner::uuid, epoch = least(w.epoch, 2147483646) + 1,
     lease_until = {now} + @lease::bigint * interval '1 microsecond',
-    expiries = case when w.lease_until is null then w.expiries else w.expiries + 1 end
+    expiries = case when w.lease_until is null then w.expiries else least(w.expiries, 2147483646) + 1 end
 
 -- The one epoch of all the duties, mostly the first; null when they differ. Asked once, before the first row.
 -- define: common_epoch
@@ -32,7 +32,7 @@ w.id = any(@id::bigint[]) and w.owner = @owner::uuid
 -- name: claim
 with picked as materialized (
   select ctid as place, visible_at, id,
-         case when lease_until is null then expiries else expiries + 1 end as expiries
+         case when lease_until is null then expiries else least(expiries, 2147483646) + 1 end as expiries
   from {work}
   where not waiting
     and visible_at <= {now} and visible_at >= coalesce(@floor::timestamptz, '-infinity')
@@ -104,7 +104,7 @@ select id, attempts from {work} where id = any(@id::bigint[]);
 -- name: abandon
 with settled as (
   update {work} w
-  set attempts = w.attempts + 1, owner = null, lease_until = null,
+  set attempts = least(w.attempts, 2147483646) + 1, owner = null, lease_until = null,
       last_error = k.error,
       visible_at = greatest(
         {now} + coalesce(k.delay,
@@ -145,7 +145,7 @@ where (select case when count(*) > 0 then {wake} else 0 end from released) = 0;
 with gone as (
   delete from {work} w where {held}
   returning w.number, w.id, w.expiries, w.requeues, w.handler, w.partition_key,
-            w.attempts + @counts::boolean::int as attempts, w.last_error
+            case when @counts::boolean then least(w.attempts, 2147483646) + 1 else w.attempts end as attempts, w.last_error
 ), holding as (
   insert into {hold} as h (number, handler, partition_key)
   select number, handler, partition_key from gone where @hold_keys::boolean and partition_key is not null
@@ -168,7 +168,7 @@ select from generate_series(1, {function:fail_batch}(
   @counts::boolean, @hold_keys::boolean, @now::timestamptz));
 
 -- name: reap
-update {work} w set owner = null, lease_until = null, expiries = w.expiries + 1
+update {work} w set owner = null, lease_until = null, expiries = least(w.expiries, 2147483646) + 1
 where w.ctid = any(array(
   select ctid from {work}
   where lease_until <= {now} limit @limit::bigint for update skip locked))

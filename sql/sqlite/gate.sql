@@ -16,19 +16,19 @@ delete from {work} where {held};
 -- @state: 1 done, 2 dead by a call that failed.
 -- name: finish_marked
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-select number, work_id, {now}, finished_by, attempts + 1, handler, @error from {outcome} where {marked} and @state = 2;
+select number, work_id, {now}, finished_by, min(attempts, 2147483646) + 1, handler, @error from {outcome} where {marked} and @state = 2;
 update {outcome}
 set state = @state, finished_at = {now}, reason = @reason, last_error = coalesce(@error, last_error),
-    attempts = attempts + (@state = 2)
+    attempts = min(attempts + (@state = 2), 2147483647)
 where {marked};
 
 -- A failed call counts (@failed 1), a postponed one does not (0). The duty goes to the end of its key like any new one.
 -- name: put_back
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-select number, work_id, {now}, finished_by, attempts + 1, handler, @error from {outcome} where {marked} and @failed = 1;
+select number, work_id, {now}, finished_by, min(attempts, 2147483646) + 1, handler, @error from {outcome} where {marked} and @failed = 1;
 insert into {work} (number, handler, visible_at, attempts, expiries, requeues, expires_at, last_error, partition_key,
                     waiting)
-select o.number, o.handler, max({now} + @delay, coalesce(@until, 0)), o.attempts + @failed, o.expiries, o.requeues,
+select o.number, o.handler, max({now} + @delay, coalesce(@until, 0)), min(o.attempts + @failed, 2147483647), o.expiries, o.requeues,
        m.expires_at, coalesce(@error, o.last_error), m.partition_key,
        exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = o.handler)
        or exists (select 1 from {hold} h where h.partition_key = m.partition_key and h.handler = o.handler)

@@ -8,7 +8,7 @@ select number from {message} where number = @number;
 -- What holds its key goes before all that wait behind it; anything else goes to the end of its key.
 -- name: requeue
 insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
-select o.number, o.handler, {now} + @delay, o.requeues + 1,
+select o.number, o.handler, {now} + @delay, min(o.requeues, 2147483646) + 1,
        case when m.expires_at > {now} then m.expires_at end, m.partition_key,
        case when h.number is not null then h.number <> o.number
             else exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = o.handler) end
@@ -37,7 +37,7 @@ returning number;
 -- A lease that has run out ends here as it does elsewhere: its worker has died with it.
 -- name: postpone
 update {work}
-set visible_at = @until, owner = null, lease_until = null, expiries = expiries + (lease_until is not null)
+set visible_at = @until, owner = null, lease_until = null, expiries = min(expiries + (lease_until is not null), 2147483647)
 where number = @number and handler = @handler and waiting = 0 and (lease_until is null or lease_until <= {now})
 returning number;
 

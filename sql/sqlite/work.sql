@@ -12,13 +12,14 @@ w.last_error, m.source, m.id as message_id, m.topic, m.payload, m.content_type, 
   m.expires_at, m.created_at, m.last_seen_at, m.seen_count, m.content_version
 
 -- define: claimed
-w.id as id, w.epoch + 1 as epoch, w.handler, w.attempts, w.expiries + (w.lease_until is not null) as expiries,
+w.id as id, min(w.epoch, 2147483646) + 1 as epoch, w.handler, w.attempts,
+  min(w.expiries + (w.lease_until is not null), 2147483647) as expiries,
   w.requeues, w.visible_at, {now} + @lease as lease_until, {content}
 
 -- define: lease
 update {work}
-set owner = @owner, epoch = epoch + 1, lease_until = {now} + @lease,
-    expiries = expiries + (lease_until is not null)
+set owner = @owner, epoch = min(epoch, 2147483646) + 1, lease_until = {now} + @lease,
+    expiries = min(expiries + (lease_until is not null), 2147483647)
 where id = @id;
 
 -- define: due
@@ -79,9 +80,9 @@ select id, attempts from {work} where id = @id;
 
 -- name: abandon
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-select number, id, {now}, @owner, attempts + 1, handler, @error from {work} where {held};
+select number, id, {now}, @owner, min(attempts, 2147483646) + 1, handler, @error from {work} where {held};
 update {work}
-set attempts = attempts + 1, owner = null, lease_until = null, last_error = @error,
+set attempts = min(attempts, 2147483646) + 1, owner = null, lease_until = null, last_error = @error,
     visible_at = max(
       {now} + coalesce(@delay, min(@max_delay, @first_delay * (1 << min(attempts, 40)))),
       coalesce((select m.due_at from {message} m where m.number = {work}.number), {now}))
@@ -101,11 +102,11 @@ returning id;
 -- With @hold_keys what dies holds its partition key, before the trigger lets the next one go.
 -- name: fail
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-select number, id, {now}, @owner, attempts + 1, handler, coalesce(@error, last_error)
+select number, id, {now}, @owner, min(attempts, 2147483646) + 1, handler, coalesce(@error, last_error)
 from {work} where {held} and @counts;
 insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
                        reason, last_error)
-select number, id, {now}, @owner, attempts + @counts, expiries, requeues, 2, handler, @reason,
+select number, id, {now}, @owner, min(attempts + @counts, 2147483647), expiries, requeues, 2, handler, @reason,
        coalesce(@error, last_error)
 from {work} where {held};
 insert into {hold} (number, handler, partition_key)
@@ -114,7 +115,7 @@ on conflict (partition_key, handler) do update set requeued = 0 where number = e
 delete from {work} where {held};
 
 -- name: reap
-update {work} set owner = null, lease_until = null, expiries = expiries + 1
+update {work} set owner = null, lease_until = null, expiries = min(expiries, 2147483646) + 1
 where id in (select id from {work} where lease_until <= {now} limit @limit)
 returning id;
 

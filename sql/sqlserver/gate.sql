@@ -29,7 +29,7 @@ select work_id from @gone;
 declare @ended table (number bigint, work_id bigint, worker uniqueidentifier, attempts int, handler nvarchar(200) {binary});
 update {outcome}
 set state = @state, finished_at = {now}, reason = @reason, last_error = coalesce(@error, last_error),
-    attempts = attempts + case when @state = 2 then 1 else 0 end
+    attempts = case when @state = 2 and attempts < 2147483647 then attempts + 1 else attempts end
 output inserted.number, inserted.work_id, inserted.finished_by, inserted.attempts, inserted.handler
 into @ended (number, work_id, worker, attempts, handler)
 where {marked};
@@ -52,12 +52,14 @@ output deleted.number, deleted.work_id, deleted.attempts, deleted.expiries, dele
 into @gone (number, work_id, attempts, expiries, requeues, handler, worker, last_error)
 where {marked};
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-select number, work_id, {now}, worker, attempts + 1, handler, @error from @gone where @failed = 1;
+select number, work_id, {now}, worker,
+       case when attempts < 2147483647 then attempts + 1 else attempts end, handler, @error from @gone where @failed = 1;
 declare @again datetime2(6) = dateadd(microsecond, cast(@delay % 1000000 as int),
                                       dateadd(second, cast(@delay / 1000000 as int), {now}));
 insert into {work} (number, handler, visible_at, attempts, expiries, requeues, expires_at, last_error, partition_key,
                     waiting)
-select g.number, g.handler, case when @until > @again then @until else @again end, g.attempts + @failed, g.expiries,
+select g.number, g.handler, case when @until > @again then @until else @again end,
+       case when @failed = 1 and g.attempts < 2147483647 then g.attempts + 1 else g.attempts end, g.expiries,
        g.requeues, m.expires_at, coalesce(@error, g.last_error), m.partition_key,
        case when exists (select 1 from {work} w where w.partition_key = m.partition_key and w.handler = g.handler)
                  or exists (select 1 from {hold} h where h.partition_key = m.partition_key and h.handler = g.handler)

@@ -38,7 +38,8 @@ where {named} and state = 2
 insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
 select b.number, b.handler,
        dateadd(microsecond, cast(@delay % 1000000 as int), dateadd(second, cast(@delay / 1000000 as int), {now})),
-       b.requeues + 1, case when m.expires_at > {now} then m.expires_at end, m.partition_key,
+       case when b.requeues < 2147483647 then b.requeues + 1 else b.requeues end,
+       case when m.expires_at > {now} then m.expires_at end, m.partition_key,
        case when m.partition_key is null or h.number = b.number then 0
             when h.number is not null
                  or row_number() over (partition by m.partition_key, b.handler order by b.number) > 1
@@ -74,7 +75,7 @@ select number from @gone union all select number from @dropped;
 {names}
 update {work}
 set visible_at = @until, owner = null, lease_until = null,
-    expiries = case when lease_until is null then expiries else expiries + 1 end
+    expiries = case when lease_until is not null and expiries < 2147483647 then expiries + 1 else expiries end
 output inserted.number as number
 where {named} and waiting = 0 and (lease_until is null or lease_until <= {now});
 

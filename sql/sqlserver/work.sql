@@ -7,8 +7,8 @@
 dateadd(microsecond, cast(@lease % 1000000 as int), dateadd(second, cast(@lease / 1000000 as int), {now}))
 
 -- define: lease
-set owner = @owner, epoch = epoch + 1, lease_until = {lease_end},
-    expiries = case when lease_until is null then expiries else expiries + 1 end
+set owner = @owner, epoch = case when epoch < 2147483647 then epoch + 1 else epoch end, lease_until = {lease_end},
+    expiries = case when lease_until is not null and expiries < 2147483647 then expiries + 1 else expiries end
 
 -- define: free
 (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
@@ -43,7 +43,8 @@ output deleted.number, deleted.id, deleted.epoch, deleted.attempts, deleted.expi
 declare @picked table (id bigint primary key, visible_at datetime2(6), expired int);
 declare @taken table (id bigint primary key);
 insert into @picked (id, visible_at, expired)
-select top (@limit) id, visible_at, case when lease_until is null then expiries else expiries + 1 end
+select top (@limit) id, visible_at,
+       case when lease_until is not null and expiries < 2147483647 then expiries + 1 else expiries end
 from {work} with (updlock, readpast, rowlock)
 where waiting = 0 and visible_at <= {now} and visible_at >= coalesce(@floor, '0001-01-01') and {free}
 order by visible_at, id;
@@ -92,7 +93,8 @@ where id in (select k.duty from openjson(@rows) with (duty bigint '$.id') as k);
 -- name: abandon
 declare @settled table (id bigint primary key, number bigint, attempts int, handler nvarchar(200) {binary});
 declare @next table (id bigint primary key, error nvarchar(max), delay bigint);
-update {work} set attempts = attempts + 1, owner = null, lease_until = null
+update {work} set attempts = case when attempts < 2147483647 then attempts + 1 else attempts end,
+  owner = null, lease_until = null
 output inserted.id, inserted.number, inserted.attempts, inserted.handler into @settled (id, number, attempts, handler)
 where {held};
 insert into @next (id, error, delay)
@@ -153,17 +155,20 @@ join (select j.duty, {plain:error} as error
       from openjson(@rows) with (duty bigint '$.id', error nvarchar(max) '$.error') as j) as k on k.duty = g.id
 group by g.id;
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
-select g.number, g.id, {now}, @owner, g.attempts + 1, g.handler, t.error
+select g.number, g.id, {now}, @owner,
+       case when g.attempts < 2147483647 then g.attempts + 1 else g.attempts end, g.handler, t.error
 from @gone g join @told t on t.id = g.id where @counts = 1 order by g.id;
 insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
                        reason, last_error)
-select g.number, g.id, {now}, @owner, g.attempts + case when @counts = 1 then 1 else 0 end, g.expiries, g.requeues, 2,
+select g.number, g.id, {now}, @owner,
+       case when @counts = 1 and g.attempts < 2147483647 then g.attempts + 1 else g.attempts end, g.expiries, g.requeues, 2,
        g.handler, @reason, t.error
 from @gone g join @told t on t.id = g.id;
 select id from @gone;
 
 -- name: reap
-update {work} set owner = null, lease_until = null, expiries = expiries + 1
+update {work} set owner = null, lease_until = null,
+  expiries = case when expiries < 2147483647 then expiries + 1 else expiries end
 output inserted.id as id
 where lease_until <= {now} and id in (
   select top (@limit) w.id from {work} w with (updlock, readpast, rowlock) where w.lease_until <= {now});

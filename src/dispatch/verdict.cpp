@@ -1,6 +1,7 @@
 #include "dispatch/verdict.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace twinbox {
 namespace {
@@ -28,7 +29,7 @@ Duration delay_of(const RetryPolicy& retry, int failures, const Environment& env
 
 Verdict retry_or_die(std::string error, int attempts, const std::optional<Duration>& delay,
                      const RetryPolicy& retry, const Environment& environment) {
-  const int failures = attempts + 1;
+  const int failures = std::min(attempts, std::numeric_limits<int>::max() - 1) + 1;
   if (retry.exhausted(failures)) {
     return {.act = Verdict::Act::fail, .error = std::move(error), .reason = "max_attempts"};
   }

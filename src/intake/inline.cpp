@@ -140,7 +140,8 @@ HttpResponse InlineHandler::answer(const Message& message, const Verdict& verdic
     case Verdict::Act::discard: return done(message.key());
     case Verdict::Act::abandon:
       return later(500, "Internal Server Error",
-                   "the handler failed, attempt " + std::to_string(message.attempts + 1) +
+                   "the handler failed, attempt " +
+                       std::to_string(std::int64_t{message.attempts} + 1) +
                        "; the inbox has the reason, and it will be tried again",
                    verdict.delay.value_or(options_.retry_after));
     case Verdict::Act::fail:

@@ -1,6 +1,7 @@
 #include "twinbox/work_queue.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <unordered_map>
 
@@ -82,8 +83,9 @@ std::vector<Value> delays_of(Box& box, Session& session, const Duties& held) {
   });
   for (std::size_t i = 0; i < delays.size(); ++i) {
     const auto found = attempts.find(std::get<std::int64_t>(ids.column[i]));
-    if (found != attempts.end())
-      delays[i] = micros(retry.delay(found->second + 1, box.environment()));
+    if (found == attempts.end()) continue;
+    const int failures = std::min(found->second, std::numeric_limits<int>::max() - 1) + 1;
+    delays[i] = micros(retry.delay(failures, box.environment()));
   }
   return delays;
 }

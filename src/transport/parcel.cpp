@@ -230,7 +230,7 @@ Parcel parcel_of(const Message& message, BodyForm form, const EventLabels& event
     case BodyForm::automatic: write_raw(parcel, labels, message, said); break;
   }
   if (message.attempts > 0 || !said.first_attempt)
-    labels.add_plain("twinbox-attempt", std::to_string(message.attempts + 1));
+    labels.add_plain("twinbox-attempt", std::to_string(std::int64_t{message.attempts} + 1));
   const Headers headers{message.headers ? *message.headers : std::string_view{}};
   if (!headers.own.empty()) labels.add("twinbox-headers", "{" + headers.own + "}");
   auto trace = TraceContext::parse(headers.parent, headers.state);

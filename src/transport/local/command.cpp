@@ -65,7 +65,7 @@ void add_attributes(std::vector<std::string>& all, const Message& message) {
   add("ID", message.id.view());
   add("SOURCE", message.source.view());
   add("TOPIC", message.topic.view());
-  add("ATTEMPT", std::to_string(message.attempts + 1));
+  add("ATTEMPT", std::to_string(std::int64_t{message.attempts} + 1));
   add("CREATED_AT", Timestamp{message.created_at}.str());
   if (message.content_type) add("CONTENT_TYPE", *message.content_type);
   if (message.correlation_id) add("CORRELATION_ID", message.correlation_id->view());
