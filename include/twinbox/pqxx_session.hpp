@@ -80,11 +80,14 @@ class PqxxSession final : public PostgresTextSession {
     }
   }
 
+  // A range of parameters is deprecated since 7.6 and gone in 8, exec_params deprecated since 7.10.
+#if defined(PQXX_VERSION_MAJOR) && PQXX_VERSION_MAJOR * 100 + PQXX_VERSION_MINOR < 706
   pqxx::result execute_with(const std::string& sql, std::span<const char* const> parameters) {
-#if defined(PQXX_VERSION_MAJOR) && PQXX_VERSION_MAJOR * 100 + PQXX_VERSION_MINOR < 710
     return transaction_.exec_params(
         sql, pqxx::prepare::make_dynamic_params(parameters.begin(), parameters.end()));
-#else  // 7.10 deprecates that, and 8 has no range of parameters
+  }
+#else
+  pqxx::result execute_with(const std::string& sql, std::span<const char* const> parameters) {
     pqxx::params values;
     values.reserve(parameters.size());
     for (const char* const value : parameters) {
@@ -94,9 +97,13 @@ class PqxxSession final : public PostgresTextSession {
         values.append(std::string{value});
       }
     }
+#if defined(PQXX_VERSION_MAJOR) && PQXX_VERSION_MAJOR * 100 + PQXX_VERSION_MINOR < 710
+    return transaction_.exec_params(sql, values);
+#else
     return transaction_.exec(sql, values);
 #endif
   }
+#endif
 
   pqxx::dbtransaction& transaction_;
   bool failed_ = false;
