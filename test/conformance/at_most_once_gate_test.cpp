@@ -96,7 +96,7 @@ TEST_P(AtMostOnceGate, MBH_11_switched_off_it_calls_every_time_and_keeps_no_row)
   EXPECT_EQ(count_messages(), "0");
 }
 
-TEST_P(AtMostOnceGate, MBH_12_exactly_one_of_many_consumers_handles_a_message) {
+TEST_P(AtMostOnceGate, exactly_one_of_many_consumers_handles_a_message) {
   constexpr int consumers = 6;
   for (int i = 0; i < consumers; ++i) other_inbox(static_cast<std::size_t>(i));
   for (int round = 0; round < 10; ++round) {

@@ -113,7 +113,60 @@ TEST_P(MarkedCallOnServer, a_renewal_between_its_mark_and_its_call_does_not_tell
   EXPECT_FALSE(answer.get());
 }
 
-TEST_P(MarkedCall, OBX_064_IBX_083_the_last_attempt_is_not_put_back_but_dead) {
+TEST_P(MarkedCall, MBH_13_a_crash_between_the_claim_and_the_end_of_the_call_does_not_repeat_it) {
+  FaultPlan plan;
+  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Outbox box{store, options()};
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"},
+              [&](const Message&) {
+                ++calls;
+                plan.fail_statement(DatabaseError::Kind::connection_lost, 1, "finish_marked");
+              },
+              {.at_most_once = true, .release_claim_on_error = true});
+  const MessageId id = box.enqueue(a_message());
+  try {
+    Dispatcher{box, handlers}.step();
+  } catch (const DatabaseError&) {
+    // As far as the message is concerned, the process has ended here.
+  }
+  EXPECT_EQ(plan.happened(), 1u);
+  for (int i = 0; i < 3; ++i) {
+    clock().advance(1h);
+    box.reap();
+    EXPECT_EQ(Dispatcher(box, handlers).drain(), 0u);
+  }
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(Admin{box}.get(id)->duties.at(0).state, DutyState::marked);
+}
+
+TEST_P(MarkedCall, MBH_07_one_switch_wraps_every_handler) {
+  int calls = 0;
+  const auto broken = [&](const Message&) {
+    ++calls;
+    throw std::runtime_error("no");
+  };
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, broken);
+  handlers.on(TopicPattern{"invoice.#"}, broken);
+  handlers.on_key(HandlerKey{"mail"}, broken);
+  handlers.make_at_most_once();
+  outbox().enqueue(a_message());
+  outbox().enqueue(a_message("invoice.sent"));
+  const HandlerName names[] = {{HandlerKey{"mail"}}};
+  inbox().accept(an_arrival(), names);
+  for (int i = 0; i < 3; ++i) {
+    Dispatcher{outbox(), handlers}.drain();
+    Dispatcher{inbox(), handlers}.drain();
+    clock().advance(1h);
+  }
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(Admin{outbox()}.list({}).entries.at(0).duty.state, DutyState::marked);
+  EXPECT_EQ(Admin{inbox()}.list({}).entries.at(0).duty.state, DutyState::marked);
+}
+
+TEST_P(MarkedCall, OBX_064_the_last_attempt_is_not_put_back_but_dead) {
   int calls = 0;
   outbox().enqueue(a_message());
   auto dispatch = dispatcher(

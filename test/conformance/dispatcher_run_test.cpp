@@ -56,7 +56,6 @@ TEST_P(Running, no_wake_up_is_missed_whenever_it_comes) {
 }
 
 TEST_P(Running, OBX_060_handles_different_messages_at_once) {
-  REQUIREMENT("IBX-079, PHD-39");
   std::barrier together{2};
   std::latch handled{2};
   Handlers handlers;
@@ -67,6 +66,39 @@ TEST_P(Running, OBX_060_handles_different_messages_at_once) {
   Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(2)};
   outbox().enqueue(a_message());
   outbox().enqueue(a_message());
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  handled.wait();
+}
+
+TEST_P(Running, IBX_079_handles_different_messages_of_the_inbox_at_once) {
+  std::barrier together{2};
+  std::latch handled{2};
+  Handlers handlers;
+  handlers.on(Topic{"payment.received"}, [&](const Message&) {
+    together.arrive_and_wait();
+    handled.count_down();
+  });
+  Dispatcher dispatcher{inbox(), std::move(handlers), by_wake_up(2)};
+  for (const char* id : {"evt_1", "evt_2"}) inbox().accept(an_arrival(id));
+  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  handled.wait();
+}
+
+TEST_P(Running, PHD_39_handlers_of_one_message_run_in_parallel) {
+  std::barrier together{3};
+  std::latch handled{3};
+  Handlers handlers;
+  std::vector<HandlerName> names;
+  for (const char* key : {"mail", "ledger", "stock"}) {
+    names.push_back({HandlerKey{key}});
+    handlers.on_key(HandlerKey{key}, [&](const Message& message) {
+      EXPECT_EQ(message.id.str(), "evt_1");
+      together.arrive_and_wait();
+      handled.count_down();
+    });
+  }
+  Dispatcher dispatcher{inbox(), std::move(handlers), by_wake_up(3)};
+  inbox().accept(an_arrival(), names);
   std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
   handled.wait();
 }
@@ -93,7 +125,7 @@ TEST_P(Running, no_worker_is_idle_while_something_is_due_however_long_the_others
 }
 
 TEST_P(Running, OBX_059_never_calls_a_handler_twice_at_once_for_the_same_message) {
-  REQUIREMENT("IBX-078, PHD-32, EVB-23");
+  REQUIREMENT("PHD-32, EVB-23");
   constexpr int messages = 60;
   std::mutex mutex;
   std::map<std::string, int> inside;
@@ -384,7 +416,7 @@ TEST_P(Running, a_message_that_is_never_due_disturbs_nobody) {
   EXPECT_FALSE(failed);
 }
 
-TEST_P(Running, IBX_072_OBX_053_reaps_expires_and_prunes_while_it_runs) {
+TEST_P(Running, OBX_053_reaps_expires_and_prunes_while_it_runs) {
   REQUIREMENT("PHD-26");
   NewMessage short_lived = a_message();
   short_lived.extras.expires_at = clock().now() + 10s;

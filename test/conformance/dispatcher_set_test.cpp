@@ -265,8 +265,9 @@ TEST_P(DispatchSet,
   EXPECT_EQ(Admin{north->outbox()}.counts(true).all.done, 1);
 }
 
-TEST_P(DispatchSet, PHD_14_a_processor_that_crashed_starts_again_after_the_restart_delay) {
+TEST_P(DispatchSet, a_processor_that_crashed_starts_again_once_its_tables_are_there) {
   if (GetParam() == Backend::sqlite_memory) return;  // nobody else could mend it
+  REQUIREMENT("PHD-14");
   StoreDefinition definition = define_without_tables("north");
   DatabaseSet set({definition}, {}, on_real_time());
   std::latch crashed{2};

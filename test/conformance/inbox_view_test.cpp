@@ -123,7 +123,7 @@ TEST_P(InboxView, IBX_114_IBX_115_IBX_116_is_created_when_asked_to_and_only_then
   EXPECT_EQ(again.accept(an_arrival()).state, Acceptance::duplicate_open);
 }
 
-TEST_P(InboxView, IBX_122_serves_a_claim_by_an_index) {
+TEST_P(InboxView, has_an_index_for_claims) {
   inbox().accept(an_arrival());
   if (on_sqlserver()) {
     EXPECT_EQ(first_columns("inbox_work_visible"), "waiting visible_at id ");
@@ -139,7 +139,7 @@ TEST_P(InboxView, IBX_122_serves_a_claim_by_an_index) {
   EXPECT_EQ(text.find("TEMP B-TREE"), std::string::npos) << text;
 }
 
-TEST_P(InboxView, IBX_125_finds_source_and_id_by_one_index) {
+TEST_P(InboxView, has_one_index_for_source_and_id) {
   inbox().accept(an_arrival());
   if (on_sqlserver()) {
     EXPECT_EQ(first_columns("inbox_message_key"), "id source ");

@@ -16,7 +16,7 @@ class OutboxView : public OutboxTest {
   }
 };
 
-TEST_P(OutboxView, OBX_094_has_every_column_of_the_document) {
+TEST_P(OutboxView, has_every_column_of_the_document) {
   NewMessage message = a_message("order.placed");
   message.extras.correlation_id = CorrelationId{"basket-4"};
   message.extras.due_at = clock().now() + 10s;

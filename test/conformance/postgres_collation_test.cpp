@@ -34,7 +34,6 @@ class PostgresCollation : public BoxTest {
 };
 
 TEST_P(PostgresCollation, OBX_082_every_way_in_locks_messages_in_the_same_order) {
-  REQUIREMENT("IBX-104");
   Database database(english_.address(), {}, environment());
   Inbox inbox(database, options());
   const std::vector<HandlerName> handlers{{HandlerKey{"mail"}}, {HandlerKey{"ledger"}}};

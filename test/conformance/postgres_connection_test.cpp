@@ -255,7 +255,6 @@ TEST_P(PostgresConnection, a_pool_that_is_used_up_says_so) {
 /// Ours waits in the middle of its batch until the caller waits for its beginning; then it closes
 /// the circle. The caller is patient for an hour, so it is ours that the server refuses.
 TEST_P(PostgresConnection, OBX_082_a_deadlock_with_a_callers_transaction_is_overcome) {
-  REQUIREMENT("IBX-104");
   Database database(with_setting(place().address(), "options=-c%20deadlock_timeout%3D20ms"), {},
                     environment());
   Inbox ours(database, opened());

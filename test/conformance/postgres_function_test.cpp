@@ -93,6 +93,7 @@ TEST_P(PostgresFunction, enqueue_again_with_the_same_id_is_the_same_message) {
 }
 
 TEST_P(PostgresFunction, OBX_095_claim_ack_abandon_fail_and_reap_work_together) {
+  REQUIREMENT("OBX-101");
   for (int i = 0; i < 4; ++i) call("outbox_enqueue('order.placed', '~payload~')");
   const std::string claim =
       "string_agg(work_id || ':' || epoch, ' ' order by work_id) from "

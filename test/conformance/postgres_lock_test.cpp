@@ -201,7 +201,6 @@ void PostgresLock::expect_no_deadlock_of_batches(const std::vector<HandlerName>&
 }
 
 TEST_P(PostgresLock, OBX_082_batches_in_opposite_order_meet_no_deadlock) {
-  REQUIREMENT("IBX-104");
   expect_no_deadlock_of_batches({});
   EXPECT_EQ(read("select count(*) from {schema}inbox_work"), "3");
 }

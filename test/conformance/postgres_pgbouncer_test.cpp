@@ -108,7 +108,7 @@ TEST_P(PostgresPgBouncer, partition_keys_keep_their_order) {
 }
 
 TEST_P(PostgresPgBouncer, OBX_084_more_threads_than_server_connections_lose_and_double_nothing) {
-  REQUIREMENT("IBX-106, OBX-083, IBX-105");
+  REQUIREMENT("OBX-083");
   constexpr int each = 8;
   in_parallel([&](int) {
     for (int i = 0; i < each; ++i) outbox_.enqueue(a_message());

@@ -128,7 +128,6 @@ class PostgresPlan : public BoxTest {
 };
 
 TEST_P(PostgresPlan, OBX_100_claim_reads_an_index_range_whatever_the_backlog_and_the_history) {
-  REQUIREMENT("IBX-122, OBX-094, IBX-117");
   const auto small = open("small");
   const auto large = open("large");
   fill("small", small_store, small_store);
@@ -211,7 +210,7 @@ TEST_P(PostgresPlan, claim_and_ack_first_used_on_empty_tables_keep_their_plans_w
   }
 }
 
-TEST_P(PostgresPlan, IBX_125_a_duplicate_and_every_settle_find_their_rows_by_index) {
+TEST_P(PostgresPlan, a_duplicate_and_every_settle_find_their_rows_by_index) {
   const auto box = open("other");
   fill("other", 20'000, 0);
   NewMessage known = a_message();
@@ -238,6 +237,32 @@ TEST_P(PostgresPlan, IBX_125_a_duplicate_and_every_settle_find_their_rows_by_ind
     EXPECT_GE(plans.size(), 4u);
     for (const ExecutedPlan& plan : plans) expect_no_backlog(plan);
   }
+}
+
+TEST_P(PostgresPlan, IBX_122_IBX_125_an_inbox_claims_and_knows_its_messages_by_index) {
+  const auto beside = open("beside");
+  BoxOptions chosen = options();
+  chosen.table = "arrivals";
+  Inbox box{beside->database(), chosen};
+  fill("arrivals", 20'000, 0);
+  box.mark_processed(an_arrival("known"));
+  const auto claims = plans_of("with picked as", [&] {
+    EXPECT_EQ(box.claim(worker_a, 30s, batch).size(), static_cast<std::size_t>(batch));
+  });
+  ASSERT_EQ(claims.size(), 1u);
+  EXPECT_NE(claims[0].text.find("arrivals_work_visible"), std::string::npos) << claims[0].text;
+  const auto lookups = plans_of("arrivals_", [&] {
+    EXPECT_EQ(box.accept(an_arrival("known")).state, Acceptance::duplicate_done);
+    EXPECT_TRUE(box.already_processed(a_key("known")));
+  });
+  EXPECT_FALSE(lookups.empty());
+  bool by_key = false;
+  for (const ExecutedPlan& plan : lookups) {
+    expect_no_backlog(plan);
+    by_key = by_key || plan.text.find("arrivals_message_key") != std::string::npos;
+  }
+  EXPECT_TRUE(by_key);
+  for (const ExecutedPlan& plan : claims) expect_no_backlog(plan);
 }
 
 TWINBOX_ON_BACKENDS(PostgresPlan, Backend::postgres);

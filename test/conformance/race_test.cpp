@@ -209,7 +209,7 @@ TEST_P(Race, OBX_003_the_callers_own_rows_and_the_message_are_one_transaction) {
   EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 1u);
 }
 
-TEST_P(Race, OBX_101_claim_ack_abandon_and_fail_take_one_statement) {
+TEST_P(Race, claim_ack_abandon_and_fail_take_one_statement) {
   std::vector<std::string> statements;
   Environment watched = environment();
   watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {

@@ -60,7 +60,6 @@ class PostgresRole : public OutboxTest {
 };
 
 TEST_P(PostgresRole, OBX_104_the_granted_rights_are_enough_for_the_whole_life_of_a_message) {
-  REQUIREMENT("OBX-105, IBX-126");
   grant(BoxKind::outbox);
   Database database(address(), {}, environment());
   Outbox outbox(database, without_deployment());

@@ -83,7 +83,7 @@ class SqliteFile : public BoxTest {
 };
 
 TEST_P(SqliteFile, IBX_106_many_users_of_one_file_lose_and_double_nothing) {
-  REQUIREMENT("OBX-083, OBX-084, IBX-105");
+  REQUIREMENT("OBX-083, OBX-084");
   constexpr int users = 6;
   constexpr int each = 30;
   make_store(0);

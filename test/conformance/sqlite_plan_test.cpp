@@ -72,6 +72,30 @@ TEST_P(SqlitePlan, OBX_100_claim_and_the_settles_read_index_ranges_and_never_a_w
   run("commit");
 }
 
+TEST_P(SqlitePlan, IBX_122_IBX_125_an_inbox_claims_and_knows_its_messages_by_index) {
+  inbox();
+  if (GetParam() == Backend::sqlite_memory)
+    run(Schema(database(), BoxKind::inbox, options()).print());
+  SqliteSession session(handle());
+  run("begin immediate");
+  inbox().accept(session, an_arrival());
+  EXPECT_TRUE(inbox().accept(session, an_arrival()).duplicate());
+  EXPECT_FALSE(inbox().already_processed(session, a_key()));
+  ASSERT_EQ(inbox().claim(session, worker_a, 30s, 10).size(), 1u);
+  bool by_visibility = false;
+  bool by_key = false;
+  for (const std::string& line : plans()) {
+    by_visibility = by_visibility || line.find("USING INDEX inbox_work_visible") != line.npos;
+    by_key = by_key || line.find("inbox_message_key (id=? AND source=?)") != line.npos;
+    for (const char* table : {"SCAN inbox_work", "SCAN inbox_message", "SCAN inbox_outcome",
+                              "SCAN w ", "SCAN m ", "SCAN d "})
+      EXPECT_EQ((line + " ").find(table), line.npos) << line;
+  }
+  EXPECT_TRUE(by_visibility);
+  EXPECT_TRUE(by_key);
+  run("commit");
+}
+
 TWINBOX_ON_BACKENDS(SqlitePlan, Backend::sqlite_file, Backend::sqlite_memory);
 
 }  // namespace

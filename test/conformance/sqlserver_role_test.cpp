@@ -87,7 +87,6 @@ class SqlserverRole : public OutboxTest {
 };
 
 TEST_P(SqlserverRole, OBX_104_the_granted_rights_are_enough_for_the_whole_life_of_a_message) {
-  REQUIREMENT("OBX-105, IBX-126");
   grant(BoxKind::outbox, Part::whole);
   Database database(address(), {}, environment());
   Outbox outbox(database, without_deployment());
@@ -139,7 +138,6 @@ TEST_P(SqlserverRole, OBX_104_the_granted_rights_let_it_hold_a_key_and_let_it_go
 }
 
 TEST_P(SqlserverRole, OBX_105_whoever_calls_the_procedures_needs_no_right_on_a_table) {
-  REQUIREMENT("IBX-126");
   if (is_stand_in()) GTEST_SKIP() << "the stand-in knows no ownership chains";
   grant(BoxKind::outbox, Part::procedures);
   grant(BoxKind::inbox, Part::procedures);
@@ -164,6 +162,16 @@ TEST_P(SqlserverRole, OBX_105_whoever_calls_the_procedures_needs_no_right_on_a_t
                           "select * from {schema}outbox"}) {
     expect_forbidden(database, sql);
   }
+}
+
+TEST_P(SqlserverRole, IBX_126_the_granted_rights_are_enough_for_an_inbox) {
+  grant(BoxKind::inbox, Part::whole);
+  Database database(address(), {}, environment());
+  Inbox inbox(database, without_deployment());
+  EXPECT_EQ(inbox.accept(an_arrival()).state, Acceptance::accepted);
+  EXPECT_EQ(inbox.accept(an_arrival()).state, Acceptance::duplicate_open);
+  EXPECT_EQ(inbox.ack(worker_a, inbox.claim(worker_a, 30s, 10)), 1u);
+  EXPECT_TRUE(inbox.already_processed(a_key()));
 }
 
 TEST_P(SqlserverRole, OBX_104_the_granted_rights_do_not_reach_other_tables) {

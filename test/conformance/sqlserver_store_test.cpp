@@ -129,7 +129,6 @@ TEST_P(SqlServerStore, an_error_leaves_a_callers_transaction_usable) {
 }
 
 TEST_P(SqlServerStore, OBX_082_a_deadlock_ends_one_of_the_two_as_retryable) {
-  REQUIREMENT("IBX-104");
   outbox();
   write("create table {schema}pair (id int primary key, n int)");
   write("insert into {schema}pair values (1, 0), (2, 0)");

@@ -392,7 +392,7 @@ class BoxWatcher : public BoxTest {
   std::shared_ptr<Watcher> watcher_ = Watcher::shared();
 };
 
-TEST_P(BoxWatcher, PHD_28_calls_when_somebody_else_has_enqueued) {
+TEST_P(BoxWatcher, calls_when_somebody_else_has_enqueued) {
   auto subscription = count_calls();
   if (GetParam() == Backend::sqlite_memory) {
     EXPECT_FALSE(subscription.working()) << "nobody else can be there";
