@@ -163,12 +163,6 @@ bool is_subject(std::string_view text) noexcept {
   });
 }
 
-std::string header(natsMsg& message, const char* name) {
-  const char* value = nullptr;
-  if (natsMsgHeader_Get(&message, name, &value) != NATS_OK || value == nullptr) return {};
-  return value;
-}
-
 void Connection::Closer::operator()(natsConnection* connection) const noexcept {
   natsConnection_Close(connection);
   natsConnection_Destroy(connection);

@@ -117,7 +117,4 @@ class Connection {
   Owned<natsSubscription> subscription_;
 };
 
-/// The text of a header; empty: it has none.
-std::string header(natsMsg& message, const char* name);
-
 }  // namespace twinbox::nats

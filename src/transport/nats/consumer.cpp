@@ -169,8 +169,9 @@ void Consumer::receive(Letter letter) {
 }
 
 void Consumer::read_status(natsMsg& message) {
-  const std::string status = header(message, "Status");
-  const std::string text = header(message, "Description");
+  const Headers headers = read_headers(message);
+  const std::string& status = headers.status;
+  const std::string& text = headers.description;
   if (status == "100") return;
   asked_ = 0;
   if (status == "404" || status == "408") return;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 
 #include "core/json.hpp"
 #include "core/text.hpp"
@@ -31,19 +32,6 @@ void set_header(natsMsg& message, const std::string& name, const std::string& va
   if (natsMsgHeader_Set(&message, name.c_str(), value.c_str()) != NATS_OK) throw std::bad_alloc();
 }
 
-/// With all of its values.
-void copy_header(natsMsg& from, natsMsg& to, const std::string& name) {
-  const char** values = nullptr;
-  int count = 0;
-  if (natsMsgHeader_Values(&from, name.c_str(), &values, &count) != NATS_OK) return;
-  natsStatus status = NATS_OK;
-  for (int i = 0; i < count && status == NATS_OK; ++i) {
-    status = natsMsgHeader_Add(&to, name.c_str(), values[i]);
-  }
-  std::free(values);  // the library says so
-  if (status != NATS_OK) throw std::bad_alloc();
-}
-
 Letter new_letter(const std::string& subject, const std::string& reply, std::string_view body) {
   natsMsg* message = nullptr;
   if (natsMsg_Create(&message, subject.c_str(), reply.c_str(), body.data(),
@@ -53,15 +41,13 @@ Letter new_letter(const std::string& subject, const std::string& reply, std::str
   return Letter{message};
 }
 
-Labels labels_of(natsMsg& message) {
+/// The first value of each name.
+Labels first_values(const Headers& headers) {
   Labels labels;
-  const char** keys = nullptr;
-  int count = 0;
-  if (natsMsgHeader_Keys(&message, &keys, &count) != NATS_OK) return labels;
-  for (int i = 0; i < count; ++i) labels.emplace_back(keys[i], header(message, keys[i]));
-  std::free(keys);  // the library says so
-  // Its own order is by chance.
-  std::ranges::sort(labels);
+  std::set<std::string_view> seen;
+  for (const auto& label : headers.list) {
+    if (seen.insert(label.first).second) labels.push_back(label);
+  }
   return labels;
 }
 
@@ -106,18 +92,21 @@ bool is_bare_event(std::string_view content_type, const Labels& labels, std::str
          json_object_has(body, "specversion");
 }
 
-/// All but the server's. True: they say what the message's id is, or the body does.
-bool copy_own_headers(natsMsg& from, natsMsg& to) {
-  const Labels labels = labels_of(from);
-  std::string_view content_type;
+/// All but the server's, with all of their values. True: they say what the message's id is, or the
+/// body does.
+bool copy_own_headers(const Headers& from, std::string_view body, natsMsg& to) {
+  Labels own;
   bool has_id = false;
-  for (const auto& [name, value] : labels) {
-    if (is_of_server(name)) continue;
-    copy_header(from, to, name);
-    has_id = has_id || equal(name, own_id_header) || equal(name, "ce-id");
-    if (equal(name, content_type_header)) content_type = value;
+  for (const auto& label : from.list) {
+    if (is_of_server(label.first)) continue;
+    own.push_back(label);
+    has_id = has_id || equal(label.first, own_id_header) || equal(label.first, "ce-id");
   }
-  return has_id || is_bare_event(content_type, labels, body_of(from));
+  const auto type = std::ranges::find_if(
+      own, [](const auto& label) { return equal(label.first, content_type_header); });
+  const std::string content_type = type == own.end() ? "" : type->second;
+  add_headers(to, std::move(own));
+  return has_id || is_bare_event(content_type, from.list, body);
 }
 
 /// Newer senders have the type of the data among the other attributes.
@@ -237,13 +226,15 @@ std::optional<Origin> origin_of(natsMsg& message) {
 }
 
 Arrival read_arrival(natsMsg& message, const Origin& origin, const NatsSourceOptions& options) {
-  Labels labels = labels_of(message);
+  const Headers headers = read_headers(message);
+  if (!headers.fault.empty()) throw std::invalid_argument(headers.fault);
+  Labels labels = first_values(headers);
   Delivered delivered{.transport = "nats",
                       .properties = properties_json(message, origin, labels, options),
                       .body = std::string{body_of(message)}};
   delivered.labels = std::move(labels);
   take_content_type(delivered);
-  delivered.id = header(message, id_header);
+  delivered.id = headers.find(id_header);
   delivered.source = options.source.str();
   delivered.topic = natsMsg_GetSubject(&message);
   return arrival_of(std::move(delivered), event_labels());
@@ -252,9 +243,10 @@ Arrival read_arrival(natsMsg& message, const Origin& origin, const NatsSourceOpt
 Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptions& options,
                    const std::string& error, const std::string& reply) {
   Letter letter = new_letter(dead_subject(options), reply, body_of(message));
-  const bool has_id = copy_own_headers(message, *letter);
+  const Headers headers = read_headers(message);
+  const bool has_id = copy_own_headers(headers, body_of(message), *letter);
   // Who sends it again from there needs it, and this one must not pass for a repetition.
-  const std::string id = header(message, id_header);
+  const std::string_view id = headers.find(id_header);
   if (!has_id && !id.empty()) set_header(*letter, own_id_header, percent_encode(id, "\"%"));
   set_header(*letter, id_header,
              options.stream.name + "." + options.consumer + "." + std::to_string(origin.sequence) +
@@ -268,8 +260,9 @@ Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptio
 Letter bare_dead_letter(natsMsg& message, const NatsSourceOptions& options,
                         const std::string& reply) {
   Letter letter = new_letter(dead_subject(options), reply, body_of(message));
-  if (copy_own_headers(message, *letter)) return letter;
-  const std::string id = header(message, id_header);
+  const Headers headers = read_headers(message);
+  if (copy_own_headers(headers, body_of(message), *letter)) return letter;
+  const std::string id{headers.find(id_header)};
   if (id.empty()) return letter;
   // Under the server's name it would pass for a repetition of another consumer's dead letter; but
   // there is only as much room as it came with, and an encoded one needs more.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "transport/nats/connection.hpp"
+#include "transport/nats/headers.hpp"
 #include "transport/parcel.hpp"
 
 namespace twinbox::nats {

@@ -1,7 +1,12 @@
 #include "nats_client.hpp"
 
+#include <arpa/inet.h>
 #include <cstdlib>
 #include <stdexcept>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "relay.hpp"
 
 namespace twinbox::test {
 namespace {
@@ -14,6 +19,20 @@ void check(natsStatus status, const std::string& what) {
 
 void run(const std::string& command) {
   if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
+}
+
+std::string decode_base64(const std::string& text) {
+  constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text.substr(0, text.find('='))) {
+    bits = bits << 6U | static_cast<std::uint32_t>(digits.find(c));
+    if ((count += 6) < 8) continue;
+    bytes += static_cast<char>(bits >> static_cast<unsigned>(count -= 8));
+  }
+  return bytes;
 }
 
 NatsMessage message_of(natsMsg* message) {
@@ -110,6 +129,47 @@ void Nats::publish(const std::string& subject, const NatsMessage& message) {
   const natsStatus status = js_PublishMsg(nullptr, context_, made, nullptr, nullptr);
   natsMsg_Destroy(made);
   check(status, "publish to " + subject);
+}
+
+void Nats::publish_raw(const std::string& subject, const std::string& headers,
+                       const std::string& body) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(port_of(url())));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const std::string text =
+      R"(CONNECT {"user":"twinbox","pass":"twinbox","headers":true,"verbose":false})"
+      "\r\nHPUB " +
+      subject + " " + std::to_string(headers.size()) + " " +
+      std::to_string(headers.size() + body.size()) + "\r\n" + headers + body + "\r\nPING\r\n";
+  std::string answer;
+  if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 &&
+      ::send(socket, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
+    char bytes[4096];
+    while (answer.find("PONG\r\n") == std::string::npos) {
+      const ssize_t size = ::recv(socket, bytes, sizeof bytes, 0);
+      if (size <= 0) break;
+      answer.append(bytes, static_cast<std::size_t>(size));
+    }
+  }
+  ::close(socket);
+  if (!answer.ends_with("PONG\r\n")) throw std::runtime_error("nats: publish_raw: " + answer);
+}
+
+std::string Nats::raw_headers(const std::string& stream, std::uint64_t sequence) {
+  natsMsg* reply = nullptr;
+  const std::string subject = "$JS.API.STREAM.MSG.GET." + stream;
+  const std::string request = R"({"seq":)" + std::to_string(sequence) + "}";
+  check(natsConnection_RequestString(&reply, connection_, subject.c_str(), request.c_str(), 5000),
+        "message of " + stream);
+  const std::string text = natsMsg_GetData(reply);
+  natsMsg_Destroy(reply);
+  const std::string member = R"("hdrs":")";
+  const std::size_t begin = text.find(member);
+  if (begin == std::string::npos) return {};
+  const std::size_t first = begin + member.size();
+  return decode_base64(text.substr(first, text.find('"', first) - first));
 }
 
 std::vector<NatsMessage> Nats::read(const std::string& stream) {

@@ -45,6 +45,12 @@ class Nats {
   void forget(const std::string& stream) { streams_.push_back(stream); }
 
   void publish(const std::string& subject, const NatsMessage& message);
+  /// With exactly these bytes as headers, from `NATS/1.0` to the empty line, over a connection
+  /// without any client library.
+  static void publish_raw(const std::string& subject, const std::string& headers,
+                          const std::string& body);
+  /// The headers of a message in a stream, as the server keeps them.
+  std::string raw_headers(const std::string& stream, std::uint64_t sequence);
   /// Everything that a stream holds, in its order.
   std::vector<NatsMessage> read(const std::string& stream);
   std::uint64_t count(const std::string& stream);
