@@ -117,8 +117,16 @@ std::optional<std::string> number_text(const amqp_field_value_t& field) {
   }
 }
 
-/// Text and numbers, which is what attributes are made of; empty: anything else.
+/// RFC 3339, as attributes of events are written; the number itself beyond the year 9999.
+std::string time_text(std::uint64_t seconds) {
+  constexpr std::uint64_t last = 253'402'300'799;
+  if (seconds > last) return std::to_string(seconds);
+  return Timestamp{Instant{std::chrono::seconds{static_cast<std::int64_t>(seconds)}}}.str();
+}
+
+/// The canonical text of a native value, which is what attributes are made of; empty: it has none.
 std::optional<std::string> field_text(const amqp_field_value_t& field) {
+  if (field.kind == AMQP_FIELD_KIND_TIMESTAMP) return time_text(field.value.u64);
   if (field.kind == AMQP_FIELD_KIND_UTF8 || field.kind == AMQP_FIELD_KIND_BYTES) {
     return std::string{view_of(field.value.bytes)};
   }

@@ -1,4 +1,6 @@
 // From RabbitMQ into an inbox.
+#include <limits>
+
 #include "rabbit_test.hpp"
 #include <twinbox/channel.hpp>
 #include <twinbox/error.hpp>
@@ -241,6 +243,49 @@ TEST_P(RabbitSource, EVB_30_takes_cloudevents_binary_and_structured) {
   EXPECT_EQ(binary.message.topic.value().str(), "order.placed.v1");
   EXPECT_TRUE(inbox().state({Source{"/shop"}, MessageId{"e-cloudEvents:"}}).has_value());
   EXPECT_TRUE(inbox().state({Source{"/shop"}, MessageId{"e-ce-"}}).has_value());
+}
+
+TEST_P(RabbitSource, attributes_of_an_event_may_have_native_types) {
+  source_options();
+  auto time = field("cloudEvents:time", AMQP_FIELD_KIND_TIMESTAMP);
+  time.value.value.u64 = 1'795'000'000;
+  auto late = field("cloudEvents:late", AMQP_FIELD_KIND_TIMESTAMP);
+  late.value.value.u64 = std::numeric_limits<std::uint64_t>::max();
+  auto small = field("cloudEvents:small", AMQP_FIELD_KIND_I8);
+  small.value.value.i8 = -7;
+  auto large = field("cloudEvents:large", AMQP_FIELD_KIND_I32);
+  large.value.value.i32 = std::numeric_limits<std::int32_t>::min();
+  auto count = field("cloudEvents:count", AMQP_FIELD_KIND_U16);
+  count.value.value.u16 = 65'535;
+  auto yes = field("cloudEvents:yes", AMQP_FIELD_KIND_BOOLEAN);
+  yes.value.value.boolean = 1;
+  auto no = field("cloudEvents:no", AMQP_FIELD_KIND_BOOLEAN);
+  no.value.value.boolean = 0;
+  const auto nothing = field("cloudEvents:nothing", AMQP_FIELD_KIND_VOID);
+  rabbit.publish("", queue,
+                 {.body = "{}",
+                  .content_type = "application/json",
+                  .headers = {{"cloudEvents:specversion", "1.0"},
+                              {"cloudEvents:id", "e-1"},
+                              {"cloudEvents:source", "/shop"},
+                              {"cloudEvents:type", "order.placed"}},
+                  .fields = {time, late, small, large, count, yes, no, nothing}});
+  auto source = run();
+  ASSERT_TRUE(source->wait_for(1));
+  source->stop();
+  const MessageDetail found = detail({Source{"/shop"}, MessageId{"e-1"}});
+  const CloudEvent event = event_from_json(found.payload);
+  ASSERT_TRUE(event.time.has_value());
+  EXPECT_EQ(event.time->str(), "2026-11-18T11:06:40Z");
+  EXPECT_EQ(event.extension("late"), "18446744073709551615");
+  EXPECT_EQ(event.extension("small"), "-7");
+  EXPECT_EQ(event.extension("large"), "-2147483648");
+  EXPECT_EQ(event.extension("count"), "65535");
+  EXPECT_EQ(event.extension("yes"), "true");
+  EXPECT_EQ(event.extension("no"), "false");
+  EXPECT_FALSE(event.extension("nothing").has_value());
+  // How it came stays as it came.
+  EXPECT_TRUE(has(found.headers.value(), R"("cloudEvents:time":1795000000)"));
 }
 
 TEST_P(RabbitSource, keeps_the_order_inside_a_partition_key_while_the_first_is_repeated) {
