@@ -8,6 +8,7 @@
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
 #include "daemon/brokers.hpp"
+#include "daemon/secrets.hpp"
 #include <twinbox/doctor.hpp>
 #include <twinbox/event_handler.hpp>
 #include <twinbox/topic_pattern.hpp>
@@ -162,6 +163,10 @@ int doctor(const Common& common, const DoctorOptions& options, const Screen& scr
   const app::Config config = chosen_config(common);
   add(all, "", few_connections(config, store));
   add(all, "", app::examine_brokers(config));
+  for (Placed& one : all) {
+    one.finding.found = app::without_secrets(one.finding.found);
+    one.finding.fix = app::without_secrets(one.finding.fix);
+  }
   const auto wrong = std::count_if(
       all.begin(), all.end(), [](const Placed& one) { return one.finding.level != Level::ok; });
   if (common.json) {

@@ -5,6 +5,7 @@
 #include "cli/store.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
+#include "daemon/secrets.hpp"
 #include <twinbox/health.hpp>
 
 namespace twinbox::cli {
@@ -57,7 +58,8 @@ int health(const Common& common, const HealthThresholds& thresholds, const Scree
     OpenStore store(common);
     for (const OpenBox& box : store.boxes()) tell(box.name(), check_health(box.queue, thresholds));
   } catch (const DatabaseError& error) {
-    tell("store", {HealthState::unhealthy, {std::string{"cannot be asked: "} + error.what()}});
+    tell("store", {HealthState::unhealthy,
+                   {app::without_secrets(std::string{"cannot be asked: "} + error.what())}});
   }
   if (common.json) print_json(screen, {{"state", to_string(worst)}, {"boxes", std::move(boxes)}});
   return code_of(worst);

@@ -9,6 +9,7 @@
 #include "cli/help.hpp"
 #include "cli/text.hpp"
 #include "cli/verb.hpp"
+#include "daemon/secrets.hpp"
 #include <twinbox/error.hpp>
 
 namespace twinbox::cli {
@@ -212,7 +213,8 @@ int run_verb(std::span<char*> arguments, int argc, char** argv) {
 int complain(Exit code, const std::string& message) {
   const Screen screen;
   const Look& look = screen.error_look();
-  screen.note(look.paint(Style::bad, "twinbox:") + " " + printable_lines(message) + "\n");
+  screen.note(look.paint(Style::bad, "twinbox:") + " " +
+              printable_lines(app::without_secrets(message)) + "\n");
   return code;
 }
 

@@ -34,13 +34,18 @@ std::string repeat_with_store(const Common& common) {
   return text;
 }
 
-/// The store of that name; without a name the first.
+/// The store of that name; without a name the only one.
 StoreDefinition configured_store(const app::Config& config, const std::string& name) {
-  const app::StoreConfig* store = name.empty() ? &config.stores.front() : config.find_store(name);
+  const bool only = name.empty() && config.stores.size() == 1;
+  const app::StoreConfig* store = only ? &config.stores.front() : config.find_store(name);
   if (store == nullptr) {
     std::string known;
     for (const app::StoreConfig& one : config.stores)
       known += (known.empty() ? "" : ", ") + one.name;
+    if (name.empty()) {
+      throw Refusal(exit_usage, "the configuration has several stores; name one with --store: " +
+                                    printable(known));
+    }
     throw Refusal(exit_usage, "there is no store '" + printable(name) +
                                   "' in the configuration; there are: " + known);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/secrets.hpp"
 #include <twinbox/error.hpp>
 
 namespace twinbox::app {
@@ -40,7 +41,7 @@ void CensusTaker::doubt(const Store& store, const std::string& error) {
   for (Site& site : sites_) {
     if (site.report->store != &store) continue;
     auto report = std::make_shared<BoxReport>(*site.report);
-    report->error = error;
+    report->error = without_secrets(error);
     site.report = std::move(report);
   }
 }
@@ -145,7 +146,7 @@ CensusTaker::Report CensusTaker::look(const BoxReport& former) const {
     report->at = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
     report->error.clear();
   } catch (const std::exception& error) {
-    report->error = error.what();
+    report->error = without_secrets(error.what());
     if (former.error != report->error) {
       environment_.write(LogLevel::warning, "census_failed",
                          {{"store", former.store->name()},

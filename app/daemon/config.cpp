@@ -7,6 +7,7 @@
 
 #include "daemon/config_reader.hpp"
 #include "daemon/config_sections.hpp"
+#include "daemon/secrets.hpp"
 #include <twinbox/event_handler.hpp>
 #include <twinbox/route.hpp>
 
@@ -35,6 +36,15 @@ std::vector<ConfigProblem> by_line(std::vector<ConfigProblem> problems) {
   return problems;
 }
 
+std::string names_no_store(const Config& config) {
+  std::string names;
+  for (const StoreConfig& store : config.stores) {
+    const bool last = &store == &config.stores.back();
+    names += (names.empty() ? "\"" : last ? " or \"" : ", \"") + store.name + "\"";
+  }
+  return "names no store, and there are several; add store = " + names;
+}
+
 /// What leads to an inbox that `config` does not serve.
 std::vector<ConfigProblem> leads_nowhere(const Config& config) {
   std::vector<ConfigProblem> problems;
@@ -42,12 +52,15 @@ std::vector<ConfigProblem> leads_nowhere(const Config& config) {
     const auto serves_it = [&](const StoreConfig& one) {
       return (store.empty() || one.name == store) && serves(one.boxes, BoxKind::inbox);
     };
-    if (std::ranges::any_of(config.stores, serves_it)) return;
+    const bool ambiguous = store.empty() && config.stores.size() > 1;
+    if (!ambiguous && std::ranges::any_of(config.stores, serves_it)) return;
     const std::string key = path + ".store";
     const auto place = config.places.find(key);
     problems.push_back({place == config.places.end() ? config.file.string() : place->second, key,
-                        (store.empty() ? "an inbox" : "the inbox of [store." + store + "]") +
-                            " is served after a restart only; restart the daemon"});
+                        ambiguous
+                            ? names_no_store(config)
+                            : (store.empty() ? "an inbox" : "the inbox of [store." + store + "]") +
+                                  " is served after a restart only; restart the daemon"});
   };
   for (const SinkConfig& sink : config.sinks) {
     if (sink.kind == SinkConfig::Kind::inbox) need("sink." + sink.name, sink.store);
@@ -248,6 +261,8 @@ class Builder {
     const StoreConfig* named = config_.find_store(store);
     if (!store.empty() && named == nullptr) {
       reader.refuse("store", "there is no [store." + store + "]");
+    } else if (really && store.empty() && config_.stores.size() > 1) {
+      reader.refuse("store", names_no_store(config_));
     } else if (really && named != nullptr && !serves(named->boxes, BoxKind::inbox)) {
       reader.refuse("store", "[store." + store + "] serves no inbox");
     } else if (really && store.empty() && std::ranges::none_of(config_.stores, [](const auto& one) {
@@ -317,7 +332,9 @@ const SinkConfig* Config::find_sink(std::string_view name) const {
 }
 
 ConfigError::ConfigError(std::vector<ConfigProblem> problems)
-    : std::runtime_error(list_of(problems)), problems_(std::move(problems)) {}
+    : std::runtime_error(without_secrets(list_of(problems))), problems_(std::move(problems)) {
+  for (ConfigProblem& problem : problems_) problem.text = without_secrets(problem.text);
+}
 
 Variables process_variables() {
   Variables variables;

@@ -53,7 +53,7 @@ struct LogConfig {
 };
 
 struct AccessConfig {
-  std::string token_file = {};         ///< empty: `twinbox.tokens` beside the first SQLite store
+  std::string token_file = {};         ///< empty: `twinbox.tokens` beside the only SQLite store
   bool loopback_without_token = true;  ///< intake and reading, from this machine
 };
 
@@ -114,7 +114,8 @@ struct SinkConfig {
   std::string name;
   Kind kind = Kind::log;
   Milliseconds timeout = std::chrono::seconds{30};  ///< http, command
-  std::vector<int> dead_on = {};  ///< http: status codes, command: exit codes; empty: the usual
+  /// http: status codes, command: exit codes. Without a value: the usual; an empty list: none.
+  std::optional<std::vector<int>> dead_on = {};
 
   // http
   std::string url = {};
@@ -136,7 +137,7 @@ struct SinkConfig {
   Milliseconds kill_after = std::chrono::seconds{5};
 
   // inbox
-  std::string store = {};   ///< empty: the first that serves an inbox
+  std::string store = {};   ///< empty: the only one
   std::string source = {};  ///< of what has none; empty: `outbox`
 
   // over a broker
@@ -168,7 +169,7 @@ struct SourceConfig {
   std::string name;
   Kind kind = Kind::rabbitmq;
   BrokerConfig broker = {};
-  std::string store = {};   ///< empty: the first that serves an inbox
+  std::string store = {};   ///< empty: the only one
   std::string source = {};  ///< of what names none; empty: the name of this section
   int prefetch = 256;
   int max_retries = 5;
@@ -211,7 +212,7 @@ struct WebhookConfig {
   std::string name;
   std::string scheme;
   std::vector<std::string> secrets = {};
-  std::string store = {};  ///< empty: the first that serves an inbox
+  std::string store = {};  ///< empty: the only one
   /// `header:…`, a JSON pointer, `fixed:…` or `signature`; empty: as the scheme has it.
   std::string id = {};
   std::string topic = {};   ///< the same

@@ -58,9 +58,8 @@ void try_http_sink(TableReader& table, const SinkConfig& sink) {
   table.attempt("done_on", [&] {
     make({.url = {}, .done_on = {sink.done_on.begin(), sink.done_on.end()}});
   });
-  table.attempt("dead_on", [&] {
-    make({.url = {}, .dead_on = {sink.dead_on.begin(), sink.dead_on.end()}});
-  });
+  const std::vector<int> dead_on = sink.dead_on.value_or(std::vector<int>{});
+  table.attempt("dead_on", [&] { make({.url = {}, .dead_on = {dead_on.begin(), dead_on.end()}}); });
   for (std::size_t i = 0; i < sink.secrets.size(); ++i) {
     table.attempt("secrets", [&] { make({.url = {}, .secrets = alone(sink.secrets, i)}); });
   }
@@ -77,8 +76,9 @@ void try_command_sink(TableReader& table, const SinkConfig& sink) {
   table.attempt("command", [&] { command_sink({.command = sink.command}); });
   table.attempt("directory",
                 [&] { command_sink({.command = some_command, .directory = sink.directory}); });
+  const std::vector<int> dead_on = sink.dead_on.value_or(std::vector<int>{});
   table.attempt("dead_on", [&] {
-    command_sink({.command = some_command, .dead_on = {sink.dead_on.begin(), sink.dead_on.end()}});
+    command_sink({.command = some_command, .dead_on = {dead_on.begin(), dead_on.end()}});
   });
   for (const auto& variable : sink.variables) {
     table.attempt("variables",

@@ -5,6 +5,9 @@
 #include <fstream>
 #include <numeric>
 
+#include "daemon/config_sections.hpp"
+#include "daemon/secrets.hpp"
+
 namespace twinbox::app {
 namespace {
 
@@ -206,9 +209,9 @@ void TableReader::pairs(std::string_view key, std::map<std::string, std::string>
   }
 }
 
-void TableReader::integers(std::string_view key, std::vector<int>& out, int low, int high) {
+bool TableReader::integers(std::string_view key, std::vector<int>& out, int low, int high) {
   const std::optional<Found> found = find(key);
-  if (!found) return;
+  if (!found) return false;
   std::vector<int> numbers;
   const auto take = [&](std::optional<std::int64_t> number) {
     if (!number || *number < low || *number > high) return false;
@@ -231,6 +234,7 @@ void TableReader::integers(std::string_view key, std::vector<int>& out, int low,
                 "expected a list of whole numbers from " + std::to_string(low) + " to " +
                     std::to_string(high));
   }
+  return good;
 }
 
 void TableReader::boolean(std::string_view key, bool& out) {
@@ -304,6 +308,7 @@ std::optional<std::string> TableReader::resolve(std::string_view key, std::strin
       return {};
     }
     source_.used.insert(name);
+    remember_secret(variable->second);
     return variable->second;
   }
   const std::string path{reference.substr(5)};
@@ -314,6 +319,7 @@ std::optional<std::string> TableReader::resolve(std::string_view key, std::strin
                     std::to_string(max_file_size / 1024 / 1024) + " MiB");
     return {};
   }
+  remember_secret(*text);
   return text;
 }
 
@@ -334,7 +340,11 @@ void TableReader::secrets(std::string_view key, std::vector<std::string>& out) {
 void TableReader::text_or_secret(std::string_view key, std::string& out) {
   auto text = scalar(key, "a text, in quotation marks");
   if (!text) return;
-  if (text->starts_with("env:") || text->starts_with("file:")) text = resolve(key, *text);
+  if (text->starts_with("env:") || text->starts_with("file:")) {
+    text = resolve(key, *text);
+  } else if (holds_password(*text)) {
+    remember_secret(*text);
+  }
   if (text) out = std::move(*text);
 }
 

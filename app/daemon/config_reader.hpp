@@ -53,7 +53,8 @@ class TableReader {
   void texts(std::string_view key, std::vector<std::string>& out);
   /// A value may be `env:NAME` or `file:path`.
   void pairs(std::string_view key, std::map<std::string, std::string>& out);
-  void integers(std::string_view key, std::vector<int>& out, int low, int high);
+  /// False: it has no value that can be used.
+  bool integers(std::string_view key, std::vector<int>& out, int low, int high);
   void boolean(std::string_view key, bool& out);
   void duration(std::string_view key, Milliseconds& out, Milliseconds low, Milliseconds high);
   void duration(std::string_view key, std::optional<Milliseconds>& out, Milliseconds low,

@@ -163,7 +163,9 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
                 {"kafka", Kind::kafka}});
   read_http_sink(table, sink);
   table.duration("timeout", sink.timeout, 1ms, 24h);
-  table.integers("dead_on", sink.dead_on, 1, 599);
+  if (std::vector<int> codes; table.integers("dead_on", codes, 1, 599)) {
+    sink.dead_on = std::move(codes);
+  }
   table.texts("command", sink.command);
   table.text("directory", sink.directory);
   table.pairs("variables", sink.variables);

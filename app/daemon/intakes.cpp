@@ -21,19 +21,10 @@ IntakeOptions intake_options(const Config& config, const Environment& environmen
           .environment = environment};
 }
 
-Store& store_of(const Stores& stores, std::string_view name, BoxKind kind) {
-  Store* store = stores.find(name, kind);
-  if (store == nullptr) {
-    throw Refused(404, "there is no store of that name with an " + std::string{to_string(kind)} +
-                           "; /v1/stores lists them");
-  }
-  return *store;
-}
-
 /// The inbox is opened at the first request. One arrival alone shares its commit with others.
 AcceptCall accept_into(const Stores& stores, std::string name) {
   return [&stores, name = std::move(name)](std::span<const Arrival> arrivals) {
-    Inbox& inbox = store_of(stores, name, BoxKind::inbox).inbox();
+    Inbox& inbox = find_store(stores, name, BoxKind::inbox).inbox();
     if (arrivals.size() == 1) return std::vector{inbox.accept(arrivals[0])};
     return inbox.accept(arrivals);
   };
@@ -122,11 +113,11 @@ AnswerCall inline_answer(const EventConfig& event, const Stores& stores, SinkMak
   handlers.add(EventName{event.name, event.version}.topic(), {sinks.make(event.sink, {}), {}});
   auto lazy = std::make_shared<LazyAnswer>(
       [&stores, store = event.store, handlers = std::move(handlers), observer = calls.observer] {
-        return inline_mode(store_of(stores, store, BoxKind::inbox).inbox(), handlers,
+        return inline_mode(find_store(stores, store, BoxKind::inbox).inbox(), handlers,
                            {.observer = observer()});
       });
   return [lazy, &stores, name = event.store, held = calls.held, options](const Arrival& arrival) {
-    Store& store = store_of(stores, name, BoxKind::inbox);
+    Store& store = find_store(stores, name, BoxKind::inbox);
     if (held(store.name(), arrival.topic.str())) return keep(store.inbox(), arrival, options);
     return (*lazy)(arrival);
   };
@@ -171,7 +162,7 @@ void add_sidecar(Router& router, const Config& config, const Stores& stores,
   router.add({"POST", "/sidecar/{route}", Need::send, handle});
 }
 
-/// The one parameter that there is; a misspelt one must not lead to the first store.
+/// The one parameter that there is; a misspelt one must not lead elsewhere.
 std::string store_name(const Target& target) {
   refuse_unknown(target, {"store"});
   return std::string{target.find("store").value_or("")};
@@ -215,17 +206,17 @@ void add_intakes(Router& router, const Config& config, const Stores& stores, Sin
   router.add(box_endpoint(
       "/v1/outbox/{topic}", stores, BoxKind::outbox,
       [&stores, options](const std::string& store, std::span<const HttpRequest> requests) {
-        Outbox& outbox = store_of(stores, store, BoxKind::outbox).outbox();
+        Outbox& outbox = find_store(stores, store, BoxKind::outbox).outbox();
         return OutboxIntake{outbox, options}.handle(requests);
       }));
   router.add(box_endpoint(
       "/v1/inbox/{source}/{topic}", stores, BoxKind::inbox,
       [&stores, options](const std::string& store, std::span<const HttpRequest> requests) {
-        store_of(stores, store, BoxKind::inbox);
+        find_store(stores, store, BoxKind::inbox);
         return InboxIntake{accept_into(stores, store), options}.handle(requests);
       }));
   router.add({"POST", "/v1/events", Need::send, [&stores, options](const Call& call) {
-                store_of(stores, store_name(call.target), BoxKind::inbox);
+                find_store(stores, store_name(call.target), BoxKind::inbox);
                 return EventIntake{accept_into(stores, store_name(call.target)), options}.handle(
                     call.request);
               }});

@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include "daemon/json.hpp"
+#include "daemon/secrets.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -51,8 +52,9 @@ bool plain(std::string_view text) {
 
 struct Show {
   bool json;
-  std::string operator()(std::string_view text) const {
-    return !json && plain(text) ? std::string{text} : json_text(text);
+  std::string operator()(std::string_view secret_or_not) const {
+    const std::string text = without_secrets(secret_or_not);
+    return !json && plain(text) ? text : json_text(text);
   }
   std::string operator()(std::int64_t number) const { return std::to_string(number); }
   std::string operator()(double number) const { return fmt::format("{}", number); }

@@ -20,6 +20,16 @@ std::optional<Text> bounded_member(const json::object& object, std::string_view 
   return Text{std::move(text)};
 }
 
+/// A few of them: a daemon may have a thousand.
+std::string names_of(const Stores& stores) {
+  constexpr std::size_t most = 20;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(most, stores.all().size()); ++i) {
+    names += (names.empty() ? "" : ", ") + stores.all()[i].store->name();
+  }
+  return names + (stores.all().size() > most ? ", …; GET /v1/stores lists them all" : "");
+}
+
 }  // namespace
 
 void refuse_unknown(const Target& target, std::initializer_list<std::string_view> known) {
@@ -65,6 +75,9 @@ BoxKind parse_box(std::string_view text) {
 Store& find_store(const Stores& stores, std::string_view name, std::optional<BoxKind> kind) {
   Store* found = stores.find(name, kind.value_or(BoxKind::outbox));
   if (found == nullptr && !kind) found = stores.find(name, BoxKind::inbox);
+  if (found == nullptr && name.empty() && stores.all().size() > 1) {
+    throw Refused(400, "store: is missing, and there are several; name one of " + names_of(stores));
+  }
   if (found == nullptr) {
     throw Refused(404, "there is no store '" + std::string{name} + "'" +
                            (kind ? " with an " + std::string{to_string(*kind)} : "") +

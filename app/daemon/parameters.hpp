@@ -28,7 +28,8 @@ std::int64_t number_of(const Target& target, std::string_view name, std::int64_t
 
 /// An empty name means the outbox.
 BoxKind parse_box(std::string_view text);
-/// An empty name means the first that has such a box; an empty kind means any.
+/// An empty name means the only store, and is refused where there are several; an empty kind means
+/// any.
 Store& find_store(const Stores& stores, std::string_view name, std::optional<BoxKind> kind);
 /// The box that `?store=` and `?box=` mean.
 WorkQueue& find_box(const Stores& stores, const Target& target);

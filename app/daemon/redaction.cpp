@@ -1,7 +1,9 @@
 #include "daemon/redaction.hpp"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+#include <optional>
 
 #include "daemon/json.hpp"
 #include "daemon/router.hpp"
@@ -56,7 +58,54 @@ std::size_t colons_of(std::string_view text) {
   return count;
 }
 
+[[noreturn]] void refuse_masked(const std::string& pointer) {
+  throw Refused(422, "payload: " + pointer + " holds " + std::string{Redaction::mask} +
+                         ", which would be stored in its place; a content with hidden parts can "
+                         "only be replaced whole");
+}
+
+constexpr std::string_view data = "/data";
+
+/// The pointer behind `/data`, when it leads to or into an event's data.
+std::optional<std::string> inside_data(const std::string& pointer) {
+  if (!pointer.starts_with(data)) return {};
+  if (pointer.size() > data.size() && pointer[data.size()] != '/') return {};
+  return pointer.substr(data.size());
+}
+
+/// The data of an event that carries it as base64; null: there is none.
+json::value* base64_data(json::value& event) {
+  json::object* members = event.if_object();
+  json::value* found = members == nullptr ? nullptr : members->if_contains("data_base64");
+  return found != nullptr && found->is_string() ? found : nullptr;
+}
+
+std::optional<std::string> decoded(const json::value& text) {
+  return decode_base64({text.as_string().data(), text.as_string().size()});
+}
+
 }  // namespace
+
+/// A pointer into `data` leads into data in base64 as well: the sender chooses the form.
+std::vector<std::string> Redaction::apply_to_base64(json::value& text) const {
+  std::vector<std::string> inner, blanked;
+  for (const std::string& pointer : pointers_) {
+    if (const auto rest = inside_data(pointer)) inner.push_back(*rest);
+  }
+  const std::optional<std::string> bytes = decoded(text);
+  if (inner.empty() || !bytes) return blanked;
+  const bool whole = std::ranges::find(inner, "") != inner.end();
+  std::string payload = *bytes;
+  blanked = Redaction{inner}.apply(payload);
+  if (whole || payload == mask) {
+    text = view(mask);
+    if (blanked.empty()) blanked.emplace_back();
+  } else if (payload != *bytes) {
+    text = json::string{base64(payload)};
+  }
+  for (std::string& pointer : blanked) pointer.insert(0, data);
+  return blanked;
+}
 
 std::vector<std::string> Redaction::apply(std::string& payload) const {
   std::vector<std::string> blanked;
@@ -75,22 +124,34 @@ std::vector<std::string> Redaction::apply(std::string& payload) const {
     *found = view(mask);
     blanked.push_back(pointer);
   }
-  if (!blanked.empty() || repeats) payload = json_text(value);
+  bool changed = !blanked.empty() || repeats;
+  if (json::value* text = base64_data(value)) {
+    const json::value before = *text;
+    for (std::string& pointer : apply_to_base64(*text)) blanked.push_back(std::move(pointer));
+    changed |= *text != before;
+  }
+  if (changed) payload = json_text(value);
   return blanked;
 }
 
 void Redaction::refuse_mask(std::string_view payload) const {
   if (pointers_.empty()) return;
-  const json::value value = parsed(payload).value;
+  json::value value = parsed(payload).value;
+  if (const json::value* text = base64_data(value)) {
+    std::vector<std::string> inner;
+    for (const std::string& pointer : pointers_) {
+      if (const auto rest = inside_data(pointer)) inner.push_back(*rest);
+    }
+    if (!inner.empty() && text->as_string() == view(mask)) refuse_masked("/data_base64");
+    if (const auto bytes = decoded(*text)) Redaction{inner}.refuse_mask(*bytes);
+  }
   for (const std::string& pointer : pointers_) {
     boost::system::error_code error;
     const json::value* found = value.find_pointer(view(pointer), error);
     if (found == nullptr || error || !found->is_string() || found->as_string() != view(mask)) {
       continue;
     }
-    throw Refused(422, "payload: " + pointer + " holds " + std::string{mask} +
-                           ", which would be stored in its place; a content with hidden parts can "
-                           "only be replaced whole");
+    refuse_masked(pointer);
   }
 }
 

@@ -1,13 +1,15 @@
 // What nobody is shown of a payload.
 #pragma once
 
+#include <boost/json/value.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace twinbox::app {
 
-/// Blanks members of JSON payloads; anything else is shown as it is.
+/// Blanks members of JSON payloads; anything else is shown as it is. A pointer that begins with
+/// `/data` also leads into the `data_base64` of a CloudEvent.
 class Redaction {
  public:
   /// What stands in place of a value.
@@ -24,6 +26,8 @@ class Redaction {
   void refuse_mask(std::string_view payload) const;
 
  private:
+  std::vector<std::string> apply_to_base64(boost::json::value& text) const;
+
   std::vector<std::string> pointers_;
 };
 

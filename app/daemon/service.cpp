@@ -4,6 +4,7 @@
 #include "daemon/login.hpp"
 #include "daemon/openapi.hpp"
 #include "daemon/pages.hpp"
+#include "daemon/secrets.hpp"
 
 namespace twinbox::app {
 
@@ -71,7 +72,8 @@ std::vector<ConfigProblem> check_config(const Config& config) {
     } catch (const std::exception& error) {
       const auto place = config.places.find(key);
       const std::string file = config.file.empty() ? "configuration" : config.file.string();
-      problems.push_back({place == config.places.end() ? file : place->second, key, error.what()});
+      problems.push_back({place == config.places.end() ? file : place->second, key,
+                          without_secrets(error.what())});
     }
   };
   if (!config.server.tls_certificate.empty()) {
@@ -79,7 +81,15 @@ std::vector<ConfigProblem> check_config(const Config& config) {
     attempt("server.tls_certificate", [&] { use_certificate(tls, config.server.tls_certificate); });
     attempt("server.tls_key", [&] { use_key(tls, config.server.tls_key); });
   }
-  attempt("access.token_file", [&] { read_tokens(token_file(config)); });
+  attempt("access.token_file", [&] {
+    if (config.access.token_file.empty() && config.stores.size() > 1) {
+      throw std::runtime_error(
+          "is missing: there are several stores, and the tokens belong to none of them; name the "
+          "file, like token_file = \"twinbox.tokens\". With one store it is twinbox.tokens beside "
+          "the SQLite file: name that one to keep its tokens");
+    }
+    read_tokens(token_file(config));
+  });
   attempt("configuration", [&] { make_all(config); });
   return problems;
 }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "daemon/brokers.hpp"
+#include "daemon/secrets.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -16,7 +17,7 @@ HttpSinkOptions http_options(const SinkConfig& sink, Duration grace) {
   options.grace = grace;
   options.secrets = sink.secrets;
   options.done_on = {sink.done_on.begin(), sink.done_on.end()};
-  if (!sink.dead_on.empty()) options.dead_on = {sink.dead_on.begin(), sink.dead_on.end()};
+  if (sink.dead_on) options.dead_on = {sink.dead_on->begin(), sink.dead_on->end()};
   return options;
 }
 
@@ -26,8 +27,54 @@ CommandSinkOptions command_options(const SinkConfig& sink) {
   options.kill_after = sink.kill_after;
   options.directory = sink.directory;
   options.variables = {sink.variables.begin(), sink.variables.end()};
-  if (!sink.dead_on.empty()) options.dead_on = {sink.dead_on.begin(), sink.dead_on.end()};
+  if (sink.dead_on) options.dead_on = {sink.dead_on->begin(), sink.dead_on->end()};
   return options;
+}
+
+Outcome printable(Outcome outcome) {
+  std::string reason = without_secrets(outcome.reason());
+  if (reason == outcome.reason()) return outcome;
+  if (outcome.kind() == Outcome::Kind::retry) {
+    return Outcome::retry(std::move(reason), outcome.delay());
+  }
+  return outcome.cause() == "malformed" ? Outcome::malformed(std::move(reason))
+                                        : Outcome::dead(std::move(reason));
+}
+
+/// What is thrown means retry; its kind matters to the dispatcher, so only a text that must not be
+/// stored becomes an outcome.
+template <class Call, class Answer>
+auto call_printably(const Call& call, const Answer& answer) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    std::string text = without_secrets(error.what());
+    if (text == error.what()) throw;
+    return answer(Outcome::retry(std::move(text)));
+  }
+}
+
+/// What a sink answers is stored as the error of a message, and shown.
+HandlerCall without_secrets(HandlerCall call) {
+  if (auto* one = std::get_if<MessageHandler>(&call)) {
+    return MessageHandler{[inner = std::move(*one)](const Message& message, std::stop_token stop) {
+      return call_printably([&] { return printable(inner(message, std::move(stop))); },
+                            [](Outcome outcome) { return outcome; });
+    }};
+  }
+  if (auto* many = std::get_if<BatchHandler>(&call)) {
+    return BatchHandler{
+        [inner = std::move(*many)](std::span<const Message> messages, std::stop_token stop) {
+          return call_printably(
+              [&] {
+                std::vector<Outcome> outcomes = inner(messages, std::move(stop));
+                for (Outcome& outcome : outcomes) outcome = printable(std::move(outcome));
+                return outcomes;
+              },
+              [&](const Outcome& outcome) { return std::vector(messages.size(), outcome); });
+        }};
+  }
+  return call;  // an inbox: its errors are those of a store, which the log and the census cut
 }
 
 }  // namespace
@@ -53,7 +100,7 @@ SinkMaker::SinkMaker(const Config& config, const Stores& stores, Environment env
 
 HandlerCall SinkMaker::make(const std::string& name, const From& from) {
   try {
-    HandlerCall call = make(*config_.find_sink(name), from);
+    HandlerCall call = without_secrets(make(*config_.find_sink(name), from));
     if (!spans_) return call;
     return traced({std::move(call), {}}, {spans_, environment_}).call;
   } catch (const std::logic_error& error) {

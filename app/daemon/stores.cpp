@@ -44,7 +44,9 @@ Stores::Stores(const Config& config, const Environment& environment) {
 Store* Stores::find(std::string_view name, BoxKind kind) const {
   for (const Entry& entry : entries_) {
     if (!serves(entry.boxes, kind)) continue;
-    if (name.empty() || entry.store->name() == name) return entry.store.get();
+    if (name.empty() ? entries_.size() == 1 : entry.store->name() == name) {
+      return entry.store.get();
+    }
   }
   return nullptr;
 }

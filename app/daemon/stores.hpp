@@ -31,7 +31,8 @@ class Stores {
     Boxes boxes;
   };
   [[nodiscard]] const std::vector<Entry>& all() const noexcept { return entries_; }
-  /// An empty name means the first that has such a box. Null: there is none.
+  /// An empty name means the only store. Null: there is none of that name with such a box, or the
+  /// name is empty and there are several.
   [[nodiscard]] Store* find(std::string_view name, BoxKind kind) const;
 
   /// One of the sets whose stores have all the same boxes; for dispatchers.

@@ -41,6 +41,8 @@ bool each_part(std::string_view text, char separator, Take take) {
 
 }  // namespace
 
+std::optional<std::string> percent_decoded(std::string_view text) { return decode(text, false); }
+
 std::optional<std::string_view> Target::find(std::string_view name) const {
   const auto found = std::ranges::find(query, name, &std::pair<std::string, std::string>::first);
   if (found == query.end()) return {};

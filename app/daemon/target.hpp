@@ -17,6 +17,9 @@ struct Target {
   [[nodiscard]] std::optional<std::string_view> find(std::string_view name) const;
 };
 
+/// Empty: its escapes are broken.
+std::optional<std::string> percent_decoded(std::string_view text);
+
 /// Empty: it is no path with a query, or its escapes are broken.
 std::optional<Target> parse_target(std::string_view text);
 

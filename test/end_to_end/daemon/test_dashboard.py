@@ -14,7 +14,7 @@ DEADLY = '[dispatch]\nno_route = "dead"\n[sink.log]\ntype = "log"\n' \
          '[[route]]\nname = "known"\ntopic = "known"\nsink = "log"\n'
 FAR = '[store.far]\nurl = "postgresql://127.0.0.1:1/nothing?connect_timeout=1"\n' \
       'wait_limit = "1s"\n'
-HERE = '[store.here]\nurl = "sqlite:here.db"\n'
+HERE = '[store.here]\nurl = "sqlite:here.db"\n[access]\ntoken_file = "twinbox.tokens"\n'
 
 
 def enqueue(daemon, topic, count, store=""):
@@ -154,14 +154,15 @@ class Overview(unittest.TestCase):
 
 class Groups(unittest.TestCase):
     def test_of_all_stores_and_both_boxes_newest_first(self):
-        other = '[store.main]\nurl = "sqlite:twinbox.db"\n[store.other]\nurl = "sqlite:other.db"\n'
+        other = '[store.main]\nurl = "sqlite:twinbox.db"\n[store.other]\nurl = "sqlite:other.db"\n' \
+            '[access]\ntoken_file = "twinbox.tokens"\n'
         inbox = '[[route]]\nname = "in"\nbox = "inbox"\ntopic = "known"\nsink = "log"\n'
         with Daemon(other + DEADLY + inbox) as daemon:
             enqueue(daemon, "a", 2, "other")
             daemon.wait_for_count("dead", 2)
             enqueue(daemon, "b", 1, "main")
             daemon.wait_for_count("dead", 3)
-            daemon.ask("POST", "/v1/inbox/s/c", b"x", {"Idempotency-Key": "1"})
+            daemon.ask("POST", "/v1/inbox/s/c?store=main", b"x", {"Idempotency-Key": "1"})
             daemon.wait_for_count("dead", 1, "inbox")
             answer = daemon.ask("GET", "/v1/groups").json()
             self.assertEqual([(group["store"], group["box"], group["topic"], group["count"])

@@ -175,6 +175,29 @@ class Delivery(unittest.TestCase):
                 self.assertTrue((daemon.folder / "twinbox.switches.damaged").exists())
                 self.assertEqual(daemon.stop(), 0)
 
+    def test_no_status_is_dead_at_once_where_the_list_is_empty(self):
+        with Receiver(lambda request: 422) as receiver:
+            config = ROUTES.format(url=receiver.url).replace("[[route]]", "dead_on = []\n\n[[route]]")
+            daemon = self.daemon(config)
+            daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
+            found = self.until(daemon, "/v1/messages/one",
+                               lambda m: m["duties"][0]["state"] == "dead")
+            self.assertEqual(found["duties"][0]["reason"], "max_attempts")
+            self.assertEqual(found["duties"][0]["attempts"], 2)
+
+    def test_an_address_from_the_environment_is_in_no_error_and_no_log(self):
+        with Receiver(lambda request: 500) as receiver:
+            url = receiver.url + "services/T0K3N/S3CR3T?key=P455"
+            daemon = self.daemon(ROUTES.format(url="env:HOOK"), environment={"HOOK": url})
+            daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
+            found = self.until(daemon, "/v1/messages/one",
+                               lambda m: m["duties"][0]["state"] == "dead")
+            self.assertIn("127.0.0.1", found["duties"][0]["last_error"])
+            told = json.dumps([found, daemon.ask("GET", "/v1/groups").json(), daemon.lines])
+            for secret in ["T0K3N", "S3CR3T", "P455"]:
+                self.assertNotIn(secret, told)
+            self.assertEqual(daemon.stop(), 0)
+
     def test_a_reload_changes_routes_and_keeps_what_cannot_change(self):
         with Receiver() as first, Receiver() as second:
             daemon = self.daemon(ROUTES.format(url=first.url))

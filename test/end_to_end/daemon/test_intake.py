@@ -94,5 +94,29 @@ class Intake(unittest.TestCase):
         self.assertEqual(self.rows("inbox", "17")[0][0], "paper.jam")
 
 
+class SeveralStores(unittest.TestCase):
+    def test_a_request_names_its_store_and_a_new_one_diverts_nothing(self):
+        main = '[store.main]\nurl = "sqlite:main.db"\n'
+        daemon = Daemon(main).start()
+        self.addCleanup(daemon.__exit__)
+        daemon.wait_for_token()
+        self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+        self.assertEqual(daemon.stop(), 0)
+        both = main + '[store.archive]\nurl = "sqlite:archive.db"\n' \
+            '[access]\ntoken_file = "twinbox.tokens"\n'
+        with Daemon(both, folder=daemon.folder) as again:
+            for method, target in [("POST", "/v1/outbox/a"), ("POST", "/v1/inbox/s/a"),
+                                   ("POST", "/v1/events"), ("GET", "/v1/messages"),
+                                   ("GET", "/v1/audit")]:
+                answer = again.ask(method, target, b"x" if method == "POST" else None)
+                self.assertEqual(answer.status, 400, (target, answer.body))
+                self.assertIn("name one of archive, main", answer.json()["detail"])
+            self.assertEqual(again.ask("POST", "/v1/outbox/a?store=main", b"x").status, 202)
+            self.assertEqual(len(again.ask("GET", "/v1/messages?store=main").json()["messages"]), 2)
+            pause = again.ask("POST", "/v1/dispatch/pause", "{}",
+                              {"Authorization": f"Bearer {daemon.token}"})
+            self.assertEqual(pause.status, 200, "its tokens are still the same")
+
+
 if __name__ == "__main__":
     unittest.main()

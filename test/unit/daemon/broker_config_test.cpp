@@ -45,13 +45,13 @@ TEST(BrokerConfig, of_a_sink_and_a_source_is_read_and_can_be_made) {
     delay = "2s"
     prefetch = 10
   )",
-                              {{"BROKER", "amqp://me:secret@localhost"}});
+                              {{"BROKER", "amqp://me:s3cr3t@localhost"}});
   const SinkConfig& sink = config.sinks.at(0);
-  EXPECT_EQ(sink.broker.url, "amqp://me:secret@localhost");
+  EXPECT_EQ(sink.broker.url, "amqp://me:s3cr3t@localhost");
   EXPECT_TRUE(sink.broker.declare);
   EXPECT_EQ(sink.exchange, "events");
   const SourceConfig& source = config.sources.at(0);
-  EXPECT_EQ(source.broker.url, "amqp://me:secret@localhost");
+  EXPECT_EQ(source.broker.url, "amqp://me:s3cr3t@localhost");
   EXPECT_FALSE(source.broker.declare);
   EXPECT_EQ(source.bindings.size(), 2u);
   EXPECT_EQ(source.max_retries, 3);
@@ -80,10 +80,10 @@ TEST(BrokerConfig, of_nats_is_read_and_can_be_made) {
     ack_wait = "5s"
     max_deliver = 7
   )",
-                              {{"BROKER", "nats://me:secret@localhost"}});
+                              {{"BROKER", "nats://me:s3cr3t@localhost"}});
   const SinkConfig& sink = config.sinks.at(0);
   EXPECT_TRUE(sink.is_broker());
-  EXPECT_EQ(sink.broker.url, "nats://me:secret@localhost");
+  EXPECT_EQ(sink.broker.url, "nats://me:s3cr3t@localhost");
   EXPECT_EQ(sink.stream.retention, StreamConfig::Retention::work_queue);
   const SourceConfig& source = config.sources.at(0);
   EXPECT_EQ(source.kind, SourceConfig::Kind::nats);
@@ -116,8 +116,8 @@ TEST(BrokerConfig, that_cannot_be_is_refused_with_its_line_and_key) {
   const std::string sink = "[sink.a]\ntype = \"rabbitmq\"\n";
   EXPECT_TRUE(has(refusal(sink), "sink.a.url"));
   EXPECT_TRUE(has(refusal(sink + "url = \"http://x\""), "twinbox.toml:5: sink.a.url"));
-  EXPECT_TRUE(has(refusal(sink + "url = \"amqp://me:secret@x\""), "holds a password"));
-  EXPECT_FALSE(has(refusal(sink + "url = \"amqp://me:secret@x\""), "secret@"));
+  EXPECT_TRUE(has(refusal(sink + "url = \"amqp://me:s3cr3t@x\""), "holds a password"));
+  EXPECT_FALSE(has(refusal(sink + "url = \"amqp://me:s3cr3t@x\""), "s3cr3t@"));
   const std::string source = "[source.a]\nurl = \"amqp://x\"\n";
   EXPECT_TRUE(has(refusal(source), "source.a.queue"));
   EXPECT_TRUE(has(refusal(source + "queue = \"q\"\nqueue_type = \"stack\""), "quorum"));

@@ -59,11 +59,43 @@ TEST(CheckConfig, a_good_one_has_no_problem) {
             Problems{});
 }
 
+TEST(CheckConfig, the_tokens_of_several_stores_have_a_file_that_is_named) {
+  const std::string stores =
+      "[store.a]\nurl = \"sqlite:/x/a.db\"\n[store.b]\nurl = \"sqlite:/y/b.db\"\n";
+  const auto found = check_config(parse_config(stores, "t", {}));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].key, "access.token_file");
+  EXPECT_NE(found[0].text.find("several stores"), std::string::npos) << found[0].text;
+  EXPECT_EQ(places(stores + "[access]\ntoken_file = \"/x/twinbox.tokens\"\n"), Problems{});
+}
+
+TEST(CheckConfig, what_came_from_the_environment_or_a_file_is_never_printed) {
+  const Variables hidden{{"HOOK", "https://hooks.example/services/T0K3N/S3CR3T#x"},
+                         {"HOST", "htps://hooks.example/services/0TH3R"},
+                         {"PLACE", "postgresql://me:pa55word@[db.example/app"},
+                         {"HEADER", "Bearer\nt0p5ecret"}};
+  const std::string text =
+      "[store.main]\nurl = \"env:PLACE\"\n"
+      "[sink.a]\ntype = \"http\"\nurl = \"env:HOOK\"\n"
+      "headers = { Authorization = \"env:HEADER\" }\n"
+      "[sink.b]\ntype = \"http\"\nurl = \"env:HOST\"\n";
+  try {
+    parse_config(text, "t", hidden);
+    FAIL() << "was taken";
+  } catch (const ConfigError& error) {
+    const std::string told = error.what();
+    for (const char* secret : {"T0K3N", "S3CR3T", "0TH3R", "pa55word", "t0p5ecret"}) {
+      EXPECT_EQ(told.find(secret), std::string::npos) << told;
+    }
+    EXPECT_NE(told.find("sink.a.url"), std::string::npos) << told;
+  }
+}
+
 TEST(CheckConfig, sinks_over_http) {
   EXPECT_EQ(
       places("[sink.a]\n"
              "type = \"http\"\n"
-             "url = \"https://me:word@example.com/\"\n"
+             "url = \"https://me:w0rd9@example.com/\"\n"
              "method = \"GET\"\n"
              "headers = { \"Content-Length\" = \"1\", \"two words\" = \"x\" }\n"
              "secrets = [\"env:GOOD\", \"env:BAD\"]\n"

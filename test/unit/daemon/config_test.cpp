@@ -181,17 +181,17 @@ TEST(Config, secrets_come_from_the_environment_or_a_file_only) {
 
 TEST(Config, a_password_in_an_address_is_refused) {
   const Problems found =
-      problems("[store.main]\nurl = \"postgresql://me:secret@db.example/app\"\n");
+      problems("[store.main]\nurl = \"postgresql://me:s3cr3t@db.example/app\"\n");
   ASSERT_EQ(found.size(), 1u);
   EXPECT_TRUE(found[0].starts_with("twinbox.toml:2: store.main.url: holds a password"));
-  const Problems odbc = problems("[store.main]\nurl = \"Driver=x;Server=y;UID=me;Pwd = secret\"\n");
+  const Problems odbc = problems("[store.main]\nurl = \"Driver=x;Server=y;UID=me;Pwd = s3cr3t\"\n");
   ASSERT_FALSE(odbc.empty());
   EXPECT_TRUE(odbc[0].starts_with("twinbox.toml:2: store.main.url: holds a password"));
   EXPECT_EQ(parse("[store.main]\nurl = \"env:PLACE\"\n",
-                  {{"PLACE", "postgresql://me:secret@db.example/app"}})
+                  {{"PLACE", "postgresql://me:s3cr3t@db.example/app"}})
                 .stores[0]
                 .url,
-            "postgresql://me:secret@db.example/app");
+            "postgresql://me:s3cr3t@db.example/app");
 }
 
 TEST(Config, a_reload_leads_nothing_to_a_store_that_needs_a_restart) {
@@ -216,6 +216,32 @@ TEST(Config, a_reload_leads_nothing_to_a_store_that_needs_a_restart) {
     EXPECT_EQ(error.problems()[1].key, "sink.in.store");
     EXPECT_EQ(error.problems()[2].key, "event.paid.store");
   }
+}
+
+TEST(Config, with_several_stores_everything_names_its_own) {
+  const std::string stores =
+      "[store.main]\nurl = \"sqlite:a.db\"\n[store.archive]\nurl = \"sqlite:b.db\"\n";
+  const std::string text =
+      "names no store, and there are several; add store = \"archive\" or \"main\"";
+  EXPECT_EQ(
+      problems(stores + "[webhook.pay]\nscheme = \"none\"\n"
+                        "[sink.in]\ntype = \"inbox\"\n"
+                        "[sink.log]\ntype = \"log\"\n"
+                        "[[event]]\nname = \"paid\"\n"
+                        "[[subscription]]\nname = \"p\"\ntopic = \"t\"\nroute = \"/sidecar/t\"\n"),
+      (Problems{"twinbox.toml:5: webhook.pay.store: " + text,
+                "twinbox.toml:7: sink.in.store: " + text,
+                "twinbox.toml:11: event.paid.store: " + text,
+                "twinbox.toml:13: subscription.p.store: " + text}));
+  EXPECT_EQ(problems(stores + "[webhook.pay]\nscheme = \"none\"\nstore = \"archive\"\n"),
+            Problems{});
+}
+
+TEST(Config, a_reload_that_names_no_store_is_refused_while_several_are_served) {
+  const Config running =
+      parse("[store.main]\nurl = \"sqlite:a.db\"\n[store.archive]\nurl = \"sqlite:b.db\"\n");
+  Config one = parse("[store.main]\nurl = \"sqlite:a.db\"\n[webhook.pay]\nscheme = \"none\"\n");
+  EXPECT_THROW(keep_fixed(one, running), ConfigError);
 }
 
 TEST(Config, durations_have_a_unit) {

@@ -23,6 +23,28 @@ TEST(Redaction, hides_what_its_pointers_lead_to) {
             R"({"a":"[redacted]","b":"[redacted]"})");
 }
 
+TEST(Redaction, data_in_base64_is_no_way_around_it) {
+  const std::string inner = base64(R"({"card":{"number":"4711"}})");
+  const std::string event = R"({"id":"1","data_base64":")" + inner + R"("})";
+  const std::string blanked = base64(R"({"card":{"number":"[redacted]"}})");
+  EXPECT_EQ(shown({"/data/card/number"}, event),
+            R"({"id":"1","data_base64":")" + blanked + R"("})");
+  EXPECT_EQ(shown({"/data"}, event), R"({"id":"1","data_base64":"[redacted]"})");
+  EXPECT_EQ(shown({"/data/card/holder"}, event, 0), event);
+  EXPECT_EQ(shown({"/data/card"}, R"({"data_base64":"no base64"})", 0),
+            R"({"data_base64":"no base64"})");
+  const std::string deep = base64(std::string(5000, '['));
+  EXPECT_EQ(shown({"/data/card"}, R"({"data_base64":")" + deep + R"("})"),
+            R"({"data_base64":"[redacted]"})");
+  const std::string twice = base64(R"({"card":"4711","card":1})");
+  EXPECT_EQ(shown({"/data/card/number"}, R"({"data_base64":")" + twice + R"("})", 0),
+            R"({"data_base64":")" + base64(R"({"card":1})") + R"("})");
+  EXPECT_THROW(
+      Redaction({"/data/card/number"}).refuse_mask(R"({"data_base64":")" + blanked + R"("})"),
+      Refused);
+  EXPECT_THROW(Redaction({"/data"}).refuse_mask(R"({"data_base64":"[redacted]"})"), Refused);
+}
+
 TEST(Redaction, depth_marks_and_broken_text_are_no_way_around_it) {
   const auto around = [](std::size_t levels, const std::string& text) {
     return R"({"card":"4711","rest":)" + std::string(levels, '[') + text +

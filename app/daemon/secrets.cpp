@@ -1,0 +1,144 @@
+#include "daemon/secrets.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "daemon/target.hpp"
+
+namespace twinbox::app {
+namespace {
+
+constexpr std::string_view mask = "[secret]";
+constexpr std::size_t least_part = 4;     // shorter parts of an address stand everywhere
+constexpr std::size_t least_segment = 6;  // of a path
+
+struct LongestFirst {
+  bool operator()(const std::string& a, const std::string& b) const {
+    return a.size() != b.size() ? a.size() > b.size() : a < b;
+  }
+};
+/// What is printed instead of each value.
+using Shown = std::map<std::string, std::string, LongestFirst>;
+
+std::mutex mutex;
+std::shared_ptr<const Shown> registered = std::make_shared<const Shown>();  // shared with readers
+
+void add(Shown& shown, std::string_view part, std::size_t least = least_part,
+         std::string instead = std::string{mask}) {
+  if (part.size() >= least) shown.try_emplace(std::string{part}, std::move(instead));
+}
+
+void add_credentials(Shown& shown, std::string_view scheme, std::string_view user_info) {
+  const std::size_t colon = user_info.find(':');
+  const bool token = colon == std::string_view::npos && (scheme == "nats" || scheme == "tls");
+  if (colon == std::string_view::npos && !token) return;  // a user alone is no secret
+  add(shown, user_info);
+  const std::string_view password = token ? user_info : user_info.substr(colon + 1);
+  add(shown, password);
+  if (const auto decoded = percent_decoded(password)) add(shown, *decoded);
+}
+
+/// Not a word that is also the name of a topic or an endpoint.
+bool looks_secret(std::string_view segment) {
+  const bool digits = segment.find_first_of("0123456789") != std::string_view::npos;
+  return digits && segment.size() >= least_segment;
+}
+
+/// The parts of `scheme://user:password@host/path?query`.
+void add_address(Shown& shown, std::string_view value) {
+  const std::size_t colon = value.find("://");
+  if (colon == std::string_view::npos) return;
+  const std::string_view scheme = value.substr(0, colon);
+  const std::string_view rest = value.substr(colon + 3);
+  std::string_view host = rest.substr(0, rest.find_first_of("/?#"));
+  std::string_view path = rest.substr(host.size());
+  if (const std::size_t at = host.rfind('@'); at != std::string_view::npos) {
+    add_credentials(shown, scheme, host.substr(0, at));
+    host.remove_prefix(at + 1);
+  }
+  const std::string instead = std::string{scheme} + "://" + std::string{host} + "/…";
+  shown[std::string{value}] = instead;
+  const std::string_view before_query = value.substr(0, value.find_first_of("?#"));
+  if (path.size() > 1) add(shown, before_query, least_part, instead);
+  if (const std::size_t query = path.find_first_of("?#"); query != std::string_view::npos) {
+    add(shown, path.substr(query + 1));
+    path = path.substr(0, query);
+  }
+  // The path of a database is its name, which errors need.
+  if (!scheme.starts_with("h")) return;
+  const std::string_view whole = path;
+  while (!path.empty()) {
+    path.remove_prefix(1);
+    const std::string_view segment = path.substr(0, path.find('/'));
+    path.remove_prefix(segment.size());
+    if (!looks_secret(segment)) continue;
+    add(shown, segment);
+    add(shown, whole, least_part, "/…");
+  }
+}
+
+/// The passwords of `key=value` strings; blanks may stand around the sign.
+void add_keywords(Shown& shown, std::string_view value) {
+  std::string lower{value};
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  for (const std::string_view keyword : {"password", "pwd"}) {
+    const std::size_t at = lower.find(keyword);
+    if (at == std::string::npos) continue;
+    std::string_view rest = value.substr(at + keyword.size());
+    const std::size_t begin = rest.find_first_not_of(" =");
+    if (begin == std::string_view::npos || rest.substr(0, begin).find('=') == rest.npos) continue;
+    rest.remove_prefix(begin);
+    add(shown, rest.substr(0, rest.find_first_of(" ;&")));
+  }
+}
+
+bool word_character(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+/// A short value is cut only where it stands alone: else it would show itself by its absence.
+bool stands_alone(std::string_view text, std::size_t at, std::size_t size) {
+  const bool before = at > 0 && word_character(text[at - 1]);
+  const bool after = at + size < text.size() && word_character(text[at + size]);
+  return !before && !after;
+}
+
+}  // namespace
+
+void remember_secret(std::string_view value) {
+  if (value.empty()) return;
+  const std::lock_guard lock{mutex};
+  if (registered->contains(std::string{value})) return;
+  auto shown = std::make_shared<Shown>(*registered);
+  shown->try_emplace(std::string{value}, mask);
+  add_address(*shown, value);
+  add_keywords(*shown, value);
+  registered = std::move(shown);
+}
+
+std::string without_secrets(std::string_view text) {
+  std::shared_ptr<const Shown> shown;
+  {
+    const std::lock_guard lock{mutex};
+    shown = registered;
+  }
+  std::string out{text};
+  for (const auto& [value, instead] : *shown) {
+    for (std::size_t at = out.find(value); at != std::string::npos; at = out.find(value, at)) {
+      if (value.size() < least_part && !stands_alone(out, at, value.size())) {
+        ++at;
+        continue;
+      }
+      out.replace(at, value.size(), instead);
+      at += instead.size();
+    }
+  }
+  return out;
+}
+
+}  // namespace twinbox::app

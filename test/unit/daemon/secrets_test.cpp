@@ -1,0 +1,35 @@
+#include "daemon/secrets.hpp"
+
+#include <gtest/gtest.h>
+
+namespace twinbox::app {
+namespace {
+
+TEST(Secrets, of_an_address_scheme_and_host_are_shown) {
+  remember_secret("https://hooks.test/services/AB12CD34/x?key=5up3r");
+  EXPECT_EQ(without_secrets("POST https://hooks.test/services/AB12CD34/x?key=5up3r: 500"),
+            "POST https://hooks.test/…: 500");
+  EXPECT_EQ(without_secrets("https://hooks.test/services/AB12CD34/x: refused"),
+            "https://hooks.test/…: refused");
+  EXPECT_EQ(without_secrets("no key=5up3r for AB12CD34"), "no [secret] for [secret]");
+  EXPECT_EQ(without_secrets("topic=services"), "topic=services");
+}
+
+TEST(Secrets, a_password_is_cut_in_both_its_forms_and_a_user_is_shown) {
+  remember_secret("postgresql://keeper:w%40rd9@db.test:5432/app");
+  EXPECT_EQ(without_secrets("keeper: w%40rd9 or w@rd9"), "keeper: [secret] or [secret]");
+  EXPECT_EQ(without_secrets("postgresql://keeper:w%40rd9@db.test:5432/app"),
+            "postgresql://db.test:5432/…");
+  remember_secret("Driver=x;UID=me;Pwd = 0dbc-pw;");
+  EXPECT_EQ(without_secrets("login of me with 0dbc-pw"), "login of me with [secret]");
+  remember_secret("nats://t0k3nt0k3n@nats.test");
+  EXPECT_EQ(without_secrets("t0k3nt0k3n"), "[secret]");
+}
+
+TEST(Secrets, a_short_value_is_cut_where_it_stands_alone) {
+  remember_secret("q7");
+  EXPECT_EQ(without_secrets("q7 is no q77"), "[secret] is no q77");
+}
+
+}  // namespace
+}  // namespace twinbox::app
