@@ -6,6 +6,7 @@
 #include "daemon/act.hpp"
 #include "daemon/json.hpp"
 #include "daemon/parameters.hpp"
+#include "daemon/secrets.hpp"
 #include <twinbox/admin.hpp>
 #include <twinbox/health.hpp>
 #include <twinbox/trace.hpp>
@@ -136,51 +137,71 @@ HttpResponse list_audit(const Stores& stores, const Call& call) {
   return answer(out);
 }
 
-/// The words of a database hold its address, its user and more: they are for who may read.
-Health health_of(Store& store, BoxKind kind, const HealthThresholds& thresholds, bool may_read) {
-  Health health{.state = HealthState::unhealthy, .reasons = {}, .broken = true};
+Health health_of(Store& store, BoxKind kind, const HealthThresholds& thresholds) {
   try {
-    health = check_health(box_of(store, kind), thresholds);
+    return check_health(box_of(store, kind), thresholds);
   } catch (const std::exception& error) {
-    health.reasons.emplace_back(error.what());
+    return {.state = HealthState::unhealthy, .reasons = {error.what()}, .broken = true};
   }
-  if (health.broken && !may_read)
-    health.reasons.front() = "it cannot be used; who may read is told why";
-  return health;
 }
 
-/// Healthy and degraded take requests; unhealthy answers 503, so that probes see it.
-HttpResponse ready(const Stores& stores, const HealthThresholds& thresholds, bool may_read) {
-  HealthState worst = HealthState::healthy;
+/// The word for one box, and whether a probe is to see it.
+struct Judgement {
+  std::string_view word;
+  bool good;
+};
+using Judge = Judgement (*)(const Health&);
+
+/// Whether messages can be stored. Dead letters and backlog are no part of it: otherwise any sender
+/// could take the daemon out of service.
+Judgement judge_ready(const Health& health) {
+  return health.broken ? Judgement{"not_ready", false} : Judgement{"ready", true};
+}
+
+Judgement judge_health(const Health& health) {
+  return {to_string(health.state), health.state != HealthState::unhealthy};
+}
+
+/// 200, or 503 so that probes see it. Names and texts of the database are for the read role;
+/// anybody else gets the word alone.
+HttpResponse probe(const Stores& stores, const HealthThresholds& thresholds, Judge judge,
+                   bool may_read) {
+  Health worst{.state = HealthState::healthy, .reasons = {}};
   json::array boxes;
   for (const Stores::Entry& entry : stores.all()) {
     for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
       if (!serves(entry.boxes, kind)) continue;
-      const Health health = health_of(*entry.store, kind, thresholds, may_read);
-      worst = std::max(worst, health.state);
+      const Health health = health_of(*entry.store, kind, thresholds);
+      worst.state = std::max(worst.state, health.state);
+      worst.broken = worst.broken || health.broken;
       json::array reasons;
-      for (const std::string& reason : health.reasons) reasons.push_back(json::string{reason});
+      for (const std::string& reason : health.reasons) {
+        reasons.push_back(json::string{without_secrets(reason)});
+      }
       boxes.push_back(json::object{{"store", entry.store->name()},
                                    {"box", json::string_view{to_string(kind)}},
-                                   {"status", json::string_view{to_string(health.state)}},
+                                   {"status", json::string_view{judge(health).word}},
                                    {"pending", health.pending},
                                    {"dead", health.dead},
                                    {"reasons", std::move(reasons)}});
     }
   }
-  return answer(
-      json::object{{"status", json::string_view{to_string(worst)}}, {"boxes", std::move(boxes)}},
-      worst == HealthState::unhealthy ? 503 : 200);
+  json::object out{{"status", json::string_view{judge(worst).word}}};
+  if (may_read) out["boxes"] = std::move(boxes);
+  return answer(out, judge(worst).good ? 200 : 503);
 }
 
 }  // namespace
 
 void add_operations(Router& router, const Stores& stores, ActRunner& runner, const Config& config,
                     const Access& access, const std::function<void(const Store&, BoxKind)>& acted) {
-  router.add({"GET", "/health/ready", Need::nothing,
-              [&stores, &access, health = config.health](const Call& call) {
-                return ready(stores, health, access.caller(call.request).may_read);
-              }});
+  for (const auto& [path, judge] :
+       {std::pair{"/health", &judge_health}, std::pair{"/health/ready", &judge_ready}}) {
+    router.add({"GET", path, Need::nothing,
+                [&stores, &access, health = config.health, judge = judge](const Call& call) {
+                  return probe(stores, health, judge, access.caller(call.request).may_read);
+                }});
+  }
   router.add({"GET", "/v1/messages", Need::read,
               [&stores](const Call& call) { return list(stores, call); }});
   router.add({"GET", "/v1/messages/{id}", Need::read,

@@ -11,8 +11,8 @@
 
 namespace twinbox::app {
 
-/// Adds /health/ready, /v1/messages…, /v1/operations and /v1/audit. `acted` is told of boxes that
-/// were changed. What is given must outlive the router.
+/// Adds /health, /health/ready, /v1/messages…, /v1/operations and /v1/audit. `acted` is told of
+/// boxes that were changed. What is given must outlive the router.
 void add_operations(Router& router, const Stores& stores, ActRunner& runner, const Config& config,
                     const Access& access, const std::function<void(const Store&, BoxKind)>& acted);
 

@@ -51,7 +51,7 @@ class OpenApi(unittest.TestCase):
                  "Idempotency-Key": "1"}
         act = json.dumps({"filter": {"state": "dead"}, "reason": "r"})
         asks = [("GET", path, None) for path in
-                ["/health/live", "/health/ready", "/metrics", "/openapi.json", "/v1/stores",
+                ["/health", "/health/live", "/health/ready", "/metrics", "/openapi.json", "/v1/stores",
                  "/v1/messages", "/v1/groups", "/v1/dispatch", "/dapr/subscribe", "/v1/overview", "/v1/history",
                  "/v1/history?span=24h&box=inbox&store=main", "/v1/workers"]]
         asks += [("POST", "/v1/outbox/{topic}", b"x"), ("POST", "/v1/inbox/{source}/{topic}", b"x"),

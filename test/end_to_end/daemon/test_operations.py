@@ -8,6 +8,7 @@ import subprocess
 import unittest
 
 from daemon import Daemon, new_folder
+from dead_letters import make_dead
 
 
 class Operations(unittest.TestCase):
@@ -104,13 +105,34 @@ class Operations(unittest.TestCase):
 
 
 class Health(unittest.TestCase):
-    def test_EVB_19_readiness_follows_the_backlog(self):
+    def test_EVB_19_health_follows_the_backlog_and_the_dead_letters(self):
         with Daemon("[health]\npending = 2\n") as daemon:
-            self.assertEqual(daemon.ask("GET", "/health/ready").json()["status"], "healthy")
+            self.assertEqual(daemon.ask("GET", "/health").json()["status"], "healthy")
             for _ in range(3):
                 daemon.ask("POST", "/v1/outbox/a", b"x")
-            answer = daemon.ask("GET", "/health/ready")
+            answer = daemon.ask("GET", "/health")
             self.assertEqual((answer.status, answer.json()["status"]), (200, "degraded"))
+            make_dead(daemon.folder / "twinbox.db", 11)
+            answer = daemon.ask("GET", "/health")
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertIn(b"more than 10 dead letters", answer.body)
+
+    def test_dead_letters_and_backlog_do_not_take_the_daemon_out_of_service(self):
+        with Daemon("[health]\npending = 2\n") as daemon:
+            for _ in range(3):
+                daemon.ask("POST", "/v1/outbox/a", b"x")
+            make_dead(daemon.folder / "twinbox.db", 11)
+            answer = daemon.ask("GET", "/health/ready")
+            self.assertEqual((answer.status, answer.json()["status"]), (200, "ready"))
+
+    def test_a_caller_without_the_read_role_sees_one_word(self):
+        with Daemon() as daemon:
+            make_dead(daemon.folder / "twinbox.db", 11)
+            far = {"X-Forwarded-For": "192.0.2.1"}
+            answer = daemon.ask("GET", "/health", headers=far)
+            self.assertEqual((answer.status, answer.json()), (503, {"status": "unhealthy"}))
+            answer = daemon.ask("GET", "/health/ready", headers=far)
+            self.assertEqual((answer.status, answer.json()), (200, {"status": "ready"}))
 
     def test_EVB_19_a_store_that_cannot_be_asked_is_not_ready_but_the_daemon_lives(self):
         config = '[store.far]\nurl = "postgresql://127.0.0.1:1/nothing?connect_timeout=1"\n' \
@@ -118,11 +140,11 @@ class Health(unittest.TestCase):
         with Daemon(config) as daemon:
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
             answer = daemon.ask("GET", "/health/ready")
-            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "not_ready"))
             self.assertIn(b"127.0.0.1", answer.body)
             # From elsewhere: a probe learns that, and not where and whose the database is.
             answer = daemon.ask("GET", "/health/ready", headers={"X-Forwarded-For": "192.0.2.1"})
-            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "not_ready"))
             self.assertNotIn(b"127.0.0.1", answer.body)
             answer = daemon.ask("POST", "/v1/outbox/a", b"x")
             self.assertEqual(answer.status, 503)
@@ -135,10 +157,10 @@ class Health(unittest.TestCase):
             with contextlib.closing(sqlite3.connect(daemon.folder / "twinbox.db")) as database:
                 database.execute("alter table outbox_work rename to elsewhere")
             answer = daemon.ask("GET", "/health/ready")
-            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "not_ready"))
             self.assertIn(b"twinbox.db", answer.body)
             answer = daemon.ask("GET", "/health/ready", headers={"X-Forwarded-For": "192.0.2.1"})
-            self.assertEqual((answer.status, answer.json()["status"]), (503, "unhealthy"))
+            self.assertEqual((answer.status, answer.json()["status"]), (503, "not_ready"))
             self.assertNotIn(b"twinbox.db", answer.body)
             self.assertEqual(daemon.stop(), 0)
 
@@ -170,7 +192,7 @@ class Health(unittest.TestCase):
             self.assertEqual(answer.status, 503)
             self.assertIn("Retry-After", answer.headers)
             ready = daemon.ask("GET", "/health/ready")
-            self.assertEqual((ready.status, ready.json()["status"]), (503, "unhealthy"))
+            self.assertEqual((ready.status, ready.json()["status"]), (503, "not_ready"))
             overview = daemon.ask("GET", "/v1/overview").json()
             self.assertEqual(overview["status"], "unhealthy")
             self.assertEqual(overview["reasons"][0]["about"], "store")
