@@ -77,6 +77,8 @@ export class Daemon {
   readonly folder = mkdtempSync(join(tmpdir(), "twinbox_dashboard_"));
   /** That of the first store is followed by _0, of the second by _1. */
   readonly schema = "d" + randomBytes(6).toString("hex");
+  /** Where `enqueue` and `settled` look. */
+  private readonly store: string;
   private process: ChildProcess | null = null;
   private output = "";
   private stopping = false;
@@ -84,6 +86,7 @@ export class Daemon {
 
   constructor(options: Options) {
     const { backend, stores = ["main"], config = routes, before = "", access = "", more = "", withTokens = true } = options;
+    this.store = stores[0]!;
     const tables = stores.map((name, index) => {
       const url = backend === "sqlite" ? `sqlite:${name}.db` : process.env.TWINBOX_TEST_POSTGRES!;
       // Longer than any test holds a lock: what waits for one must not fail on a slow machine.
@@ -150,13 +153,14 @@ export class Daemon {
   }
 
   enqueue(topic: string, id: string, body: string | Buffer = "{}", headers: Record<string, string> = {}): Promise<any> {
-    return this.ask("POST", `v1/outbox/${encodeURIComponent(topic)}`, body, { "Idempotency-Key": id, ...headers });
+    const path = `v1/outbox/${encodeURIComponent(topic)}?store=${this.store}`;
+    return this.ask("POST", path, body, { "Idempotency-Key": id, ...headers });
   }
 
   /** Waits until so many messages are in the state. */
   async settled(state: string, number: number, query = ""): Promise<void> {
     for (;;) {
-      const page = await this.ask("GET", `v1/messages?state=${state}&limit=1000${query}`);
+      const page = await this.ask("GET", `v1/messages?store=${this.store}&state=${state}&limit=1000${query}`);
       if (page.messages.length >= number) return;
       await new Promise((resume) => setTimeout(resume, 20));
     }
