@@ -139,6 +139,19 @@ with released as (
 select id from released
 where (select case when count(*) > 0 then {wake} else 0 end from released) = 0;
 
+-- What a claim without an answer has leased to its owner: all that is not in @held, an object of ids and epochs. Claims
+-- take the oldest, so it lies among the first @limit rows; a lease says nothing about an index.
+-- name: release_lost
+update {work} w set owner = null, lease_until = null
+where w.id = any(array(
+    select f.id
+    from (select id, owner from {work} where not waiting and visible_at <= {now}
+          order by visible_at limit @limit::bigint) f
+    where f.owner = @owner::uuid))
+  and w.owner = @owner::uuid
+  and (w.id, w.epoch) not in (select h.key::bigint, h.value::int from json_each_text(@held::json) h)
+returning w.id;
+
 -- With @hold_keys what dies holds its partition key. The trigger that lets the next one go runs at the end of the
 -- statement, so that it finds the key held.
 -- name: fail

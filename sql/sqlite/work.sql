@@ -99,6 +99,18 @@ where case
 end and id = @id
 returning id;
 
+-- What a claim without an answer has leased to its owner: all that is not in @held, an object of ids and epochs. Claims
+-- take the oldest, so it lies among the first @limit rows.
+-- name: release_lost
+update {work} set owner = null, lease_until = null
+where id in (
+    select f.id
+    from (select w.id, w.owner from {work} w where w.waiting = 0 and w.visible_at <= {now}
+          order by w.visible_at limit @limit) f
+    where f.owner = @owner)
+  and (id, epoch) not in (select cast(h.key as integer), h.value from json_each(@held) h)
+returning id;
+
 -- With @hold_keys what dies holds its partition key, before the trigger lets the next one go.
 -- name: fail
 insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)

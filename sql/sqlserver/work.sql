@@ -128,6 +128,20 @@ output inserted.id as id
 where (@owner is not null and {held})
    or (@owner is null and id in (select k.duty from {leases}) and (lease_until is null or lease_until <= {now}));
 
+-- What a claim without an answer has leased to its owner: all that is not in @held, an object of ids and epochs. Claims
+-- take the oldest, so it lies among the first @limit rows; nobody has it locked.
+-- name: release_lost
+declare @first table (id bigint primary key, owner uniqueidentifier);
+insert into @first (id, owner)
+select top (@limit) id, owner from {work} with (readpast, rowlock)
+where waiting = 0 and visible_at <= {now}
+order by visible_at, id;
+update {work} set owner = null, lease_until = null
+output inserted.id as id
+where id in (select f.id from @first f where f.owner = @owner) and owner = @owner
+  and not exists (select 1 from openjson(@held) as h
+                  where cast(h.[key] as bigint) = id and cast(h.value as int) = epoch);
+
 -- With @hold_keys what dies holds its partition key, before the trigger lets the next one go. The keys before the rows,
 -- as accept and requeue lock them; then the rows, by an update that changes nothing: who holds what is known before it
 -- is deleted.

@@ -42,7 +42,8 @@ Desk::Desk(QueueSource source, const DeskParts& parts)
     : source_(std::move(source)),
       parts_(parts),
       presence_(parts.owner),
-      observer_(presence_.observer(parts.observer)) {}
+      observer_(presence_.observer(parts.observer)),
+      doubt_(parts.options.lease, parts_.environment) {}
 
 Desk::~Desk() { leave(); }
 
@@ -121,9 +122,27 @@ bool Desk::has_place() const {
   return parts_.options.processors == 0 || (place_ && place_->held());
 }
 
+template <class F>
+Claim Desk::noting_doubt(F&& claim) {
+  try {
+    return claim();
+  } catch (...) {
+    doubt_.claim_failed();
+    throw;
+  }
+}
+
+void Desk::release_lost(const std::vector<Lease>& in_hand) {
+  twinbox::release_lost(queue(), parts_.owner, in_hand);
+  doubt_.asked();
+}
+
 std::vector<Message> Desk::claim_once(std::int64_t limit) {
   const Clock::time_point begin = Clock::now();
-  Claim claim = claim_or_bury(queue(), {parts_.owner, parts_.options.lease, limit});
+  WorkQueue& box = queue();
+  Claim claim = noting_doubt([&] {
+    return claim_or_bury(box, {parts_.owner, parts_.options.lease, limit});
+  });
   report_dead(claim.dead);
   std::vector<Message> messages = std::move(claim.leased);
   if (observer_.claimed && !messages.empty())
@@ -152,7 +171,7 @@ Claim Desk::claim(Session* session, std::int64_t limit) {
 }
 
 std::vector<Message> Desk::claim_alone(std::int64_t limit) {
-  Claim claim = this->claim(nullptr, limit);
+  Claim claim = noting_doubt([&] { return this->claim(nullptr, limit); });
   report_dead(claim.dead);
   return std::move(claim.leased);
 }
@@ -196,9 +215,11 @@ bool Desk::settle_with_claim(std::vector<Settlement>& settlements, std::int64_t 
   std::size_t lost = 0;
   Claim some;
   try {
-    queue_->box().own(Access::write, Scope::transaction, [&](Session& session) {
-      lost = settle(*queue_, session, parts_.owner, settlements);
-      some = claim(&session, limit);
+    some = noting_doubt([&] {
+      return queue_->box().own(Access::write, Scope::transaction, [&](Session& session) {
+        lost = settle(*queue_, session, parts_.owner, settlements);
+        return claim(&session, limit);
+      });
     });
   } catch (const std::exception& error) {
     if (!may_lie_in_one(error)) throw;

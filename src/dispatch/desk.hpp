@@ -12,6 +12,7 @@
 
 #include "database/wake.hpp"
 #include "dispatch/call.hpp"
+#include "dispatch/doubt.hpp"
 #include "dispatch/presence.hpp"
 #include "dispatch/settle.hpp"
 #include "dispatch/task.hpp"
@@ -78,6 +79,10 @@ class Desk : public std::enable_shared_from_this<Desk> {
   /// others is reported and given up. When it throws, `settlements` are those that are still to be
   /// written down; otherwise none.
   std::vector<Message> settle_and_claim(std::vector<Settlement>& settlements, std::int64_t limit);
+  /// A claim has failed, and it is time to ask what it has leased. Thread-safe.
+  [[nodiscard]] bool in_doubt() const { return doubt_.asks_now(); }
+  /// Releases what failed claims have leased: everything but `in_hand`.
+  void release_lost(const std::vector<Lease>& in_hand);
   /// Thread-safe.
   void write_down(std::vector<Settlement>& settlements);
   /// Something can be written down while something else is claimed. Once the box is open.
@@ -107,6 +112,8 @@ class Desk : public std::enable_shared_from_this<Desk> {
   Clock::time_point next_renewal = {};
   bool busy = false;      ///< somebody visits it now
   bool writing = false;   ///< somebody writes down beside the visits
+  int unlisted = 0;       ///< threads that have leases which are neither held nor finished
+  bool asking = false;    ///< one of them asks for lost claims: nobody else claims meanwhile
   bool starving = false;  ///< it would claim, but there is no room
   bool troubled = false;  ///< its last visit failed
   bool paused = false;
@@ -120,6 +127,8 @@ class Desk : public std::enable_shared_from_this<Desk> {
   void leave();
   void warn_of_few_connections();
   Claim claim(Session* session, std::int64_t limit);
+  template <class F>
+  Claim noting_doubt(F&& claim);
   std::vector<Message> claim_alone(std::int64_t limit);
   bool settle_with_claim(std::vector<Settlement>& settlements, std::int64_t limit,
                          std::vector<Message>& messages, std::string& refusal);
@@ -154,6 +163,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::optional<Instant> floor_;
   Clock::time_point next_full_look_ = {};
   int troubles_ = 0;
+  ClaimDoubt doubt_;
 };
 
 }  // namespace twinbox

@@ -108,6 +108,7 @@ Desk* Dispatcher::Loop::next_visit(Clock::time_point now) {
   const int most = std::max(1, options_.pollers / 2);
   for (const auto& [at, desk] : schedule_) {
     if (at > now) break;
+    if (desk->asking) continue;
     if (!desk->troubled || troubled_visits_ < most) return desk;
   }
   return nullptr;
@@ -156,12 +157,14 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     desk.next_renewal = begin + lease_third(options_);
   }
   std::vector<Settlement> finished = std::exchange(desk.finished, {});
+  ++desk.unlisted;
   // A claim also shows whether a database that takes no settlement takes anything.
   const bool looks = begin >= desk.next_look() || desk.stuck_since != never;
   const std::int64_t limit = takes_more(desk) && looks ? reserve(desk, begin) : std::int64_t{0};
 
   // After the stop nothing new is begun, and what is left has its time.
   const bool begins = !draining_;
+  const auto in_hand = begins ? begin_question(desk, finished) : std::nullopt;
   const std::stop_token last = last_calls_.get_token();
   const std::stop_token stop = begins ? claims_.get_token() : last;
 
@@ -179,6 +182,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     lost = desk.renew(renewed);
     renewal_owed = false;
     const Interruptible until_stop{stop};
+    if (in_hand) desk.release_lost(*in_hand);
     if (begins) desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
     active = desk.keep_place();
     messages = desk.settle_and_claim(finished, active ? limit : 0);
@@ -200,6 +204,8 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   desk.finished.insert(desk.finished.begin(), std::make_move_iterator(finished.begin()),
                        std::make_move_iterator(finished.end()));
   hand_out(desk, std::move(messages), begin);
+  --desk.unlisted;
+  if (in_hand) end_question(desk);
   if (rest) give_up_stuck(desk, begin, lock);
   desk.busy = false;
   desk.troubled = rest.has_value();
@@ -215,6 +221,27 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   }
   feed_starving();
   if (draining_) calm_.notify_all();
+}
+
+std::optional<std::vector<Lease>> Dispatcher::Loop::begin_question(
+    Desk& desk, const std::vector<Settlement>& own) {
+  if (desk.unlisted > 1 || desk.asking || desk.leaving || !desk.in_doubt()) return std::nullopt;
+  std::vector<Lease> in_hand;
+  // Of all of them: a store that was changed is here twice for a while, with the same box.
+  for (const SharedDesk& one : desks_) {
+    if (one->leaving && one->unlisted > 0) return std::nullopt;
+    for (const SharedTask& task : one->held) in_hand.push_back(task->message.lease());
+    for (const Settlement& done : one->finished) in_hand.push_back(done.message->lease());
+  }
+  for (const Settlement& done : own) in_hand.push_back(done.message->lease());
+  desk.asking = true;
+  return in_hand;
+}
+
+void Dispatcher::Loop::end_question(Desk& desk) {
+  desk.asking = false;
+  calm_.notify_all();
+  wake(others_wanted());
 }
 
 void Dispatcher::Loop::keep_leases(Desk& desk, Lock& lock) {
@@ -259,6 +286,7 @@ bool Dispatcher::Loop::is_crowded(const Desk& desk) const {
 void Dispatcher::Loop::write_beside(Desk& desk, Lock& lock) {
   std::vector<Settlement> finished = std::exchange(desk.finished, {});
   desk.writing = true;
+  ++desk.unlisted;
   ++writes_;
   const std::stop_token last = last_calls_.get_token();
   const Wanted others = others_wanted();
@@ -274,6 +302,7 @@ void Dispatcher::Loop::write_beside(Desk& desk, Lock& lock) {
   desk.finished.insert(desk.finished.begin(), std::make_move_iterator(finished.begin()),
                        std::make_move_iterator(finished.end()));
   desk.writing = false;
+  --desk.unlisted;
   --writes_;
   schedule_settling(desk, Clock::now());
   if (draining_) calm_.notify_all();

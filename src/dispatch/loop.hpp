@@ -51,6 +51,23 @@ class Dispatcher::Loop {
     std::int64_t count;
   };
 
+  // Claims whose answers were lost. Only a thread that is alone in having leases which the desk
+  // does not list can tell what is lost.
+  struct Unlisted {
+    Unlisted(Loop& of, Desk& one);
+    ~Unlisted();
+    Unlisted(const Unlisted&) = delete;
+    Unlisted& operator=(const Unlisted&) = delete;
+    Loop& loop;
+    Desk& desk;
+  };
+  void release_lost(Desk& desk);
+  void release_lost_or_log(Desk& desk);
+  /// What is in hand, `own` included; empty: there is nothing to ask, or not now. Otherwise
+  /// end_question() follows.
+  std::optional<std::vector<Lease>> begin_question(Desk& desk, const std::vector<Settlement>& own);
+  void end_question(Desk& desk);
+
   // By hand, on the caller's thread.
   std::size_t step(Desk& desk);
   std::vector<Settlement> put_off_paused(std::vector<Message>& messages);

@@ -165,13 +165,23 @@ void Dispatcher::Loop::say_goodbye() {
     for (const SharedDesk& desk : desks) {
       desk->at = never;
       desk->starving = false;
-      if (!desk->finished.empty()) left.emplace_back(desk, std::exchange(desk->finished, {}));
+      if (desk->finished.empty()) continue;
+      left.emplace_back(desk, std::exchange(desk->finished, {}));
+      ++desk->unlisted;
     }
   }
-  for (auto& [desk, finished] : left) write_down_or_log(*desk, std::move(finished));
+  for (auto& [desk, finished] : left) {
+    write_down_or_log(*desk, std::move(finished));
+    const std::scoped_lock lock{mutex_};
+    --desk->unlisted;
+  }
   // A thousand stores must not hold up the end: those that are not told forget within a day.
   const Clock::time_point polite_until = Clock::now() + 1s;
-  for (const SharedDesk& desk : desks) desk->stop_listening(Clock::now() < polite_until);
+  for (const SharedDesk& desk : desks) {
+    const bool polite = Clock::now() < polite_until;
+    if (polite) release_lost_or_log(*desk);
+    desk->stop_listening(polite);
+  }
   const std::scoped_lock lock{mutex_};
   for (const SharedDesk& desk : desks) {
     if (desk->leaving && desk->held.empty()) {
@@ -183,6 +193,16 @@ void Dispatcher::Loop::say_goodbye() {
   last_calls_ = std::stop_source{};
   over_ = true;
   wake(others_wanted());
+}
+
+void Dispatcher::Loop::release_lost_or_log(Desk& desk) {
+  try {
+    release_lost(desk);
+  } catch (const std::exception& error) {
+    environment_.write(
+        LogLevel::warning, "release_lost_error",
+        {{"store", std::string_view{desk.store()}}, {"error", std::string_view{error.what()}}});
+  }
 }
 
 /// A thread of its own: a long prune must not keep its store from being claimed from.

@@ -28,7 +28,39 @@ std::size_t Dispatcher::Loop::step() {
   return count;
 }
 
+Dispatcher::Loop::Unlisted::Unlisted(Loop& of, Desk& one) : loop(of), desk(one) {
+  Lock lock{loop.mutex_};
+  loop.calm_.wait(lock, [&] { return !desk.asking; });
+  ++desk.unlisted;
+}
+
+Dispatcher::Loop::Unlisted::~Unlisted() {
+  const std::scoped_lock lock{loop.mutex_};
+  --desk.unlisted;
+}
+
+/// Outside of a visit.
+void Dispatcher::Loop::release_lost(Desk& desk) {
+  if (!desk.in_doubt()) return;
+  const Unlisted alone{*this, desk};
+  Lock lock{mutex_};
+  const auto in_hand = begin_question(desk, {});
+  if (!in_hand) return;
+  lock.unlock();
+  std::exception_ptr trouble;
+  try {
+    desk.release_lost(*in_hand);
+  } catch (const std::exception&) {
+    trouble = std::current_exception();
+  }
+  lock.lock();
+  end_question(desk);
+  if (trouble) std::rethrow_exception(trouble);
+}
+
 std::size_t Dispatcher::Loop::step(Desk& desk) {
+  release_lost(desk);
+  const Unlisted claims{*this, desk};
   const Clock::time_point claimed = Clock::now();
   std::vector<Message> messages = desk.claim_once(options_.batch);
   const std::size_t count = messages.size();
@@ -209,9 +241,11 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
   }
   // run() has ended while this handler went on: what it said is settled here.
   std::vector<Settlement> left = std::exchange(desk->finished, {});
+  ++desk->unlisted;
   lock.unlock();
   write_down_or_log(*desk, std::move(left));
   lock.lock();
+  --desk->unlisted;
   if (!active_ && desk->leaving && desk->held.empty()) take_out(*desk);
   calm_.notify_all();
 }

@@ -40,6 +40,7 @@ Statements::Statements(const StatementSet& set)
       attempts(set["attempts"]),
       abandon(set["abandon"]),
       release(set["release"]),
+      release_lost(set["release_lost"]),
       fail(set["fail"]),
       reap(set["reap"]),
       expire(set["expire"]),

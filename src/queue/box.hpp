@@ -23,8 +23,8 @@ struct Statements {
   const Statement &add, &add_own, &accept, &again, &observe, &state, &lock_message,
       &mark_processing, &mark_processed, &mark_dead, &try_claim, &release_claim;
   const Statement &mark, &finish_marked, &put_back, &discard_held;
-  const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release, &fail, &reap,
-      &expire, &next_due, &find_work;
+  const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release,
+      &release_lost, &fail, &reap, &expire, &next_due, &find_work;
   const Statement &requeue, &discard, &postpone, &edit, &content_version, &lock_messages,
       &prune_bound, &prune_pick, &prune, &list_open, &list_dead, &list_finished, &list_all, &get,
       &find_sources, &duties, &failures, &count_open, &count_dead, &count_history, &oldest_pending,

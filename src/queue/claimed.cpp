@@ -159,6 +159,31 @@ Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& requ
   return claim;
 }
 
+std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
+                         const std::vector<Lease>& in_hand) {
+  // Others may have leased what is older.
+  constexpr std::int64_t looked_at = 10'000;
+  std::string held = "{";
+  for (const Lease& lease : in_hand) {
+    held += (held.size() > 1 ? ",\"" : "\"") + std::to_string(lease.work.number()) +
+            "\":" + std::to_string(lease.epoch);
+  }
+  held += "}";
+  Box& box = queue.box();
+  const std::size_t released =
+      box.own(Access::write_relaxed, Scope::statement, [&](Session& session) {
+        return box.run(session, box.sql().release_lost,
+                       {{"owner", Value{owner.uuid()}},
+                        {"held", held},
+                        {"limit", looked_at + static_cast<std::int64_t>(in_hand.size())},
+                        box.now()});
+      });
+  if (released > 0) {
+    box.log(LogLevel::warning, "release_lost", {{"count", static_cast<std::int64_t>(released)}});
+  }
+  return released;
+}
+
 std::vector<Message> bury_expired(Box& box, Session& session, std::int64_t limit) {
   std::vector<Message> dead;
   box.run(session, box.sql().expire, {{"limit", limit}, box.now()}, [&](const Row& row) {

@@ -45,6 +45,11 @@ Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request);
 /// The same in a transaction that its owner rolls back when this throws.
 Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& request);
 
+/// Releases what a claim without an answer has leased to `owner`: everything but `in_hand`. The
+/// owner must not claim meanwhile. Returns how many there were.
+std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
+                         const std::vector<Lease>& in_hand);
+
 /// Makes open work that is past its expiry dead, and returns it.
 std::vector<Message> bury_expired(Box& box, Session& session, std::int64_t limit);
 

@@ -87,6 +87,16 @@ class DispatchWorld {
     return {.clock = [this] { return now_; }, .random = [this] { return dice_.bits(); }};
   }
 
+  /// What a dispatcher releases and claims again in one step is seen in between.
+  Environment environment_of(Process& process) {
+    Environment watched = environment();
+    watched.log_level = LogLevel::warning;
+    watched.log = [this, &process](const LogEvent& event) {
+      if (event.name == "release_lost") observe(process.actor());
+    };
+    return watched;
+  }
+
   void open_queue(Place& place) {
     Database database{place.storage.address(), {}, environment()};
     if (is_inbox()) {
@@ -110,8 +120,8 @@ class DispatchWorld {
                              .outbox = box_options(),
                              .inbox = box_options()});
     }
-    process->set =
-        std::make_unique<DatabaseSet>(std::move(definitions), DatabaseSetOptions{}, environment());
+    process->set = std::make_unique<DatabaseSet>(std::move(definitions), DatabaseSetOptions{},
+                                                 environment_of(*process));
     return process;
   }
 
