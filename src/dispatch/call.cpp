@@ -1,5 +1,6 @@
 #include "dispatch/call.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/text.hpp"
@@ -16,18 +17,24 @@ Duration since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
 }
 
+/// After the second commit that was lost and those that follow: 1, 2, 4, 8, 15 s.
+Duration pause_after(int losses) {
+  return std::min<Duration>(std::chrono::seconds{1 << std::min(losses - 2, 4)},
+                            std::chrono::seconds{15});
+}
+
 }  // namespace
 
-bool Losses::again(WorkId id) {
+int Losses::count(WorkId id) {
   constexpr std::size_t most = 10'000;
   const std::scoped_lock lock{mutex_};
-  if (ids_.size() >= most) ids_.clear();
-  return !ids_.insert(id).second;
+  if (counts_.size() >= most) counts_.clear();
+  return ++counts_[id];
 }
 
 void Losses::forget(WorkId id) {
   const std::scoped_lock lock{mutex_};
-  ids_.erase(id);
+  counts_.erase(id);
 }
 
 Caller::Caller(WorkQueue& queue, const Handlers& handlers, const DispatcherOptions& options,
@@ -231,9 +238,9 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
   if (settled) return std::nullopt;
   // That the database went away, or had no time for it, says nothing about the message, unless it
   // goes away each time this handler is called.
-  if (out_of_reach && (!called || !losses_.again(message.work_id)))
-    return Verdict{.act = Verdict::Act::release};
-  if (out_of_reach && returned) return put_off(message, options_.lease);
+  const int losses = out_of_reach && called ? losses_.count(message.work_id) : 0;
+  if (out_of_reach && losses <= 1) return Verdict{.act = Verdict::Act::release};
+  if (out_of_reach && returned) return put_off(message, options_.lease, pause_after(losses));
   return judge(outcome, entry, message, watch);
 }
 

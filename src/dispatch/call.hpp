@@ -3,9 +3,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -29,13 +29,13 @@ struct CallWatch {
 /// Whose connections were lost under their handler, of late. Thread-safe.
 class Losses {
  public:
-  /// False: it is the first time.
-  bool again(WorkId id);
+  /// How often by now: 1 is the first time.
+  int count(WorkId id);
   void forget(WorkId id);
 
  private:
   std::mutex mutex_;
-  std::set<WorkId> ids_;
+  std::map<WorkId, int> counts_;
 };
 
 /// Calls handlers and decides what follows. Thread-safe.

@@ -84,8 +84,7 @@ Verdict decide_unhandled(const Message& message, const DispatcherOptions& option
   return retry_or_die(std::move(error), message.attempts, {}, retry, environment);
 }
 
-Verdict put_off(const Message& message, Duration lease) {
-  constexpr Duration pause = std::chrono::seconds{15};
+Verdict put_off(const Message& message, Duration lease, Duration pause) {
   const Instant claimed_at = message.lease_until - lease;
   return {.act = Verdict::Act::postpone, .until = claimed_at + pause};
 }

@@ -28,7 +28,7 @@ Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
 Verdict decide_unhandled(const Message& message, const DispatcherOptions& options,
                          const RetryPolicy& retry, const Environment& environment);
 
-/// The topic of a message that has just been claimed is paused.
-Verdict put_off(const Message& message, Duration lease);
+/// Postponed by `pause` after its claim, under a lease of that length; no attempt is counted.
+Verdict put_off(const Message& message, Duration lease, Duration pause = std::chrono::seconds{15});
 
 }  // namespace twinbox

@@ -21,6 +21,8 @@ class LostClaim : public BoxTest {
   Outbox& box() { return box_; }
   /// Of the claims that find something, the `nth` from now loses its answer.
   void lose_claim(int nth = 1) { lose_claim_ = nth; }
+  /// The next commit is not carried out, and nobody can tell.
+  void lose_commit() { plan_.lose_commit_reply(1, false); }
   [[nodiscard]] std::size_t lost() const { return plan_.happened(); }
 
   /// Counts the calls for each message id.
@@ -190,6 +192,25 @@ TEST_P(LostClaim, a_dispatcher_that_ends_leaves_nothing_of_it_leased) {
     failed.get_future().wait();
   }
   EXPECT_EQ(box().claim(worker_b, 30s, 10).size(), 1u);
+}
+
+TEST_P(LostClaim, a_commit_that_is_lost_again_and_again_postpones_its_message_step_by_step) {
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [&](Session&, const Message&) {
+    if (++calls <= 4) lose_commit();
+  });
+  Dispatcher dispatcher{box(), std::move(handlers)};
+  box().enqueue(a_message());
+  EXPECT_EQ(dispatcher.step(), 1u);
+  EXPECT_EQ(dispatcher.step(), 1u);  // after one loss it is called again at once
+  for (const Duration pause : {1s, 2s, 4s}) {
+    EXPECT_EQ(dispatcher.step(), 0u);
+    clock().advance(pause);
+    EXPECT_EQ(dispatcher.step(), 1u);
+  }
+  EXPECT_EQ(calls, 5);
+  EXPECT_EQ(Admin{box()}.counts(true).all.done, 1);
 }
 
 TWINBOX_ON_EVERY_BACKEND(LostClaim);
