@@ -16,9 +16,11 @@
 
 namespace twinbox {
 
-/// What happens to a message whose topic nobody handles.
+/// What happens to a message whose topic nobody handles: neither this dispatcher nor a live worker
+/// of the box that has announced it. What another one handles is left to it: postponed by 1 s, no
+/// attempt counted.
 enum class NoHandler { retry, dead, discard, complete };
-/// What happens to a duty under a key that nobody claims.
+/// What happens to a delivery under a key that nobody handles, in the same sense.
 enum class UnknownKey { dead, retry };
 
 /// Which store is next where several have something to do.

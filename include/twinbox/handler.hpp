@@ -153,6 +153,9 @@ class Handlers {
   [[nodiscard]] const HandlerEntry* find(const HandlerKey& key, const Topic& topic) const;
   /// Every key and legacy key.
   [[nodiscard]] std::vector<HandlerKey> keys() const;
+  /// Every topic and pattern that is registered itself.
+  [[nodiscard]] std::vector<std::string> topics() const;
+  [[nodiscard]] std::vector<std::string> patterns() const;
   [[nodiscard]] bool any_transactional() const;
   /// The most messages that one call takes.
   [[nodiscard]] std::size_t largest_batch() const;

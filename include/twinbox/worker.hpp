@@ -35,9 +35,11 @@ class Workers {
   /// Removes those that were not seen for so long. Returns how many.
   std::size_t forget(Duration unseen);
 
-  /// What a dispatcher tells: here I am; and at its end: here I go.
+  /// What a dispatcher tells: here I am; and at its end: here I go. `handles` is its announcement
+  /// of handler keys and topics, which counts for the time it `lives` after each call.
   void tell(const OwnerToken& owner, std::string_view name, std::string_view version,
-            std::int64_t done = 0, std::int64_t failed = 0);
+            std::int64_t done = 0, std::int64_t failed = 0, std::string_view handles = {},
+            Duration lives = std::chrono::minutes{1});
   void leave(const OwnerToken& owner);
 
  private:

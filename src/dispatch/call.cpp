@@ -10,6 +10,9 @@
 namespace twinbox {
 namespace {
 
+/// How long a message that another worker handles is left to it, until it is claimed again.
+constexpr Duration left_to_others = std::chrono::seconds{1};
+
 /// Leaves a transaction without an error of its own.
 struct RollBack {};
 
@@ -44,7 +47,8 @@ Caller::Caller(WorkQueue& queue, const Handlers& handlers, const DispatcherOptio
       handlers_(handlers),
       options_(options),
       observer_(observer),
-      owner_(owner) {}
+      owner_(owner),
+      others_(queue, owner) {}
 
 std::vector<std::optional<Verdict>> Caller::call(std::span<const Message> messages,
                                                  CallWatch& watch) const {
@@ -54,19 +58,26 @@ std::vector<std::optional<Verdict>> Caller::call(std::span<const Message> messag
     return call_many(*entry, messages, watch);
   }
   for (const Message& message : messages) {
-    if (entry != nullptr) {
-      verdicts.push_back(call_one(*entry, message, watch));
-      continue;
-    }
-    box_.log(LogLevel::warning, "no_handler",
-             {{"topic", message.topic.view()},
-              {"handler", message.handler.view()},
-              {"id", message.id.view()},
-              {"missing", missing(message)}});
-    verdicts.push_back(
-        decide_unhandled(message, options_, queue_.options().retry, box_.environment()));
+    verdicts.push_back(entry != nullptr ? call_one(*entry, message, watch)
+                                        : judge_unhandled(message, watch));
   }
   return verdicts;
+}
+
+Verdict Caller::judge_unhandled(const Message& message, const CallWatch& watch) const {
+  if (others_.handle(message, watch.claimed_at)) {
+    box_.log(LogLevel::info, "left_to_other_worker",
+             {{"topic", message.topic.view()},
+              {"handler", message.handler.view()},
+              {"id", message.id.view()}});
+    return put_off(message, options_.lease, left_to_others);
+  }
+  box_.log(LogLevel::warning, "no_handler",
+           {{"topic", message.topic.view()},
+            {"handler", message.handler.view()},
+            {"id", message.id.view()},
+            {"missing", missing(message)}});
+  return decide_unhandled(message, options_, queue_.options().retry, box_.environment());
 }
 
 std::string_view Caller::missing(const Message& message) const noexcept {

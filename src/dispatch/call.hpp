@@ -10,6 +10,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "dispatch/announcement.hpp"
 #include "dispatch/verdict.hpp"
 #include "queue/box.hpp"
 
@@ -70,6 +71,7 @@ class Caller {
                               const Message& message, const CallWatch& watch) const;
   Outcome guarded(const Message& message, const CallWatch& watch,
                   const std::function<Outcome()>& handler) const;
+  [[nodiscard]] Verdict judge_unhandled(const Message& message, const CallWatch& watch) const;
   [[nodiscard]] std::string_view missing(const Message& message) const noexcept;
   void report_lost() const;
   void report_start(const Message& message, const CallWatch& watch) const;
@@ -85,6 +87,7 @@ class Caller {
   const DispatchObserver& observer_;
   OwnerToken owner_;
   mutable Losses losses_;
+  mutable OtherWorkers others_;
 };
 
 }  // namespace twinbox

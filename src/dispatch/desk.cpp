@@ -41,7 +41,7 @@ Duration since(Clock::time_point begin) {
 Desk::Desk(QueueSource source, const DeskParts& parts)
     : source_(std::move(source)),
       parts_(parts),
-      presence_(parts.owner),
+      presence_(parts.owner, parts.announcement),
       observer_(presence_.observer(parts.observer)),
       doubt_(parts.options.lease, parts_.environment) {}
 

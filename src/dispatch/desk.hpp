@@ -36,6 +36,7 @@ struct DeskParts {
   const DispatchObserver& observer;
   const OwnerToken& owner;
   const Environment& environment;
+  const std::string& announcement;
   const std::atomic<int>& desks;  ///< how many there are
 };
 

@@ -116,6 +116,18 @@ std::vector<HandlerKey> Handlers::keys() const {
   return all;
 }
 
+std::vector<std::string> Handlers::topics() const {
+  std::vector<std::string> all;
+  for (const auto& [topic, entry] : by_topic_) all.push_back(topic);
+  return all;
+}
+
+std::vector<std::string> Handlers::patterns() const {
+  std::vector<std::string> all;
+  for (const auto& [pattern, entry] : by_pattern_) all.push_back(pattern.str());
+  return all;
+}
+
 template <class Self, class F>
 void Handlers::for_each(Self& self, F&& call) {
   for (auto& [topic, entry] : self.by_topic_) call(topic, entry);

@@ -149,6 +149,7 @@ class Dispatcher::Loop {
   const DispatchObserver observer_;
   const Environment environment_;
   const OwnerToken owner_;
+  std::string announcement_;         ///< what other workers leave to this one
   const std::size_t largest_batch_;  ///< what one worker can start at once
   std::atomic<bool> paused_ = false;
   std::atomic<int> desk_count_ = 0;

@@ -42,7 +42,14 @@ Dispatcher::Loop::Loop(Handlers handlers, DispatcherOptions options, DispatchObs
       observer_(std::move(observer)),
       environment_(environment),
       owner_(OwnerToken::make(environment)),
-      largest_batch_(handlers_.largest_batch()) {}
+      largest_batch_(handlers_.largest_batch()) {
+  Announcement announcement = announcement_of(handlers_);
+  announcement_ = std::move(announcement.text);
+  if (announcement.left_out == 0) return;
+  environment_.write(LogLevel::warning, "announcement_cut",
+                     {{"left_out", static_cast<std::int64_t>(announcement.left_out)},
+                      {"limit", static_cast<std::int64_t>(longest_announcement)}});
+}
 
 Dispatcher::Loop::~Loop() {
   std::vector<SharedTask> running;
@@ -63,7 +70,7 @@ Dispatcher::Loop::~Loop() {
 void Dispatcher::Loop::add(QueueSource source) {
   const auto desk = std::make_shared<Desk>(
       std::move(source),
-      DeskParts{handlers_, options_, observer_, owner_, environment_, desk_count_});
+      DeskParts{handlers_, options_, observer_, owner_, environment_, announcement_, desk_count_});
   const std::scoped_lock lock{mutex_};
   desks_.push_back(desk);
   ++desk_count_;

@@ -42,9 +42,12 @@ DispatchObserver Presence::observer(DispatchObserver next) {
 void Presence::tell(WorkQueue& queue, int stores, bool in_haste) {
   const Clock::time_point now = Clock::now();
   if (now < next_ || (in_haste && told_ && now < next_ + interval)) return;
-  next_ = now + std::max(interval, stores * share_of_a_store);
+  const Duration pause = std::max(interval, stores * share_of_a_store);
+  next_ = now + pause;
   try {
-    Workers{queue}.tell(owner_, process_name(), TWINBOX_VERSION, done_, failed_attempts_);
+    // Two of them may be late: the first because of haste.
+    Workers{queue}.tell(owner_, process_name(), TWINBOX_VERSION, done_, failed_attempts_,
+                        announcement_, 2 * (pause + interval));
     told_ = true;
     failed_ = false;
   } catch (const std::exception& error) {

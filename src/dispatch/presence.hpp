@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "dispatch/task.hpp"
 #include "twinbox/worker.hpp"
@@ -13,7 +14,9 @@ namespace twinbox {
 /// not let them write about themselves, must still be worked on.
 class Presence {
  public:
-  explicit Presence(const OwnerToken& owner) : owner_(owner) {}
+  /// `announcement` must outlive it.
+  Presence(const OwnerToken& owner, const std::string& announcement)
+      : owner_(owner), announcement_(announcement) {}
 
   /// Counts what is done and what fails, and hands it on to `next`. Must not outlive the presence.
   [[nodiscard]] DispatchObserver observer(DispatchObserver next);
@@ -27,6 +30,7 @@ class Presence {
 
  private:
   const OwnerToken owner_;
+  const std::string& announcement_;
   std::atomic<std::int64_t> done_ = 0;
   std::atomic<std::int64_t> failed_attempts_ = 0;
   Clock::time_point next_ = {};

@@ -79,6 +79,7 @@ Statements::Statements(const StatementSet& set)
       worker_tell(set["worker_tell"]),
       worker_leave(set["worker_leave"]),
       worker_forget(set["worker_forget"]),
+      worker_handles(set["worker_handles"]),
       worker_list(set["worker_list"]),
       lease_acquire(set["lease_acquire"]),
       lease_renew(set["lease_renew"]),

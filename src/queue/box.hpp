@@ -31,7 +31,7 @@ struct Statements {
       &group_dead, &held_keys, &open_keys;
   const Statement &operation_begin, &operation_lock, &operation_move, &operation_forget,
       &audit_find, &audit_list;
-  const Statement &worker_tell, &worker_leave, &worker_forget, &worker_list;
+  const Statement &worker_tell, &worker_leave, &worker_forget, &worker_handles, &worker_list;
   const Statement &lease_acquire, &lease_renew, &lease_release, &lease_holders, &lease_list;
   const Statement& health;
 };

@@ -26,7 +26,9 @@ std::size_t Workers::forget(Duration unseen) {
 }
 
 void Workers::tell(const OwnerToken& owner, std::string_view name, std::string_view version,
-                   std::int64_t done, std::int64_t failed) {
+                   std::int64_t done, std::int64_t failed, std::string_view handles,
+                   Duration lives) {
+  require_delay(lives);
   Box& box = queue_.box();
   box.write([&](Session& session) {
     box.run(session, box.sql().worker_tell,
@@ -35,6 +37,8 @@ void Workers::tell(const OwnerToken& owner, std::string_view name, std::string_v
              {"version", version},
              {"done", done},
              {"failed", failed},
+             {"handles", handles.empty() ? Value{} : Value{handles}},
+             {"lives", micros(lives)},
              box.now()});
   });
 }

@@ -28,8 +28,10 @@ class DeskRest : public ::testing::Test {
   const DispatchObserver observer_{};
   const Environment environment_{.random = [this] { return chance_ += 0x9E3779B97F4A7C15U; }};
   const OwnerToken owner_ = OwnerToken::make(environment_);
+  const std::string announcement_{};
   const std::atomic<int> desks_ = 1;
-  const DeskParts parts_{handlers_, options_, observer_, owner_, environment_, desks_};
+  const DeskParts parts_{handlers_,    options_,      observer_, owner_,
+                         environment_, announcement_, desks_};
 };
 
 TEST_F(DeskRest, grows_from_a_quarter_of_a_second_and_begins_anew_once_it_works) {

@@ -1,0 +1,49 @@
+// What workers tell each other that they handle, so that a replica of another version leaves it to
+// them.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "twinbox/handler.hpp"
+
+namespace twinbox {
+
+/// Larger ones are cut.
+inline constexpr std::size_t longest_announcement = 64 * 1024;
+
+struct Announcement {
+  std::string text;          ///< JSON: keys, patterns, topics
+  std::size_t left_out = 0;  ///< names that did not fit
+};
+
+Announcement announcement_of(const Handlers& handlers);
+
+/// What the live workers of a box have announced, all but one's own. Thread-safe.
+class OtherWorkers {
+ public:
+  /// `queue` must outlive it.
+  OtherWorkers(WorkQueue& queue, OwnerToken owner) : queue_(queue), owner_(owner) {}
+
+  /// True when one of them handles the message. Reads what they have announced unless that was done
+  /// after `since`. Where the database cannot be asked now, the answer is true: the message can
+  /// wait. Where it refuses, nobody has announced anything.
+  bool handle(const Message& message, std::chrono::steady_clock::time_point since);
+
+ private:
+  void read();
+  void add(std::string_view announcement);
+
+  WorkQueue& queue_;
+  const OwnerToken owner_;
+  std::mutex mutex_;
+  std::chrono::steady_clock::time_point read_at_ = {};
+  std::set<std::string, std::less<>> keys_;
+  std::set<std::string, std::less<>> topics_;
+  std::vector<TopicPattern> patterns_;
+};
+
+}  // namespace twinbox
