@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "daemon/hidden.hpp"
+
 namespace twinbox::cli {
 namespace {
 
@@ -67,14 +69,6 @@ constexpr std::array<Range, 10> two_cells = {{{0x1100, 0x115F},
                                               {0xFFE0, 0xFFE6},
                                               {0x1F300, 0x1FAFF},
                                               {0x20000, 0x3FFFD}}};
-// What has no shape of its own but changes how the rest is shown.
-constexpr std::array<Range, 6> hidden = {{{0x80, 0x9F},
-                                          {0x200B, 0x200F},
-                                          {0x2028, 0x202E},
-                                          {0x2060, 0x206F},
-                                          {0xFEFF, 0xFEFF},
-                                          {0xE0000, 0xE007F}}};
-
 int cells(char32_t code) {
   if (within(no_cells, code)) return 0;
   return within(two_cells, code) ? 2 : 1;
@@ -93,7 +87,7 @@ std::string shown(std::string_view text, bool lines) {
     const Decoded one = decode(text);
     if (one.code == '\n' || one.code == '\t') {
       result += lines ? std::string(1, text[0]) : one.code == '\n' ? "\\n" : "\\t";
-    } else if (!one.valid || one.code < 0x20 || one.code == 0x7F || within(hidden, one.code)) {
+    } else if (!one.valid || one.code < 0x20 || app::is_hidden(one.code)) {
       result += escaped(one);
     } else {
       result += text.substr(0, one.length);

@@ -316,8 +316,8 @@ class Daemon {
     }
     if (!log_.access()) return;
     log_.write(LogLevel::info, "request",
-               {{"method", head.method},
-                {"target", head.target},
+               {{"method", head.method.substr(0, 32)},
+                {"target", logged_target(head.target)},
                 {"status", std::int64_t{status}},
                 {"bytes", static_cast<std::int64_t>(bytes)},
                 {"microseconds", std::int64_t{took.count()}}});

@@ -1,10 +1,13 @@
 #include "daemon/log.hpp"
 
+#include <algorithm>
+#include <array>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "daemon/hidden.hpp"
 #include "daemon/json.hpp"
 #include "daemon/secrets.hpp"
 
@@ -31,6 +34,44 @@ std::string timestamp(Instant now) {
                      time.subseconds().count());
 }
 
+/// The character at the beginning of `text`, which is valid UTF-8, and how many bytes it has.
+std::pair<char32_t, std::size_t> first_code(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  char32_t code = length == 1 ? first : first & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    code = (code << 6) | (static_cast<unsigned char>(text[i]) & 0x3FU);
+  }
+  return {code, length};
+}
+
+bool holds_hidden(std::string_view text) {
+  while (!text.empty()) {
+    const auto [code, length] = first_code(text);
+    if (is_hidden(code)) return true;
+    text.remove_prefix(length);
+  }
+  return false;
+}
+
+/// JSON text in which hidden characters are escapes: a terminal must not obey what a client sent.
+std::string escape_hidden(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto [code, length] = first_code(text);
+    if (!is_hidden(code)) {
+      out += text.substr(0, length);
+    } else if (code < 0x10000) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(code));
+    } else {
+      const unsigned above = static_cast<unsigned>(code) - 0x10000;
+      out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (above >> 10), 0xDC00 + (above & 0x3FF));
+    }
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
 std::string json_text(std::string_view text) {
   if (!is_utf8(text)) {  // a log is text, whatever a client sends as its target
     std::string clean{text};
@@ -39,15 +80,16 @@ std::string json_text(std::string_view text) {
     }
     return json_text(clean);
   }
-  return boost::json::serialize(boost::json::string_view{text.data(), text.size()});
+  std::string quoted = boost::json::serialize(boost::json::string_view{text.data(), text.size()});
+  return holds_hidden(quoted) ? escape_hidden(quoted) : quoted;
 }
 
 bool plain(std::string_view text) {
   if (text.empty()) return false;
   for (const char c : text) {
-    if (static_cast<unsigned char>(c) <= 0x20 || c == '"' || c == '=' || c == 0x7f) return false;
+    if (static_cast<unsigned char>(c) <= 0x20 || c == '"' || c == '=') return false;
   }
-  return is_utf8(text);
+  return is_utf8(text) && !holds_hidden(text);
 }
 
 struct Show {
@@ -80,6 +122,34 @@ std::string log_line(const LogEvent& event, bool json, Instant now) {
     line += std::visit(Show{true}, field.value);
   }
   return line + "}";
+}
+
+std::string logged_target(std::string_view target) {
+  constexpr std::size_t most = 256;
+  constexpr std::array<std::string_view, 7> harmless{"store", "box",   "state", "topic",
+                                                     "limit", "after", "span"};
+  const std::size_t mark = std::min(target.find('?'), target.size());
+  std::string text{target.substr(0, std::min(mark + 1, target.size()))};
+  std::string_view query = target.substr(text.size());
+  while (!query.empty() && text.size() <= most) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    const std::size_t equals = pair.find('=');
+    if (std::ranges::find(harmless, pair.substr(0, equals)) != harmless.end()) {
+      text += pair;
+    } else if (equals == std::string_view::npos) {
+      text += "…";
+    } else {
+      text.append(pair.substr(0, equals + 1)).append("…");
+    }
+    query.remove_prefix(pair.size());
+    if (query.empty()) break;
+    text += '&';
+    query.remove_prefix(1);
+  }
+  if (text.size() <= most) return text;
+  std::size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return text.substr(0, end) + "…";
 }
 
 struct Log::Sink {

@@ -13,6 +13,10 @@ namespace twinbox::app {
 /// One line, without its end. Values are quoted where they hold more than one plain word.
 std::string log_line(const LogEvent& event, bool json, Instant now);
 
+/// The target of a request for the log: at most 256 bytes, and of its query only values of
+/// parameters that hold no secret.
+std::string logged_target(std::string_view target);
+
 /// Writes to standard error. Thread-safe.
 class Log {
  public:
