@@ -133,14 +133,13 @@ bool serve_one(Wire& wire, boost::beast::flat_buffer& buffer, bool loopback) {
     check_answer(*refusal, head_only);
     return is_whole(parser) && parser.get().keep_alive();
   }
-  const auto room = room_for_body(parser, limit);
-  if (!room) {
+  if (!fits(parser)) {
     error = body_too_large();
     return refuse();
   }
   http::read(wire, buffer, parser, error);
   if (error) return refuse();
-  require(parser.get().body().size() <= *room, "a body fits its room");
+  require(parser.get().body().text.size() <= limit.body_bytes, "a body fits its room");
   const Match& match = std::get<Match>(found);
   check_admitted(head, match);
   check_answer(match.endpoint->call({head, match.target, access.actor(head)}), head_only);

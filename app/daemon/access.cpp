@@ -1,36 +1,12 @@
 #include "daemon/access.hpp"
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/ip/address.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
-#include <fstream>
-#include <sstream>
-#include <stdexcept>
-#include <sys/random.h>
-#include <unistd.h>
 
-#include <twinbox/message.hpp>
+#include "daemon/request_parser.hpp"
 
 namespace twinbox::app {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, Role>, 4> roles{{{"send", Role::send},
-                                                                  {"read", Role::read},
-                                                                  {"operate", Role::operate},
-                                                                  {"admin", Role::admin}}};
-
-std::string hex(std::string_view bytes) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  for (const char c : bytes) {
-    text += digits[static_cast<unsigned char>(c) >> 4];
-    text += digits[static_cast<unsigned char>(c) & 15];
-  }
-  return text;
-}
 
 /// Takes the same time wherever the texts differ.
 bool same(std::string_view a, std::string_view b) {
@@ -112,87 +88,16 @@ bool from_own_page(const HttpRequest& head) {
 
 }  // namespace
 
-std::string_view to_string(Role role) noexcept {
-  return std::ranges::find(roles, role, &decltype(roles)::value_type::second)->first;
-}
-
-std::vector<Token> read_tokens(const std::filesystem::path& file) {
-  std::vector<Token> tokens;
-  std::error_code error;  // also where its folder cannot be read
-  if (!std::filesystem::exists(file, error) && !error) return tokens;
-  std::ifstream stream{file};
-  std::string line;
-  for (int number = 1; std::getline(stream, line); ++number) {
-    std::istringstream words{line.substr(0, line.find('#'))};
-    std::string name, role, hash, rest;
-    if (!(words >> name)) continue;
-    words >> role >> hash;
-    const auto known = std::ranges::find(roles, role, &decltype(roles)::value_type::first);
-    const bool digits =
-        hash.size() == 64 && hash.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
-    if (known == roles.end() || !digits || words >> rest) {
-      throw std::runtime_error(file.string() + ":" + std::to_string(number) +
-                               ": expected a name, a role (send, read, operate, admin) and the "
-                               "SHA-256 of the token in 64 digits");
-    }
-    tokens.push_back({name, known->second, lower(hash)});
-  }
-  // Half of the tokens must not pass for all of them.
-  if (!stream.eof()) {
-    throw std::runtime_error("the token file " + file.string() +
-                             " cannot be read; give this user the right to, or name another one "
-                             "as access.token_file");
-  }
-  return tokens;
-}
-
-std::vector<Token> read_tokens_again(const std::filesystem::path& file) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error) && !error) {
-    throw std::runtime_error("the token file " + file.string() +
-                             " is gone, and the tokens stay as they were; put it back, or empty "
-                             "it to take all of them back");
-  }
-  return read_tokens(file);
-}
-
-std::string make_token(const std::filesystem::path& file, const std::string& name, Role role) {
-  std::string bytes(32, '\0');
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw std::runtime_error("the system gives no random bytes");
-  }
-  std::string token = "twb_" + hex(bytes);
-  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  const std::string line =
-      name + " " + std::string{to_string(role)} + " " + hex(ContentHash::of(token).bytes) + "\n";
-  const bool written =
-      descriptor >= 0 &&
-      ::write(descriptor, line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
-      fsync(descriptor) == 0;
-  const int error = errno;
-  if (descriptor >= 0) close(descriptor);
-  if (!written) {
-    throw std::runtime_error(
-        "the token file " + file.string() + " cannot be written: " + std::strerror(error) +
-        (error == ENOENT ? "; make its folder" : "; give this user the right to") +
-        ", or name another one as access.token_file");
-  }
-  return token;
-}
-
-std::filesystem::path token_file(const Config& config) {
-  if (!config.access.token_file.empty()) return config.access.token_file;
-  for (const StoreConfig& store : config.stores) {
-    if (!store.url.starts_with("sqlite:") || store.url == "sqlite::memory:") continue;
-    return std::filesystem::path{store.url.substr(7)}.parent_path() / "twinbox.tokens";
-  }
-  return "twinbox.tokens";
-}
-
 Access::Access(const Config& config, std::vector<Token> tokens)
-    : loopback_without_token_(config.access.loopback_without_token), tokens_(std::move(tokens)) {
+    : trusts_loopback_(trusts_loopback(config.server)),
+      loopback_without_token_(config.access.loopback_without_token && trusts_loopback_),
+      tokens_(std::move(tokens)) {
   hosts_.emplace_back("localhost");
   for (const std::string& host : config.server.hosts) hosts_.push_back(host_of(host));
+}
+
+bool Access::trusts_loopback(const ServerConfig& server) {
+  return server.hosts.empty() && server.tls_certificate.empty() && names_loopback(server.listen);
 }
 
 bool Access::own_name(std::string_view host) const {
@@ -236,7 +141,7 @@ const Token* Access::find(const HttpRequest& head) const {
 }
 
 const Token* Access::find(std::string_view given) const {
-  const std::string hash = hex(ContentHash::of(given).bytes);
+  const std::string hash = token_hash(given);
   const Token* found = nullptr;
   for (const Token& token : tokens_) {
     if (same(token.hash, hash)) found = &token;

@@ -1,7 +1,6 @@
 // Who may do what: tokens with roles, and requests that a web page must not be able to make.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,38 +8,10 @@
 
 #include "daemon/config.hpp"
 #include "daemon/router.hpp"
+#include "daemon/tokens.hpp"
 #include <twinbox/http.hpp>
 
 namespace twinbox::app {
-
-enum class Role {
-  send,     ///< enqueue, accept
-  read,     ///< look
-  operate,  ///< look, requeue, discard, pause
-  admin,    ///< everything
-};
-
-std::string_view to_string(Role role) noexcept;
-
-/// Only the hash of a token is kept.
-struct Token {
-  std::string name;
-  Role role;
-  std::string hash;  ///< SHA-256 of the token, as 64 hexadecimal digits
-};
-
-/// Reads a token file: a line `name role hash` for each, `#` begins a comment. A file that is not
-/// there holds none. Throws std::runtime_error that names the file, and the line that is wrong.
-std::vector<Token> read_tokens(const std::filesystem::path& file);
-/// For a reload: throws also when there is none any more.
-std::vector<Token> read_tokens_again(const std::filesystem::path& file);
-
-/// Makes a token of 256 random bits, adds its hash to the file (readable by its owner only) and
-/// returns it. Throws std::runtime_error.
-std::string make_token(const std::filesystem::path& file, const std::string& name, Role role);
-
-/// Where the tokens are when the configuration names no file: beside the first SQLite store.
-std::filesystem::path token_file(const Config& config);
 
 /// Who asks, as far as a token tells, and what he may do.
 struct Caller {
@@ -57,6 +28,11 @@ class Access {
   static constexpr std::string_view cookie = "twinbox";
 
   Access(const Config& config, std::vector<Token> tokens);
+
+  /// Whether a peer on this machine counts as local. Not where `server` is meant to be reached from
+  /// elsewhere, by hosts, TLS or its address: a proxy that says nothing of itself would be local.
+  static bool trusts_loopback(const ServerConfig& server);
+  [[nodiscard]] bool trusts_loopback() const noexcept { return trusts_loopback_; }
 
   /// Empty: the request may go on.
   [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head, Need need) const;
@@ -76,6 +52,7 @@ class Access {
   [[nodiscard]] const Token* find(std::string_view token) const;
 
   std::vector<std::string> hosts_;
+  bool trusts_loopback_;
   bool loopback_without_token_;
   std::vector<Token> tokens_;
 };

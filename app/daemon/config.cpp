@@ -362,6 +362,7 @@ Config parse_config(std::string_view text, const std::filesystem::path& file,
   if (!source.problems.empty()) throw ConfigError{by_line(std::move(source.problems))};
   config.file = file;
   config.places = std::move(source.places);
+  config.secret_files = std::move(source.secret_files);
   return config;
 }
 

@@ -36,7 +36,9 @@ struct LimitConfig {
   std::size_t connections = 8000;
   std::size_t header_bytes = 16 * 1024;
   std::size_t body_bytes = 1024 * 1024;
-  std::size_t buffered_bytes = 256 * 1024 * 1024;  ///< bodies of all requests together
+  std::size_t buffered_bytes = 256 * 1024 * 1024;  ///< bodies of requests with a token, together
+  std::size_t anonymous_bytes = 64 * 1024 * 1024;  ///< bodies of all other requests together
+  std::size_t body_rate = 1024;  ///< bytes a second that a body must come with; 0: at any pace
   Milliseconds header_time = std::chrono::seconds{10};
   Milliseconds body_time = std::chrono::seconds{30};
   Milliseconds handle_time = std::chrono::seconds{30};
@@ -55,6 +57,8 @@ struct LogConfig {
 struct AccessConfig {
   std::string token_file = {};         ///< empty: `twinbox.tokens` beside the only SQLite store
   bool loopback_without_token = true;  ///< intake and reading, from this machine
+  Milliseconds session_time = std::chrono::hours{7 * 24};  ///< of a browser, since its login
+  Milliseconds session_idle = std::chrono::hours{8};       ///< since its last request
 };
 
 /// Which boxes of a store the daemon serves.
@@ -270,6 +274,7 @@ using Places = std::map<std::string, std::string, std::less<>>;
 struct Config {
   std::filesystem::path file = {};  ///< empty: there was none
   Places places = {};
+  std::vector<std::pair<std::string, std::string>> secret_files = {};  ///< key, path behind `file:`
   ServerConfig server = {};
   LimitConfig limit = {};
   LogConfig log = {};

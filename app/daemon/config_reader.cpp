@@ -312,6 +312,7 @@ std::optional<std::string> TableReader::resolve(std::string_view key, std::strin
     return variable->second;
   }
   const std::string path{reference.substr(5)};
+  source_.secret_files.emplace_back(full(key), path);
   std::optional<std::string> text = source_.read_file(path);
   while (text && (text->ends_with('\n') || text->ends_with('\r'))) text->pop_back();
   if (!text || text->empty()) {

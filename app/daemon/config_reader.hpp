@@ -27,6 +27,7 @@ struct ConfigSource {
   std::set<std::string, std::less<>> used = {};  ///< variables
   std::vector<std::string> keys = {};            ///< all that were asked for
   Places places = {};
+  std::vector<std::pair<std::string, std::string>> secret_files = {};
 
   [[nodiscard]] std::string where(const toml::node* node) const;
   void add(std::string where, std::string key, std::string text);

@@ -58,6 +58,8 @@ void read_limit(TableReader table, LimitConfig& limit) {
   table.integer("header_bytes", limit.header_bytes, 1024, 1024 * 1024);
   table.integer("body_bytes", limit.body_bytes, 1, gigabyte);
   table.integer("buffered_bytes", limit.buffered_bytes, 1024 * 1024, 64 * gigabyte);
+  table.integer("anonymous_bytes", limit.anonymous_bytes, 1024 * 1024, 64 * gigabyte);
+  table.integer("body_rate", limit.body_rate, 0, gigabyte);
   table.duration("header_time", limit.header_time, 10ms, 1h);
   table.duration("body_time", limit.body_time, 10ms, 1h);
   table.duration("handle_time", limit.handle_time, 10ms, 1h);
@@ -67,6 +69,12 @@ void read_limit(TableReader table, LimitConfig& limit) {
   table.finish();
   if (limit.buffered_bytes < limit.body_bytes) {
     table.refuse("buffered_bytes", "must be at least body_bytes, or no body of that size fits");
+  }
+  if (limit.anonymous_bytes < limit.body_bytes) {
+    if (table.given("anonymous_bytes")) {
+      table.refuse("anonymous_bytes", "must be at least body_bytes, or no body of that size fits");
+    }
+    limit.anonymous_bytes = limit.body_bytes;
   }
 }
 
@@ -85,6 +93,8 @@ void read_log(TableReader table, LogConfig& log) {
 void read_access(TableReader table, AccessConfig& access) {
   table.text("token_file", access.token_file);
   table.boolean("loopback_without_token", access.loopback_without_token);
+  table.duration("session_time", access.session_time, 1min, year);
+  table.duration("session_idle", access.session_idle, 1min, year);
   table.finish();
 }
 

@@ -1,6 +1,7 @@
 // One connection: reads a request, has it answered, writes the answer, and so on.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
@@ -151,12 +152,11 @@ class Connection final : public OpenConnection,
     HttpService::Begun begun = server_.service().begin(request_);
     context_ = std::move(begun.context);
     if (begun.refusal) return write(*begun.refusal, is_whole(*parser_));
-    const auto room = room_for_body(*parser_, *limit_);
-    if (!room) return refuse_unread(body_too_large());
-    if (!server_.reserve(*room)) {
-      return write(busy("the bodies of all requests together are at their limit"), false);
-    }
-    reserved_ = *room;
+    known_ = begun.known;
+    auto& body = parser_->get().body();
+    body.limit = std::min(body.limit, begun.most_body);
+    body.reserve = [this](std::size_t bytes) { return reserve(bytes); };
+    if (!fits(*parser_)) return refuse_unread(body_too_large());
     const auto expect = request_.headers.find("Expect");
     const bool waits = expect && boost::beast::iequals(*expect, "100-continue");
     if (waits && !parser_->is_done()) return write_continue();
@@ -174,15 +174,22 @@ class Connection final : public OpenConnection,
   }
 
   void read_body() {
-    expire_after(limit_->body_time);
+    body_began_ = Clock::now();
     Error error;
     parser_->eager(true);
     if (!parser_->is_done()) buffer_.consume(parser_->put(buffer_.data(), error));
     if (error && error != boost::beast::http::error::need_more) return on_body(error);
+    read_more();
+  }
+
+  void read_more() {
     if (parser_->is_done()) return on_body({});
-    boost::beast::http::async_read(
-        stream_, buffer_, *parser_,
-        [self = this->shared_from_this()](Error failed, std::size_t) { self->on_body(failed); });
+    expire_after(body_began_ + time_for_body(reserved_, *limit_) - Clock::now());
+    boost::beast::http::async_read_some(
+        stream_, buffer_, *parser_, [self = this->shared_from_this()](Error failed, std::size_t) {
+          if (failed) return self->on_body(failed);
+          self->read_more();
+        });
   }
 
   void on_body(Error error) {
@@ -192,7 +199,7 @@ class Connection final : public OpenConnection,
     handled_ = true;
     expire_after(limit_->handle_time);
     HttpRequest request = request_;
-    request.body = std::move(parser_->get().body());
+    request.body = std::move(parser_->get().body().text);
     server_.service().handle(context_, std::move(request),
                              [self = this->shared_from_this(), number](HttpResponse response) {
                                boost::asio::post(self->stream_.get_executor(),
@@ -278,9 +285,9 @@ class Connection final : public OpenConnection,
       ++server_.stats().timeouts;
       return close();
     }
-    const auto refusal = refusal_of(error, *limit_);
+    const auto refusal = refusal_of(error, *limit_, parser_->get().body().limit);
     if (!refusal) return close();
-    ++server_.stats().malformed;
+    if (error != no_room_for_body()) ++server_.stats().malformed;
     write(*refusal, false);
   }
 
@@ -331,7 +338,14 @@ class Connection final : public OpenConnection,
     socket().close(ignored);
   }
 
-  void give_back() { server_.give_back(std::exchange(reserved_, 0)); }
+  bool reserve(std::size_t bytes) {
+    const std::size_t most = known_ ? limit_->buffered_bytes : limit_->anonymous_bytes;
+    if (!server_.bodies(known_).reserve(bytes, most)) return false;
+    reserved_ += bytes;
+    return true;
+  }
+
+  void give_back() { server_.bodies(known_).give_back(std::exchange(reserved_, 0)); }
 
   HttpServer& server_;
   Stream stream_;
@@ -348,7 +362,9 @@ class Connection final : public OpenConnection,
   Clock::time_point began_ = Clock::now();
   std::uint64_t number_ = 0;  // of the request: an answer that comes too late is dropped
   std::uint64_t ticket_ = 0;  // among those who wait
-  std::size_t reserved_ = 0;
+  Clock::time_point body_began_ = began_;
+  std::size_t reserved_ = 0;  // bytes of the body that have come
+  bool known_ = false;        // whose budget they are taken from
   bool waits_for_request_ = false;
   bool writes_events_ = false;
   bool has_head_ = false;

@@ -180,7 +180,7 @@ class Daemon {
   }
 
   HttpService http_service() {
-    return {.begin = [this](const HttpRequest& head) { return begin(head); },
+    return {.begin = [this](HttpRequest& head) { return begin(head); },
             .handle =
                 [this](const HttpService::Context& context, HttpRequest request,
                        HttpService::Answer answer) {
@@ -200,12 +200,19 @@ class Daemon {
                 }};
   }
 
-  HttpService::Begun begin(const HttpRequest& head) {
+  HttpService::Begun begin(HttpRequest& head) {
     auto request = std::make_shared<Request>();
     request->service = current();
+    if (!request->service->access().trusts_loopback()) head.loopback = false;
     request->found = request->service->router().find(head.method, head.target);
     if (tracer_.enabled()) begin_trace(*request, head);
-    return {request, request->service->access().refuse(head, request->found)};
+    const Access& access = request->service->access();
+    HttpService::Begun begun{request, access.refuse(head, request->found)};
+    if (begun.refusal) return begun;
+    begun.known = !access.actor(head).empty();
+    // A login, a probe: whoever needs nothing has little to say.
+    if (request->match()->endpoint->need == Need::nothing) begun.most_body = 4096;
+    return begun;
   }
 
   void begin_trace(Request& request, const HttpRequest& head) {

@@ -160,13 +160,6 @@ void HttpServer::remove_connection() {
   changed_.notify_all();
 }
 
-bool HttpServer::reserve(std::size_t bytes) {
-  const std::size_t before = buffered_.fetch_add(bytes);
-  if (before + bytes <= limit()->buffered_bytes) return true;
-  buffered_ -= bytes;
-  return false;
-}
-
 void HttpServer::accept() {
   // Each connection gets a strand of its own.
   acceptor_.async_accept(

@@ -45,9 +45,11 @@ struct HttpService {
   struct Begun {
     Context context = {};
     std::optional<HttpResponse> refusal = {};  ///< sent without reading the body
+    bool known = false;                        ///< a token says who sends it
+    std::size_t most_body = SIZE_MAX;          ///< bytes, where less than limit.body_bytes will do
   };
-  /// The head of a request is there, its body not yet.
-  std::function<Begun(const HttpRequest& head)> begin;
+  /// The head of a request is there, its body not yet. May take `head.loopback` back.
+  std::function<Begun(HttpRequest& head)> begin;
   /// `answer` is called exactly once, from any thread.
   std::function<void(const Context& context, HttpRequest request, Answer answer)> handle;
   /// Asked before `handle`. Null: an ordinary request. `wake` may be called from any thread,
@@ -67,6 +69,22 @@ struct HttpServerStats {
   std::atomic<std::uint64_t> refused{0};   ///< connections beyond the limit
   std::atomic<std::uint64_t> timeouts{0};
   std::atomic<std::uint64_t> malformed{0};
+};
+
+/// How many bytes of bodies are held at once. Thread-safe.
+class BodyBudget {
+ public:
+  /// False: they would be more than `limit`.
+  bool reserve(std::size_t bytes, std::size_t limit) noexcept {
+    if (used_.fetch_add(bytes) + bytes <= limit) return true;
+    used_ -= bytes;
+    return false;
+  }
+  void give_back(std::size_t bytes) noexcept { used_ -= bytes; }
+  [[nodiscard]] std::size_t used() const noexcept { return used_; }
+
+ private:
+  std::atomic<std::size_t> used_{0};
 };
 
 /// A connection as the server sees it.
@@ -98,6 +116,10 @@ class HttpServer {
   [[nodiscard]] Tcp::endpoint endpoint() const { return endpoint_; }
   [[nodiscard]] const HttpServerStats& stats() const noexcept { return stats_; }
   [[nodiscard]] std::size_t connections() const;
+  /// Bytes of bodies that are held now.
+  [[nodiscard]] std::size_t body_bytes(bool known) const noexcept {
+    return (known ? known_ : anonymous_).used();
+  }
 
   /// For requests from now on.
   void set_limit(const LimitConfig& limit);
@@ -112,9 +134,8 @@ class HttpServer {
   void remove_waiting(std::uint64_t ticket);
   void add_connection();
   void remove_connection();
-  /// Room for the body of a request; false: there is none now.
-  bool reserve(std::size_t bytes);
-  void give_back(std::size_t bytes) noexcept { buffered_ -= bytes; }
+  /// Those without a token have a budget of their own: they cannot use up what the others need.
+  [[nodiscard]] BodyBudget& bodies(bool known) noexcept { return known ? known_ : anonymous_; }
 
  private:
   void accept();
@@ -128,7 +149,8 @@ class HttpServer {
   int thread_count_;
   HttpServerStats stats_;
   std::atomic<bool> stopping_{false};
-  std::atomic<std::size_t> buffered_{0};
+  BodyBudget known_;
+  BodyBudget anonymous_;
   static constexpr int most_turned_away = 64;
   std::atomic<int> turned_away_{0};  ///< connections that are being told that there is no room
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "daemon/parameters.hpp"
 #include <twinbox/event_intake.hpp>
@@ -71,8 +72,15 @@ void add_webhooks(Router& router, const Config& config, const Stores& stores,
     endpoints.push_back(endpoint_of(webhook, stores));
   }
   auto intake = std::make_shared<WebhookIntake>(std::move(endpoints), options);
-  router.add({"POST", "/webhooks/{endpoint}", Need::signature,
-              [intake](const Call& call) { return intake->handle(call.request); }});
+  std::set<std::string> names;
+  for (const WebhookConfig& webhook : config.webhooks) names.insert(webhook.name);
+  router.add(
+      {.method = "POST",
+       .path = "/webhooks/{endpoint}",
+       .need = Need::signature,
+       .call = [intake](const Call& call) { return intake->handle(call.request); },
+       .exists = [names = std::move(names)](
+                     const Target& target) { return names.contains(target.segments.back()); }});
 }
 
 /// Made at the first request: the inbox of a store that is away cannot be opened now.

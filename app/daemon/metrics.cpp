@@ -167,6 +167,13 @@ void add_http(Families& families, const Metrics::Moment& moment) {
   };
   families.push_back(single("twinbox_http_connections", "Open connections", MetricType::Gauge,
                             static_cast<double>(moment.server.connections())));
+  MetricFamily bodies = family("twinbox_http_body_bytes",
+                               "Bytes of request bodies in memory, by sender", MetricType::Gauge);
+  for (const bool known : {true, false}) {
+    add(bodies, {{"sender", known ? "token" : "anonymous"}},
+        static_cast<double>(moment.server.body_bytes(known)));
+  }
+  families.push_back(std::move(bodies));
   families.push_back(single("twinbox_http_waiting", "Requests that wait for a worker",
                             MetricType::Gauge, static_cast<double>(moment.waiting)));
   count("twinbox_http_accepted_total", "Connections accepted", stats.accepted);

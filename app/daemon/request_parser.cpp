@@ -1,9 +1,13 @@
 #include "daemon/request_parser.hpp"
 
 #include <algorithm>
+#include <array>
+#include <boost/asio/ip/address.hpp>
 #include <boost/beast/http/error.hpp>
 #include <iterator>
 #include <string>
+
+#include "daemon/response_text.hpp"
 
 namespace twinbox::app {
 
@@ -25,12 +29,63 @@ void take_apart_absolute(HttpRequest& request) {
   request.target = (rest.substr(path, 1) == "/" ? "" : "/") + rest.substr(path);
 }
 
+bool begins_with(std::string_view text, std::string_view prefix) {
+  return text.size() >= prefix.size() &&
+         boost::beast::iequals({text.data(), prefix.size()}, {prefix.data(), prefix.size()});
+}
+
+/// Added by proxies and content networks, and by nothing else. Beginnings of names.
+constexpr std::array<std::string_view, 22> proxy_headers{
+    "Forwarded",      "Via",          "X-Forwarded",
+    "X-Real-IP",      "X-Client-IP",  "X-Cluster-Client-IP",
+    "X-Original-",    "X-ProxyUser-", "X-Envoy-",
+    "X-Amzn-",        "X-Amz-Cf-",    "X-Azure-",
+    "X-ARR-",         "X-AppEngine-", "X-Cloud-",
+    "True-Client-IP", "Client-IP",    "CF-",
+    "CDN-",           "Fastly-",      "Fly-",
+    "Proxy-"};
+
+/// A proxy on this machine brings requests from elsewhere. It shows by its headers, by a Host that
+/// is not this machine's own name for itself, or by HTTP/1.0, which nginx speaks to its backends
+/// unless told otherwise.
+bool may_be_forwarded(const HttpRequest& request, unsigned version) {
+  if (version < 11 || !names_loopback(request.headers.find("Host").value_or(""))) return true;
+  return std::ranges::any_of(request.headers, [](const HttpHeaders::Field& field) {
+    return std::ranges::any_of(
+        proxy_headers, [&](std::string_view name) { return begins_with(field.name, name); });
+  });
+}
+
 }  // namespace
+
+bool names_loopback(std::string_view host) {
+  if (host.starts_with('[')) {
+    host = host.substr(1, std::min(host.find(']'), host.size()) - 1);
+  } else {
+    host = host.substr(0, host.rfind(':'));
+  }
+  if (boost::beast::iequals({host.data(), host.size()}, "localhost")) return true;
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(std::string{host}, error);
+  return !error && address.is_loopback();
+}
+
+void GrowingBody::reader::take(std::string_view bytes, boost::beast::error_code& error) {
+  if (bytes.size() > body_.limit - body_.text.size()) {
+    error = body_too_large();
+  } else if (body_.reserve && !body_.reserve(bytes.size())) {
+    error = no_room_for_body();
+  } else {
+    error = {};
+    body_.text += bytes;
+  }
+}
 
 void set_limits(RequestParser& parser, boost::beast::flat_buffer& buffer,
                 const LimitConfig& limit) {
   parser.header_limit(static_cast<std::uint32_t>(limit.header_bytes));
   parser.body_limit(limit.body_bytes);
+  parser.get().body().limit = limit.body_bytes;
   buffer.max_size(limit.header_bytes + 65536);
 }
 
@@ -50,11 +105,8 @@ HttpRequest head_of(const RequestParser& parser, bool loopback) {
   for (const auto& field : head) {
     request.headers.add(std::string(field.name_string()), std::string(field.value()));
   }
-  // A proxy on this machine brings requests from elsewhere.
-  for (const char* name : {"Forwarded", "X-Forwarded-For", "X-Real-IP"}) {
-    if (head.count(name) > 0) request.loopback = false;
-  }
   take_apart_absolute(request);
+  request.loopback = loopback && !may_be_forwarded(request, head.version());
   return request;
 }
 
@@ -74,11 +126,14 @@ std::optional<HttpResponse> refuse_framing(const RequestParser& parser) {
   return {};
 }
 
-std::optional<std::size_t> room_for_body(const RequestParser& parser, const LimitConfig& limit) {
-  const auto length = parser.content_length();
-  if (length && *length > limit.body_bytes) return {};
-  if (length) return static_cast<std::size_t>(*length);
-  return parser.chunked() ? limit.body_bytes : 0;
+bool fits(const RequestParser& parser) {
+  return parser.content_length().value_or(0) <= parser.get().body().limit;
+}
+
+std::chrono::milliseconds time_for_body(std::size_t bytes, const LimitConfig& limit) {
+  if (limit.body_rate == 0) return limit.body_time;
+  const std::chrono::milliseconds earned{static_cast<std::int64_t>(bytes * 1000 / limit.body_rate)};
+  return std::min(limit.body_time, limit.header_time + earned);
 }
 
 bool is_whole(const RequestParser& parser) {
@@ -86,7 +141,10 @@ bool is_whole(const RequestParser& parser) {
 }
 
 std::optional<HttpResponse> refusal_of(const boost::beast::error_code& error,
-                                       const LimitConfig& limit) {
+                                       const LimitConfig& limit, std::size_t body_limit) {
+  if (error == no_room_for_body()) {
+    return busy("the bodies of all requests together are at their limit");
+  }
   const auto& category = make_error_code(http::error::end_of_stream).category();
   if (error.category() != category || error == http::error::end_of_stream ||
       error == http::error::partial_message) {
@@ -99,12 +157,18 @@ std::optional<HttpResponse> refusal_of(const boost::beast::error_code& error,
   }
   if (error == http::error::body_limit) {
     return problem(413, "Content Too Large",
-                   "the body has more than " + std::to_string(limit.body_bytes) +
-                       " bytes; limit.body_bytes allows more");
+                   "the body has more than " +
+                       std::to_string(std::min(body_limit, limit.body_bytes)) + " bytes" +
+                       (body_limit < limit.body_bytes ? ", all that this path takes"
+                                                      : "; limit.body_bytes allows more"));
   }
   return problem(400, "Bad Request", "this is no HTTP/1.1 request: " + error.message());
 }
 
 boost::beast::error_code body_too_large() { return make_error_code(http::error::body_limit); }
+
+boost::beast::error_code no_room_for_body() {
+  return make_error_code(boost::system::errc::not_enough_memory);
+}
 
 }  // namespace twinbox::app

@@ -38,7 +38,7 @@ Found Router::find(std::string_view method, std::string_view target) const {
                            [](const std::optional<std::string>& known, const std::string& given) {
                              return known ? *known == given : !given.empty();
                            });
-    if (!fits) continue;
+    if (!fits || (entry.endpoint.exists && !entry.endpoint.exists(*parsed))) continue;
     const std::string& wanted = entry.endpoint.method;
     if (wanted == method || (wanted == "GET" && method == "HEAD")) {
       return Match{&entry.endpoint, std::move(*parsed)};

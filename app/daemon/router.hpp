@@ -52,6 +52,8 @@ struct Endpoint {
   bool quick = false;  ///< asks no store: answered even when all workers are busy
   /// With whom a request is answered together; empty, or null: it is answered alone by `call`.
   std::function<std::shared_ptr<SharedCalls>(const Target&)> shared = {};
+  /// Asked before the body is read. False: there is nothing of that name; empty: there always is.
+  std::function<bool(const Target&)> exists = {};
 };
 
 struct Match {

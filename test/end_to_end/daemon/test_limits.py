@@ -236,19 +236,73 @@ class Busy(unittest.TestCase):
         self.assertEqual(len(self.insist(daemon, "GET", "/v1/messages").json()["messages"]), 2)
         self.assertEqual(daemon.stop(), 0)
 
+    def body_bytes(self, daemon):
+        """Of those with a token, and of the others."""
+        text = daemon.operate("GET", "/metrics").body.decode()
+        return [int(re.search(rf'twinbox_http_body_bytes{{sender="{sender}"}} (\d+)', text)[1])
+                for sender in ["token", "anonymous"]]
+
+    def wait_until_empty(self, daemon):
+        end = time.monotonic() + LIMIT
+        while self.body_bytes(daemon) != [0, 0]:
+            self.assertLess(time.monotonic(), end)
+
     def test_the_bodies_of_all_requests_together(self):
         size = 1024 * 1024
-        daemon, _ = self.daemon(f"[limit]\nbody_bytes = {size}\nbuffered_bytes = {size}\n")
-        large = self.connect(daemon, HEAD + b"Content-Length: %d\r\nExpect: 100-continue\r\n"
-                             b"Connection: close\r\n\r\n" % size)
-        self.assertEqual(large.recv(1000), b"HTTP/1.1 100 Continue\r\n\r\n")
-        answer = daemon.ask("POST", "/v1/outbox/a", b"x")
+        daemon, _ = self.daemon(f"[limit]\nbody_bytes = {size}\nanonymous_bytes = {size}\n")
+        large = self.connect(daemon, HEAD + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % size)
+        large.sendall(b"x" * (size - 1))
+        daemon.wait_for_token()
+        end = time.monotonic() + LIMIT
+        while self.body_bytes(daemon)[1] != size - 1:
+            self.assertLess(time.monotonic(), end)
+        answer = daemon.ask("POST", "/v1/outbox/a", b"xx")
         self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
         self.assertIn("bodies", answer.json()["detail"])
+        self.assertEqual(daemon.operate("POST", "/v1/outbox/a", b"xx").status, 202)
         self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
-        large.sendall(b"x" * size)
+        large.sendall(b"x")
         self.assertEqual(statuses(read_all(large)), [202])
+        self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"xx").status, 202)
+        self.wait_until_empty(daemon)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_300_bodies_that_are_announced_and_do_not_come(self):
+        daemon, _ = self.daemon('[webhook.shop]\nscheme = "github"\nsecrets = ["env:PATH"]\n')
+        daemon.wait_for_token()
+        length = b"Content-Length: 1048576\r\n\r\n"
+        hook = b"POST /webhooks/shop HTTP/1.1\r\nHost: localhost\r\n"
+        for sent in [HEAD + length, hook + length + b"abc"]:
+            for _ in range(300):
+                self.connect(daemon, sent)
         self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+        self.assertEqual(daemon.operate("POST", "/v1/outbox/a", b"x").status, 202)
+        self.assertEqual(daemon.ask("POST", "/webhooks/shop", b"x").status, 401)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_bodies_that_come_too_slowly_are_given_up(self):
+        daemon, _ = self.daemon('[limit]\nheader_time = "500ms"\nbody_time = "1h"\n'
+                                "body_rate = 1048576\n")
+        daemon.wait_for_token()
+        slow = {self.connect(daemon, HEAD + b"Content-Length: 1048576\r\n\r\n") for _ in range(300)}
+        self.insist(daemon, "POST", "/v1/outbox/a", b"x")
+        end = time.monotonic() + LIMIT
+        while slow:
+            self.assertLess(time.monotonic(), end)
+            for connection in list(slow):
+                try:
+                    connection.sendall(b"x")
+                except OSError:  # closed by the daemon
+                    slow.discard(connection)
+        self.wait_until_empty(daemon)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_what_needs_no_body_is_refused_one_at_the_head(self):
+        daemon, _ = self.daemon("")
+        for target, status in [(b"/v1/login", 413), (b"/webhooks/none", 404), (b"/nothing", 404)]:
+            answer = read_all(self.connect(daemon, b"POST %s HTTP/1.1\r\nHost: localhost\r\n"
+                                           b"Content-Length: 5000\r\n\r\n" % target))
+            self.assertEqual(statuses(answer), [status], answer)
         self.assertEqual(daemon.stop(), 0)
 
     def test_more_connections_than_there_may_be_all_of_them_at_work(self):

@@ -27,9 +27,11 @@ class Tls(unittest.TestCase):
                 daemon.host, daemon.port, timeout=LIMIT, context=context)
             answer = daemon.ask("POST", "/v1/login", json.dumps({"token": daemon.token}))
             self.assertIn("; Secure", answer.headers["Set-Cookie"])
-            with daemon.live() as live:
+            bearer = {"Authorization": f"Bearer {daemon.token}"}
+            self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 401)
+            with daemon.live(bearer) as live:
                 next(live)
-                self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+                self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x", bearer).status, 202)
                 while box_of(next(live))["counts"]["ready"] != 1:
                     pass  # what was counted before
                 self.assertEqual(daemon.stop(), 0)
@@ -37,12 +39,13 @@ class Tls(unittest.TestCase):
     def test_with_a_certificate_there_is_https_and_nothing_else(self):
         folder, config = self.certified()
         with Daemon(config, folder=folder) as daemon:
+            daemon.wait_for_token()
             context = ssl.create_default_context(cafile=folder / "cert.pem")
             connection = http.client.HTTPSConnection(daemon.host, daemon.port, timeout=LIMIT,
                                                      context=context)
             for _ in range(3):
                 answer = daemon.ask("POST", "/v1/outbox/a", b"x" * 100_000,
-                                    connection=connection)
+                                    {"Authorization": f"Bearer {daemon.token}"}, connection)
                 self.assertEqual(answer.status, 202)
             connection.close()
             self.assertEqual(daemon.raw(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")

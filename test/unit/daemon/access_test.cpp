@@ -117,6 +117,23 @@ TEST(Access, the_exception_for_this_machine_can_be_switched_off) {
   EXPECT_EQ(status(access, a_request(true), Need::send), 401);
 }
 
+TEST(Access, a_server_that_is_meant_for_others_trusts_nobody_for_being_here) {
+  for (const char* server :
+       {"hosts = [\"box.example\"]", "listen = \"0.0.0.0:7117\"", "listen = \"[::]:7117\"",
+        "listen = \":7117\"", "listen = \"192.0.2.1:7117\"",
+        "tls_certificate = \"c\"\ntls_key = \"k\""}) {
+    const Access access = an_access(std::string{"[server]\n"} + server + "\n");
+    EXPECT_FALSE(access.trusts_loopback()) << server;
+    EXPECT_EQ(status(access, a_request(true), Need::send), 401) << server;
+    EXPECT_EQ(status(access, a_request(true), Need::read), 401) << server;
+    EXPECT_EQ(status(access, a_request(true), Need::nothing), 200) << server;
+  }
+  for (const char* listen : {"127.0.0.1:7117", "localhost:0", "[::1]:7117", "127.0.0.2:1"}) {
+    const Access access = an_access(std::string{"[server]\nlisten = \""} + listen + "\"\n");
+    EXPECT_EQ(status(access, a_request(true), Need::send), 200) << listen;
+  }
+}
+
 TEST(Access, an_address_is_no_name_that_others_can_make_point_here) {
   const Access access = an_access("[server]\nhosts = [\"box.example\"]\n");
   for (const char* host : {"localhost", "192.0.2.7:80", "[2001:db8::1]", "box.example"}) {

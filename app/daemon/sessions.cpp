@@ -1,0 +1,83 @@
+#include "daemon/sessions.hpp"
+
+#include <algorithm>
+
+namespace twinbox::app {
+
+void Sessions::set(const AccessConfig& config) {
+  const std::lock_guard lock{mutex_};
+  time_ = config.session_time;
+  idle_ = config.session_idle;
+}
+
+bool Sessions::over(const Session& session, Clock::time_point now) const {
+  return now - session.began >= time_ || now - session.used >= idle_;
+}
+
+void Sessions::make_room(const std::string& token_hash) {
+  const auto now = now_();
+  std::erase_if(sessions_, [&](const auto& one) { return over(one.second, now); });
+  auto oldest = sessions_.end();
+  std::size_t count = 0;
+  for (auto one = sessions_.begin(); one != sessions_.end(); ++one) {
+    if (one->second.token_hash != token_hash) continue;
+    ++count;
+    if (oldest == sessions_.end() || one->second.used < oldest->second.used) oldest = one;
+  }
+  if (count >= most_per_token) sessions_.erase(oldest);
+}
+
+std::string Sessions::begin(const std::string& hash) {
+  std::string id = make_secret("");
+  const std::lock_guard lock{mutex_};
+  make_room(hash);
+  const auto now = now_();
+  sessions_.emplace(token_hash(id), Session{hash, now, now});
+  return id;
+}
+
+std::optional<std::string> Sessions::find(std::string_view id) {
+  const std::string key = token_hash(id);
+  const std::lock_guard lock{mutex_};
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end()) return {};
+  const auto now = now_();
+  if (over(found->second, now)) {
+    sessions_.erase(found);
+    return {};
+  }
+  found->second.used = now;
+  return found->second.token_hash;
+}
+
+void Sessions::end(std::string_view id) {
+  const std::lock_guard lock{mutex_};
+  sessions_.erase(token_hash(id));
+}
+
+void Sessions::keep_only(const std::vector<Token>& tokens) {
+  const auto gone = [&](const std::string& hash) {
+    return std::ranges::find(tokens, hash, &Token::hash) == tokens.end();
+  };
+  const std::lock_guard lock{mutex_};
+  std::erase_if(sessions_, [&](const auto& one) { return gone(one.second.token_hash); });
+  std::erase_if(codes_, [&](const auto& one) { return gone(one.second); });
+}
+
+std::string Sessions::make_code(const std::string& hash) {
+  std::string code = make_secret("once_");
+  const std::lock_guard lock{mutex_};
+  codes_.emplace(token_hash(code), hash);
+  return code;
+}
+
+std::optional<std::string> Sessions::take_code(std::string_view code) {
+  const std::lock_guard lock{mutex_};
+  const auto found = codes_.find(token_hash(code));
+  if (found == codes_.end()) return {};
+  std::string hash = std::move(found->second);
+  codes_.erase(found);
+  return hash;
+}
+
+}  // namespace twinbox::app
