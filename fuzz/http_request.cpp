@@ -5,6 +5,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
 
 #include "daemon/access.hpp"
 #include "daemon/request_parser.hpp"
@@ -51,12 +52,6 @@ LimitConfig a_limit() {
   return limit;
 }
 
-Config a_config() {
-  Config config;
-  config.server.hosts = {"box.example"};
-  return config;
-}
-
 Router a_router() {
   const auto echo = [](const Call& call) {
     HttpResponse response = problem(200, "OK", call.target.segments.back());
@@ -77,7 +72,8 @@ Router a_router() {
 
 const LimitConfig limit = a_limit();
 const Router router = a_router();
-const Access access{a_config(), {{"nobody", Role::admin, std::string(64, '0')}}};
+Sessions sessions;
+const Access access{Config{}, {{"nobody", Role::admin, std::string(64, '0')}}, sessions};
 
 /// What goes over the wire is one answer and nothing else.
 void check_answer(const HttpResponse& response, bool head_only) {

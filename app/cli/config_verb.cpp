@@ -3,6 +3,7 @@
 #include "cli/store.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
+#include "daemon/safety.hpp"
 #include "daemon/service.hpp"
 
 namespace twinbox::cli {
@@ -10,21 +11,32 @@ namespace {
 
 namespace json = boost::json;
 
-int report_problems(const Common& common, const std::vector<app::ConfigProblem>& problems,
-                    const Screen& screen) {
-  if (common.json) {
-    json::array list;
-    for (const app::ConfigProblem& one : problems)
-      list.push_back({{"where", one.where}, {"key", one.key}, {"problem", one.text}});
-    print_json(screen, {{"problems", std::move(list)}});
-    return problems.empty() ? exit_ok : exit_negative;
-  }
+json::array as_json(const std::vector<app::ConfigProblem>& problems, const char* text_name) {
+  json::array list;
+  for (const app::ConfigProblem& one : problems)
+    list.push_back({{"where", one.where}, {"key", one.key}, {text_name, one.text}});
+  return list;
+}
+
+void print(const std::vector<app::ConfigProblem>& problems, const Screen& screen, Style style,
+           const std::string& mark) {
   for (const app::ConfigProblem& one : problems) {
-    screen.print(screen.look().paint(Style::bad, printable(one.where)) + ": " +
+    screen.print(screen.look().paint(style, mark + printable(one.where)) + ": " +
                  screen.look().paint(Style::strong, printable(one.key)) + ": " +
                  printable(one.text) + "\n");
   }
-  return exit_negative;
+}
+
+int report_problems(const Common& common, const std::vector<app::ConfigProblem>& problems,
+                    const std::vector<app::ConfigProblem>& warnings, const Screen& screen) {
+  if (common.json) {
+    print_json(screen, {{"problems", as_json(problems, "problem")},
+                        {"warnings", as_json(warnings, "warning")}});
+  } else {
+    print(problems, screen, Style::bad, "");
+    print(warnings, screen, Style::warn, "warning: ");
+  }
+  return problems.empty() ? exit_ok : exit_negative;
 }
 
 int check(const Common& common, const Screen& screen) {
@@ -37,7 +49,8 @@ int check(const Common& common, const Screen& screen) {
         app::load_config(file.empty() ? std::nullopt : std::optional<std::filesystem::path>{file},
                          app::process_variables());
     const std::vector<app::ConfigProblem> problems = app::check_config(config);
-    if (common.json || !problems.empty()) return report_problems(common, problems, screen);
+    const int code = report_problems(common, problems, app::config_warnings(config), screen);
+    if (common.json || code != exit_ok) return code;
     screen.print((file.empty() ? "no file: the defaults and the environment" : printable(file)) +
                  ": " + counted(static_cast<std::int64_t>(config.stores.size()), "store") + ", " +
                  counted(static_cast<std::int64_t>(config.routes.size()), "route") + ", " +
@@ -45,7 +58,7 @@ int check(const Common& common, const Screen& screen) {
                  counted(static_cast<std::int64_t>(config.webhooks.size()), "webhook") + "\n");
     return exit_ok;
   } catch (const app::ConfigError& error) {
-    return report_problems(common, error.problems(), screen);
+    return report_problems(common, error.problems(), {}, screen);
   }
 }
 
@@ -57,8 +70,8 @@ Verb config_check_verb(Common& common) {
           .summary = "every problem of a configuration: file, line, key, what was expected",
           .text =
               "Reads the file and the environment as serve does, and connects to nothing. Exit "
-              "code 1 when "
-              "there is a problem.",
+              "code 1 when there is a problem. Warnings, such as a token file that every user may "
+              "read, change no exit code.",
           .options = with({{"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)",
                             &common.config}},
                           {answer_options(common)}),

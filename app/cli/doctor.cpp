@@ -8,6 +8,7 @@
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
 #include "daemon/brokers.hpp"
+#include "daemon/safety.hpp"
 #include "daemon/secrets.hpp"
 #include <twinbox/doctor.hpp>
 #include <twinbox/event_handler.hpp>
@@ -156,6 +157,21 @@ void print_finding(const Screen& screen, const Placed& one) {
                body(screen, printable_lines(finding.fix)));
 }
 
+/// Files that others may read or change, and secrets that can be guessed.
+std::vector<Finding> unsafe_settings(const app::Config& config) {
+  std::vector<Finding> findings;
+  const auto add_all = [&](const std::vector<app::ConfigProblem>& problems, Level level) {
+    for (const app::ConfigProblem& one : problems) {
+      const std::size_t end = one.text.rfind("; ");
+      findings.push_back({"safety", level, one.key + ": " + one.text.substr(0, end),
+                          end == std::string::npos ? "" : one.text.substr(end + 2)});
+    }
+  };
+  add_all(app::unsafe_files(config), Level::error);
+  add_all(app::config_warnings(config), Level::warning);
+  return findings;
+}
+
 int doctor(const Common& common, const DoctorOptions& options, const Screen& screen) {
   const Duration between = parse_duration("--interval", options.interval);
   OpenStore store(common);
@@ -163,6 +179,7 @@ int doctor(const Common& common, const DoctorOptions& options, const Screen& scr
   const app::Config config = chosen_config(common);
   add(all, "", few_connections(config, store));
   add(all, "", app::examine_brokers(config));
+  add(all, "", unsafe_settings(config));
   for (Placed& one : all) {
     one.finding.found = app::without_secrets(one.finding.found);
     one.finding.fix = app::without_secrets(one.finding.fix);
@@ -201,7 +218,7 @@ Verb doctor_verb(Common& common) {
           "how durable commits are, transactions that hold back vacuum, the file and its disk, and "
           "the "
           "backlog, at which it looks twice. With a configuration, also for topics that no route "
-          "takes, and at what is unsafe about its brokers. "
+          "takes, and at what is unsafe about its brokers, its files and its secrets. "
           "Exit code 1 when there is a finding.",
       .options = with({{"--interval", "DURATION",
                         "between the two looks at the backlog (default: 2s)", &options->interval}},

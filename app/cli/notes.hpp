@@ -32,7 +32,7 @@ inline constexpr std::array<Note, 6> environment_notes = {{
     {"VISUAL, EDITOR", "what edit opens a payload with"},
 }};
 
-inline constexpr std::array<Note, 17> json_notes = {{
+inline constexpr std::array<Note, 18> json_notes = {{
     {"everywhere",
      "one JSON value on standard output; instants are RFC 3339 in UTC (never is "
      "9999-12-31T23:59:59.999999Z, always is 0000-01-01T00:00:00.000000Z), durations are "
@@ -66,8 +66,11 @@ inline constexpr std::array<Note, 17> json_notes = {{
     {"health", R"({"state", "boxes": [{"box", "state", "pending", "dead", "reasons"}]})"},
     {"doctor", R"({"findings": [{"box", "check", "level", "found", "fix"}]}; level is ok, )"
                R"(warning or error)"},
-    {"config check", R"({"problems": [{"where", "key", "problem"}]})"},
+    {"config check", R"({"problems": [{"where", "key", "problem"}], "warnings": )"
+                     R"([{"where", "key", "warning"}]})"},
     {"bench", R"({"store", "results": [{"name", "per_second", "p50_us", "p99_us"}]})"},
+    {"token add", R"({"name", "role", "token", "file"}; token list: {"file", "tokens": )"
+                  R"([{"name", "role"}]}; token revoke: {"name", "revoked", "file"})"},
     {"pause, resume", "what the daemon answers: GET /v1/dispatch of docs/daemon.md"},
 }};
 

@@ -15,7 +15,9 @@ std::vector<Verb> all_verbs(Common& common) {
           doctor_verb(common),        config_check_verb(common),
           bench_verb(common),         serve_verb(),
           pause_verb(common),         resume_verb(common),
-          man_verb(common),           completion_verb(common)};
+          token_add_verb(common),     token_list_verb(common),
+          token_revoke_verb(common),  man_verb(common),
+          completion_verb(common)};
 }
 
 }  // namespace twinbox::cli

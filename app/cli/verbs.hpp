@@ -47,6 +47,10 @@ Verb config_check_verb(Common& common);
 // pause.cpp
 Verb pause_verb(Common& common);
 Verb resume_verb(Common& common);
+// token.cpp
+Verb token_add_verb(Common& common);
+Verb token_list_verb(Common& common);
+Verb token_revoke_verb(Common& common);
 // manual_verb.cpp
 Verb man_verb(Common& common);
 Verb completion_verb(Common& common);

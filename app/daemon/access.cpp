@@ -63,14 +63,14 @@ std::optional<std::string_view> bearer(const HttpRequest& head) {
   return authorization->substr(scheme.size());
 }
 
-std::optional<std::string_view> cookie_of(const HttpRequest& head) {
+std::optional<std::string_view> cookie_of(const HttpRequest& head, std::string_view name) {
   for (std::string_view list : head.headers.all("Cookie")) {
     while (!list.empty()) {
       std::string_view pair = list.substr(0, std::min(list.find(';'), list.size()));
       list.remove_prefix(std::min(pair.size() + 1, list.size()));
       pair.remove_prefix(std::min(pair.find_first_not_of(' '), pair.size()));
-      if (pair.starts_with(Access::cookie) && pair.substr(Access::cookie.size()).starts_with('=')) {
-        return pair.substr(Access::cookie.size() + 1);
+      if (pair.starts_with(name) && pair.substr(name.size()).starts_with('=')) {
+        return pair.substr(name.size() + 1);
       }
     }
   }
@@ -88,10 +88,12 @@ bool from_own_page(const HttpRequest& head) {
 
 }  // namespace
 
-Access::Access(const Config& config, std::vector<Token> tokens)
+Access::Access(const Config& config, std::vector<Token> tokens, Sessions& sessions)
     : trusts_loopback_(trusts_loopback(config.server)),
       loopback_without_token_(config.access.loopback_without_token && trusts_loopback_),
-      tokens_(std::move(tokens)) {
+      tls_(!config.server.tls_certificate.empty()),
+      tokens_(std::move(tokens)),
+      sessions_(sessions) {
   hosts_.emplace_back("localhost");
   for (const std::string& host : config.server.hosts) hosts_.push_back(host_of(host));
 }
@@ -134,14 +136,25 @@ std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) cons
   return {};
 }
 
-const Token* Access::find(const HttpRequest& head) const {
-  if (const auto given = bearer(head)) return find(*given);
-  const auto given = cookie_of(head);
-  return given && from_own_page(head) ? find(*given) : nullptr;
+bool Access::over_https(const HttpRequest& head) const {
+  return tls_ || head.headers.find("X-Forwarded-Proto") == "https";
 }
 
-const Token* Access::find(std::string_view given) const {
-  const std::string hash = token_hash(given);
+std::string_view Access::cookie_name(const HttpRequest& head) const {
+  return over_https(head) ? "__Host-twinbox" : "twinbox";
+}
+
+const Token* Access::find(const HttpRequest& head) const {
+  if (const auto given = bearer(head)) return find(*given);
+  const auto id = cookie_of(head, cookie_name(head));
+  if (!id || !from_own_page(head)) return nullptr;
+  const std::optional<std::string> hash = sessions_.find(*id);
+  return hash ? find_hash(*hash) : nullptr;
+}
+
+const Token* Access::find(std::string_view given) const { return find_hash(token_hash(given)); }
+
+const Token* Access::find_hash(std::string_view hash) const {
   const Token* found = nullptr;
   for (const Token& token : tokens_) {
     if (same(token.hash, hash)) found = &token;
@@ -194,11 +207,23 @@ Caller Access::caller(const HttpRequest& head) const {
   return caller;
 }
 
-std::optional<Caller> Access::caller(std::string_view given) const {
+std::optional<Access::Login> Access::log_in(std::string_view given) const {
   const Token* token = find(given);
+  if (token == nullptr) {
+    if (const auto hash = sessions_.take_code(given)) token = find_hash(*hash);
+  }
   if (token == nullptr) return {};
-  return Caller{token->name, token->role, covers(token->role, Need::read),
-                covers(token->role, Need::operate)};
+  return Login{{token->name, token->role, covers(token->role, Need::read),
+                covers(token->role, Need::operate)},
+               sessions_.begin(token->hash)};
+}
+
+bool Access::log_out(const HttpRequest& head) const {
+  const auto id = cookie_of(head, cookie_name(head));
+  if (!id) return true;
+  if (!from_own_page(head)) return false;
+  sessions_.end(*id);
+  return true;
 }
 
 }  // namespace twinbox::app

@@ -8,6 +8,7 @@
 
 #include "daemon/config.hpp"
 #include "daemon/router.hpp"
+#include "daemon/sessions.hpp"
 #include "daemon/tokens.hpp"
 #include <twinbox/http.hpp>
 
@@ -23,11 +24,8 @@ struct Caller {
 
 class Access {
  public:
-  /// Holds the token of a browser that has logged in. Such a cookie counts only in requests of this
-  /// server's own pages: browsers add it to those of others, too.
-  static constexpr std::string_view cookie = "twinbox";
-
-  Access(const Config& config, std::vector<Token> tokens);
+  /// Keeps the tokens of `config`; `sessions` must outlive it.
+  Access(const Config& config, std::vector<Token> tokens, Sessions& sessions);
 
   /// Whether a peer on this machine counts as local. Not where `server` is meant to be reached from
   /// elsewhere, by hosts, TLS or its address: a proxy that says nothing of itself would be local.
@@ -42,19 +40,34 @@ class Access {
   /// Whose token the request brings; empty: nobody's.
   [[nodiscard]] std::string actor(const HttpRequest& head) const;
   [[nodiscard]] Caller caller(const HttpRequest& head) const;
-  /// What a request that brings this token could do. Empty: it is none.
-  [[nodiscard]] std::optional<Caller> caller(std::string_view token) const;
+
+  struct Login {
+    Caller caller;
+    std::string session;  ///< for the cookie
+  };
+  /// Begins a session for a token, or for a code that counts once. Empty: it is neither.
+  [[nodiscard]] std::optional<Login> log_in(std::string_view token) const;
+  /// Ends the session that the request brings. False: a page of another origin asks for it.
+  [[nodiscard]] bool log_out(const HttpRequest& head) const;
+  /// The cookie that holds the id of a session. It counts only in requests of this server's own
+  /// pages: browsers add it to those of others, too. Where HTTPS is spoken, by the server or by its
+  /// proxy, a name that no other host of the domain can set.
+  [[nodiscard]] std::string_view cookie_name(const HttpRequest& head) const;
+  [[nodiscard]] bool over_https(const HttpRequest& head) const;
 
  private:
   [[nodiscard]] std::optional<HttpResponse> refuse_foreign(const HttpRequest& head) const;
   [[nodiscard]] bool own_name(std::string_view host) const;
   [[nodiscard]] const Token* find(const HttpRequest& head) const;
   [[nodiscard]] const Token* find(std::string_view token) const;
+  [[nodiscard]] const Token* find_hash(std::string_view hash) const;
 
   std::vector<std::string> hosts_;
   bool trusts_loopback_;
   bool loopback_without_token_;
+  bool tls_;
   std::vector<Token> tokens_;
+  Sessions& sessions_;
 };
 
 }  // namespace twinbox::app

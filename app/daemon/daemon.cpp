@@ -15,6 +15,7 @@
 #include "daemon/notify.hpp"
 #include "daemon/patience.hpp"
 #include "daemon/response_text.hpp"
+#include "daemon/safety.hpp"
 #include "daemon/service.hpp"
 #include "daemon/sources.hpp"
 #include "daemon/stores.hpp"
@@ -88,6 +89,8 @@ class Daemon {
 
   /// Until a signal ends it.
   void run(const sigset_t& signals) {
+    sessions_.set(current()->config().access);
+    warn(current()->config());
     make_first_token();  // before anything is touched: it may not be possible
     open_stores();
     dispatching_.set(current()->config());
@@ -136,6 +139,7 @@ class Daemon {
                                     .acts = acts_,
                                     .dispatching = dispatching_,
                                     .dashboard = dashboard_,
+                                    .sessions = sessions_,
                                     .environment = log_.environment(),
                                     .spans = spans(),
                                     .observer = [this] { return observer(BoxKind::inbox, {}); },
@@ -347,6 +351,13 @@ class Daemon {
     }
   }
 
+  void warn(const Config& config) {
+    for (const ConfigProblem& one : config_warnings(config)) {
+      log_.write(LogLevel::warning, "config_warning",
+                 {{"where", one.where}, {"key", one.key}, {"warning", one.text}});
+    }
+  }
+
   void make_first_token() {
     const std::shared_ptr<const Service> former = current();
     const Config& config = former->config();
@@ -361,8 +372,8 @@ class Daemon {
               << "\nThe command line takes it from TWINBOX_TOKEN, HTTP as \"Authorization: Bearer "
                  "<token>\".\n";
     if (config.dashboard.enabled && !dashboard_assets().empty()) {
-      std::cout << "This link opens the dashboard and logs in:\n  " << address(config)
-                << "/#token=" << token << "\n";
+      std::cout << "This link opens the dashboard and logs in, once:\n  " << address(config)
+                << "/#token=" << sessions_.make_code(token_hash(token)) << "\n";
     }
     std::cout << std::flush;
   }
@@ -402,7 +413,9 @@ class Daemon {
       for (const std::string& key : keep_fixed(config, former)) {
         log_.write(LogLevel::warning, "reload_needs_restart", {{"key", key}});
       }
-      auto service = make_service(config, read_tokens_again(token_file(config)));
+      if (auto unsafe = unsafe_files(config); !unsafe.empty()) throw ConfigError{std::move(unsafe)};
+      const std::vector<Token> tokens = read_tokens_again(token_file(config));
+      auto service = make_service(config, tokens);
       dispatching_.set(config);
       sources_.set(config);
       dashboard_.set(config.health);
@@ -412,6 +425,9 @@ class Daemon {
         const std::lock_guard lock{mutex_};
         service_ = std::move(service);
       }
+      sessions_.set(config.access);
+      sessions_.keep_only(tokens);
+      warn(config);
       log_.write(LogLevel::info, "reloaded", {});
     } catch (const std::exception& error) {
       log_.write(LogLevel::error, "reload_failed", {{"error", error.what()}});
@@ -432,6 +448,7 @@ class Daemon {
                     dashboard_.census().look_again(store, kind);
                   }};
   mutable std::mutex mutex_;
+  Sessions sessions_;
   std::shared_ptr<const Service> service_;  // shared with the requests that are under way
   HttpServer server_;
   const std::size_t queue_limit_;

@@ -1,6 +1,5 @@
 #include "daemon/login.hpp"
 
-#include <algorithm>
 #include <boost/json/object.hpp>
 
 #include "daemon/json.hpp"
@@ -24,50 +23,40 @@ HttpResponse show(const Caller& caller) {
   return answer(out);
 }
 
-/// What RFC 6265 lets stand in the value of a cookie.
-bool fits_in_cookie(std::string_view token) {
-  return !token.empty() && std::ranges::all_of(token, [](char c) {
-    return c > ' ' && c < 0x7f && c != '"' && c != ',' && c != ';' && c != '\\';
-  });
+std::string cookie(const Access& access, std::string_view value, const HttpRequest& request) {
+  return std::string{access.cookie_name(request)} + "=" + std::string{value} +
+         "; Path=/; HttpOnly; SameSite=Strict" + (access.over_https(request) ? "; Secure" : "");
 }
 
-std::string cookie(std::string_view value, bool tls, const HttpRequest& request) {
-  const auto brought_by = request.headers.find("X-Forwarded-Proto");  // what a proxy speaks
-  return std::string{Access::cookie} + "=" + std::string{value} +
-         "; Path=/; HttpOnly; SameSite=Strict" + (tls || brought_by == "https" ? "; Secure" : "");
-}
-
-HttpResponse log_in(const Access& access, bool tls, const Call& call) {
+HttpResponse log_in(const Access& access, const Call& call) {
   const std::string token = text_member(parse_body(call.request, {"token"}), "token");
-  const std::optional<Caller> caller = access.caller(token);
-  if (!caller) {
+  const std::optional<Access::Login> login = access.log_in(token);
+  if (!login) {
     throw Refused(401,
-                  "this is no token of this daemon; its first start printed one, and "
-                  "SIGHUP reads the token file again");
+                  "this is no token of this daemon, or a link that was used before; make a token "
+                  "with \"twinbox token add\" and reload the daemon");
   }
-  if (!fits_in_cookie(token)) {
-    throw Refused(400,
-                  "this token holds characters that fit in no cookie; make one of letters "
-                  "and digits");
-  }
-  HttpResponse response = show(*caller);
-  response.headers.add("Set-Cookie", cookie(token, tls, call.request));
+  HttpResponse response = show(login->caller);
+  response.headers.add("Set-Cookie", cookie(access, login->session, call.request));
   return response;
 }
 
-HttpResponse log_out(bool tls, const Call& call) {
-  return {204, {{"Set-Cookie", cookie("", tls, call.request) + "; Max-Age=0"}}};
+HttpResponse log_out(const Access& access, const Call& call) {
+  if (!access.log_out(call.request)) {
+    throw Refused(403, "only the daemon's own page can end its session; log out there");
+  }
+  return {204, {{"Set-Cookie", cookie(access, "", call.request) + "; Max-Age=0"}}};
 }
 
 }  // namespace
 
-void add_login(Router& router, const Access& access, bool tls) {
+void add_login(Router& router, const Access& access) {
   router.add({"GET", "/v1/me", Need::nothing,
               [&access](const Call& call) { return show(access.caller(call.request)); }, true});
   router.add({"POST", "/v1/login", Need::nothing,
-              [&access, tls](const Call& call) { return log_in(access, tls, call); }, true});
+              [&access](const Call& call) { return log_in(access, call); }, true});
   router.add({"POST", "/v1/logout", Need::nothing,
-              [tls](const Call& call) { return log_out(tls, call); }, true});
+              [&access](const Call& call) { return log_out(access, call); }, true});
 }
 
 }  // namespace twinbox::app

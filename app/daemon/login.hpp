@@ -1,4 +1,4 @@
-// A browser logs in: its token becomes a cookie that no script can read.
+// A browser logs in: its token begins a session, whose id is a cookie that no script can read.
 #pragma once
 
 #include "daemon/access.hpp"
@@ -6,8 +6,7 @@
 
 namespace twinbox::app {
 
-/// Adds /v1/me, /v1/login and /v1/logout. `access` must outlive the router; `tls`: the server
-/// speaks it itself.
-void add_login(Router& router, const Access& access, bool tls);
+/// Adds /v1/me, /v1/login and /v1/logout. `access` must outlive the router.
+void add_login(Router& router, const Access& access);
 
 }  // namespace twinbox::app

@@ -4,12 +4,13 @@
 #include "daemon/login.hpp"
 #include "daemon/openapi.hpp"
 #include "daemon/pages.hpp"
+#include "daemon/safety.hpp"
 #include "daemon/secrets.hpp"
 
 namespace twinbox::app {
 
 Service::Service(Config config, const Surroundings& surroundings, std::vector<Token> tokens)
-    : config_(std::move(config)), access_(config_, std::move(tokens)) {
+    : config_(std::move(config)), access_(config_, std::move(tokens), surroundings.sessions) {
   router_.add({"GET", "/health/live", Need::nothing,
                [](const Call&) { return json_answer(200, R"({"status":"live"})"); }, true});
   router_.add({"GET", "/metrics", Need::read, [metrics = surroundings.metrics](const Call&) {
@@ -20,7 +21,7 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
   router_.add({"GET", "/openapi.json", Need::nothing,
                [](const Call&) { return json_answer(200, std::string{openapi_json}); }, true});
   add_pages(router_, dashboard_assets(), config_.dashboard.enabled);
-  add_login(router_, access_, !config_.server.tls_certificate.empty());
+  add_login(router_, access_);
   SinkMaker sinks{config_, surroundings.stores, surroundings.environment, surroundings.spans};
   add_intakes(router_, config_, surroundings.stores, sinks,
               {.observer = surroundings.observer,
@@ -44,11 +45,13 @@ void make_all(const Config& config) {
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
   Pulse pulse;
   Dashboard dashboard{stores, pulse, dispatching, {}};
+  Sessions sessions;
   const Service service{config,
                         {.stores = stores,
                          .acts = acts,
                          .dispatching = dispatching,
                          .dashboard = dashboard,
+                         .sessions = sessions,
                          .environment = {},
                          .spans = {},
                          .observer = [] { return DispatchObserver{}; },
@@ -91,6 +94,7 @@ std::vector<ConfigProblem> check_config(const Config& config) {
     read_tokens(token_file(config));
   });
   attempt("configuration", [&] { make_all(config); });
+  for (ConfigProblem& unsafe : unsafe_files(config)) problems.push_back(std::move(unsafe));
   return problems;
 }
 

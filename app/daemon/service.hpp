@@ -23,6 +23,7 @@ struct Surroundings {
   ActRunner& acts;
   Dispatching& dispatching;
   Dashboard& dashboard;
+  Sessions& sessions;
   Environment environment;
   std::function<void(const HandlerSpan&)> spans;  ///< empty: no traces
   std::function<DispatchObserver()> observer;     ///< of calls within requests

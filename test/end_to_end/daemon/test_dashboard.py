@@ -228,7 +228,8 @@ class Live(unittest.TestCase):
         tokens.write_text(line.format("one") + other)
         with daemon:
             self.assertEqual(daemon.ask("GET", "/v1/live").status, 401)
-            with daemon.live({"Cookie": "twinbox=secret"}) as live:
+            cookie = daemon.ask("POST", "/v1/login", '{"token":"secret"}').headers["Set-Cookie"]
+            with daemon.live({"Cookie": cookie.split(";")[0]}) as live:
                 next(live)
                 tokens.write_text(other)
                 daemon.signal(signal.SIGHUP)

@@ -3,9 +3,11 @@ import gzip
 import hashlib
 import json
 import re
+import signal
+import time
 import unittest
 
-from daemon import Daemon
+from daemon import LIMIT, Daemon
 
 ROLES = ["send", "read", "operate", "admin"]
 
@@ -30,15 +32,22 @@ class Login(unittest.TestCase):
             self.assertEqual(answer.status, 200)
             self.assertEqual(answer.json()["actor"], "operate1")
             name, *attributes = cookie.split("; ")
-            self.assertEqual(name, "twinbox=tokenofoperate")
+            self.assertRegex(name, "^twinbox=[0-9a-f]{64}$")
             self.assertEqual(set(attributes), {"Path=/", "HttpOnly", "SameSite=Strict"})
             behind_tls = daemon.ask("POST", "/v1/login", '{"token":"tokenofread"}',
                                     {"X-Forwarded-Proto": "https"})
-            self.assertIn("; Secure", behind_tls.headers["Set-Cookie"])
-            gone = daemon.ask("POST", "/v1/logout", headers={"Cookie": name})
+            self.assertRegex(behind_tls.headers["Set-Cookie"],
+                             "^__Host-twinbox=[0-9a-f]{64}; Path=/; .*; Secure$")
+            own = {"Cookie": name, "Origin": f"http://127.0.0.1:{daemon.port}"}
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", own).status, 200)
+            bearer = {"Authorization": "Bearer " + name.split("=")[1]}
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", bearer).status, 401)
+            self.assertEqual(daemon.ask("POST", "/v1/logout", headers={"Cookie": name}).status, 403)
+            gone = daemon.ask("POST", "/v1/logout", headers=own)
             self.assertEqual((gone.status, gone.body), (204, b""))
             self.assertIn("twinbox=;", gone.headers["Set-Cookie"])
             self.assertIn("Max-Age=0", gone.headers["Set-Cookie"])
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", own).status, 401)
             self.assertEqual(daemon.stop(), 0)
 
     def test_a_wrong_token_sets_nothing(self):
@@ -65,6 +74,25 @@ class Login(unittest.TestCase):
                     self.assertEqual((me["actor"], me["role"]), (role + "1", role))
                     self.assertEqual(me["can"], {"read": read, "operate": operate})
 
+    def test_a_session_ends_with_its_token(self):
+        with with_roles() as daemon:
+            _, cookie = self.log_in(daemon, "tokenofoperate")
+            own = {"Cookie": cookie.split(";")[0], "Origin": f"http://127.0.0.1:{daemon.port}"}
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(" reloaded")
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", own).status, 200)
+            file = daemon.folder / "twinbox.tokens"
+            lines = file.read_text().splitlines(True)
+            file.write_text("".join(line for line in lines if not line.startswith("operate1")))
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(" reloaded")
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", own).status, 401)
+            file.write_text("".join(lines))  # the token is back, its session is not
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(" reloaded")
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", own).status, 401)
+            self.assertEqual(daemon.stop(), 0)
+
     def test_reading_here_needs_no_login(self):
         with with_roles() as daemon:
             self.assertEqual(daemon.ask("GET", "/v1/me").json()["can"],
@@ -73,6 +101,7 @@ class Login(unittest.TestCase):
     def test_another_page_cannot_act_with_the_cookie(self):
         with with_roles() as daemon:
             own = f"http://127.0.0.1:{daemon.port}"
+            cookie = self.log_in(daemon, "tokenofoperate")[1].split(";")[0]
             act = '{"filter":{"state":"dead"}}'
             for headers, status in [({}, 401),
                                     ({"Origin": "http://127.0.0.1:1"}, 403),
@@ -80,10 +109,10 @@ class Login(unittest.TestCase):
                                     ({"Sec-Fetch-Site": "same-site"}, 401),
                                     ({"Origin": own, "Sec-Fetch-Site": "cross-site"}, 403)]:
                 answer = daemon.ask("POST", "/v1/messages/requeue", act,
-                                    {"Cookie": "twinbox=tokenofoperate", **headers})
+                                    {"Cookie": cookie, **headers})
                 self.assertEqual(answer.status, status, (headers, answer.body))
             answer = daemon.ask("POST", "/v1/messages/requeue", act,
-                                {"Cookie": "twinbox=tokenofoperate", "Origin": own})
+                                {"Cookie": cookie, "Origin": own})
             self.assertIn(answer.status, (200, 202), answer.body)  # a busy machine goes on with it
             self.assertEqual(daemon.stop(), 0)
 
@@ -94,10 +123,27 @@ class Login(unittest.TestCase):
             self.assertEqual(daemon.stop(), 0)
             self.assertEqual(daemon.link is not None, page.status == 200)
             if daemon.link:
-                self.assertEqual(daemon.link, f"http://127.0.0.1:{daemon.port}/#token="
-                                              f"{daemon.token}")
+                self.assertRegex(daemon.link, f"^http://127.0.0.1:{daemon.port}/#token=once_[0-9a-f]+$")
             log = [line for line in daemon.lines if daemon.token in line]
-            self.assertEqual(len(log), 2 if daemon.link else 1)  # only where it was to be shown
+            self.assertEqual(len(log), 1)  # only where it was to be shown
+
+    def test_the_link_logs_in_once_and_is_no_token(self):
+        with Daemon() as daemon:
+            daemon.wait_for_token()
+            if daemon.ask("GET", "/", headers={"Accept-Encoding": "gzip"}).status != 200:
+                self.skipTest("built without the page")
+            end = time.monotonic() + LIMIT
+            while daemon.link is None:  # comes behind the token
+                self.assertLess(time.monotonic(), end)
+            code = daemon.link.split("#token=")[1]
+            bearer = {"Authorization": f"Bearer {code}"}
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", bearer).status, 401)
+            answer, cookie = self.log_in(daemon, code)
+            self.assertEqual((answer.status, answer.json()["role"]), (200, "admin"))
+            own = {"Cookie": cookie.split(";")[0], "Origin": f"http://127.0.0.1:{daemon.port}"}
+            self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", own).status, 200)
+            self.assertEqual(self.log_in(daemon, code)[0].status, 401)
+            self.assertEqual(daemon.stop(), 0)
 
 
 class Pages(unittest.TestCase):

@@ -81,6 +81,16 @@ class Refusals(unittest.TestCase):
         answer = self.daemon.ask("POST", "/webhooks/anybody", b"x", {"Idempotency-Key": "w"})
         self.assertEqual(answer.status, 202, answer.body)
 
+    def test_a_token_in_the_target_reaches_no_log(self):
+        with Daemon() as daemon:
+            daemon.ask("GET", "/v1/messages?state=dead&token=SECRET")
+            daemon.ask("GET", "/" + "x" * 3000)
+            line = daemon.wait_for(r"target=(\S+)")[1]
+            self.assertIn("state=dead&token=…", line)
+            self.assertLess(len(daemon.wait_for(r"target=(/xx\S+)")[1]), 300)
+            self.assertEqual(daemon.stop(), 0)
+            self.assertFalse([one for one in daemon.lines if "SECRET" in one])
+
     def test_a_server_with_names_wants_a_token_here_too(self):
         with Daemon('[server]\nhosts = ["box.example"]\n[webhook.anybody]\nscheme = "none"\n') as daemon:
             daemon.wait_for_token()

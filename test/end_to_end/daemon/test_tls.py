@@ -26,7 +26,7 @@ class Tls(unittest.TestCase):
             daemon.connect = lambda: http.client.HTTPSConnection(
                 daemon.host, daemon.port, timeout=LIMIT, context=context)
             answer = daemon.ask("POST", "/v1/login", json.dumps({"token": daemon.token}))
-            self.assertIn("; Secure", answer.headers["Set-Cookie"])
+            self.assertRegex(answer.headers["Set-Cookie"], "^__Host-twinbox=.*; Path=/; .*; Secure$")
             bearer = {"Authorization": f"Bearer {daemon.token}"}
             self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 401)
             with daemon.live(bearer) as live:

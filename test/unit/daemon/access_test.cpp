@@ -13,9 +13,14 @@ namespace {
 constexpr const char* secret_hash =
     "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
+Sessions sessions;
+
 Access an_access(std::string config = {}) {
-  return {parse_config(config, "twinbox.toml", {}), {{"ci", Role::read, secret_hash}}};
+  return {parse_config(config, "twinbox.toml", {}), {{"ci", Role::read, secret_hash}}, sessions};
 }
+
+/// What a login with the token leaves in a browser.
+std::string a_session() { return an_access().log_in("secret")->session; }
 
 HttpRequest a_request(bool loopback, std::initializer_list<HttpHeaders::Field> headers = {}) {
   HttpRequest request{.method = "GET", .loopback = loopback};
@@ -67,7 +72,7 @@ TEST(Access, a_token_that_is_unknown_is_called_so_and_one_that_is_missing_asked_
 }
 
 HttpRequest with_cookie(std::string method, std::initializer_list<HttpHeaders::Field> headers,
-                        std::string cookie = "a=b; twinbox=secret; c=d") {
+                        std::string cookie = "a=b; twinbox=" + a_session() + "; c=d") {
   HttpRequest request = a_request(false, headers);
   request.method = std::move(method);
   request.headers.add("Cookie", std::move(cookie));
@@ -89,11 +94,52 @@ TEST(Access, a_cookie_counts_in_requests_of_its_own_page_only) {
 
 TEST(Access, a_cookie_of_that_name_exactly) {
   const Access access = an_access();
-  for (const char* cookie : {"xtwinbox=secret", "twinbox", "twinbox=", "twinbox2=secret",
-                             "twinbox=wrong", "", ";", "a=twinbox=secret"}) {
+  const std::string id = a_session();
+  for (const std::string& cookie :
+       {"xtwinbox=" + id, std::string{"twinbox"}, std::string{"twinbox="}, "twinbox2=" + id,
+        std::string{"twinbox=wrong"}, std::string{}, std::string{";"}, "a=twinbox=" + id,
+        "__Host-twinbox=" + id}) {
     EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), Need::read), 401) << cookie;
   }
-  EXPECT_EQ(status(access, with_cookie("GET", {}, "twinbox=secret"), Need::read), 200);
+  EXPECT_EQ(status(access, with_cookie("GET", {}, "twinbox=" + id), Need::read), 200);
+}
+
+TEST(Access, over_https_only_a_cookie_that_no_other_host_can_set_counts) {
+  const std::string id = a_session();
+  const HttpHeaders::Field https{"X-Forwarded-Proto", "https"};
+  EXPECT_EQ(status(an_access(), with_cookie("GET", {https}, "twinbox=" + id), Need::read), 401);
+  EXPECT_EQ(status(an_access(), with_cookie("GET", {https}, "__Host-twinbox=" + id), Need::read),
+            200);
+  const Access tls = an_access("[server]\ntls_certificate = \"c\"\ntls_key = \"k\"\n");
+  EXPECT_EQ(status(tls, with_cookie("GET", {}, "twinbox=" + id), Need::read), 401);
+  EXPECT_EQ(status(tls, with_cookie("GET", {}, "__Host-twinbox=" + id), Need::read), 200);
+}
+
+TEST(Access, a_session_is_no_token_and_a_token_no_session) {
+  const Access access = an_access();
+  const HttpRequest bearer = a_request(false, {{"Authorization", "Bearer " + a_session()}});
+  EXPECT_EQ(status(access, bearer, Need::read), 401);
+  EXPECT_EQ(status(access, with_cookie("GET", {}, "twinbox=secret"), Need::read), 401);
+  EXPECT_FALSE(access.log_in(a_session()));
+}
+
+TEST(Access, a_session_ends_at_the_logout_of_its_own_page) {
+  const Access access = an_access();
+  const std::string cookie = "twinbox=" + a_session();
+  EXPECT_FALSE(access.log_out(with_cookie("POST", {}, cookie)));
+  EXPECT_FALSE(access.log_out(with_cookie("POST", {{"Sec-Fetch-Site", "same-site"}}, cookie)));
+  EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), Need::read), 200);
+  EXPECT_TRUE(access.log_out(with_cookie("POST", {{"Origin", "http://localhost"}}, cookie)));
+  EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), Need::read), 401);
+}
+
+TEST(Access, a_session_is_worth_what_its_token_is_worth_now) {
+  const HttpRequest request = with_cookie("GET", {});
+  const Config config = load_config({}, {});
+  const Access promoted{config, {{"ci", Role::operate, secret_hash}}, sessions};
+  EXPECT_EQ(status(promoted, request, Need::operate), 200);
+  const Access revoked{config, {}, sessions};
+  EXPECT_EQ(status(revoked, request, Need::read), 401);
 }
 
 TEST(Access, a_cookie_that_is_none_of_its_tokens_takes_nothing_away) {
@@ -160,13 +206,42 @@ class TokenFile : public testing::Test {
 
 TEST_F(TokenFile, a_token_that_was_made_is_recognised_and_not_kept) {
   const std::string token = make_token(file_, "first", Role::admin);
-  const Access access{load_config({}, {}), read_tokens(file_)};
+  const Access access{load_config({}, {}), read_tokens(file_), sessions};
   EXPECT_EQ(access.actor(a_request(false, {{"Authorization", "Bearer " + token}})), "first");
   std::ifstream stream{file_};
   const std::string text{std::istreambuf_iterator<char>{stream}, {}};
   EXPECT_EQ(text.find(token), std::string::npos);
   EXPECT_NE(make_token(file_, "second", Role::read), token);
   EXPECT_EQ(read_tokens(file_).size(), 2u);
+}
+
+TEST_F(TokenFile, a_name_stands_for_one_token) {
+  make_token(file_, "ci", Role::send);
+  EXPECT_THROW(make_token(file_, "ci", Role::admin), std::runtime_error);
+  for (const char* name : {"", "-", "a b", "a#", "#", "a\nb admin", "\xc3\xa9", "_a"}) {
+    EXPECT_THROW(make_token(file_, name, Role::send), std::invalid_argument) << name;
+  }
+  EXPECT_EQ(read_tokens(file_).size(), 1u);
+}
+
+TEST_F(TokenFile, one_that_is_revoked_leaves_the_rest_as_it_is) {
+  std::ofstream{file_} << "# ours\nci send " << secret_hash << " # of Anna\nci2 read "
+                       << secret_hash;
+  std::filesystem::permissions(file_, std::filesystem::perms{0640});
+  make_token(file_, "new", Role::admin);
+  EXPECT_EQ(read_tokens(file_).size(), 3u);
+  EXPECT_EQ(revoke_token(file_, "nobody"), 0u);
+  EXPECT_EQ(revoke_token(file_, "ci"), 1u);
+  EXPECT_EQ(revoke_token(file_, "new"), 1u);
+  std::ifstream stream{file_};
+  const std::string text{std::istreambuf_iterator<char>{stream}, {}};
+  EXPECT_EQ(text, std::string{"# ours\nci2 read "} + secret_hash + "\n");
+  EXPECT_EQ(std::filesystem::status(file_).permissions(), std::filesystem::perms{0640});
+}
+
+TEST_F(TokenFile, a_new_one_is_for_its_owner_alone) {
+  make_token(file_, "ci", Role::send);
+  EXPECT_EQ(std::filesystem::status(file_).permissions(), std::filesystem::perms{0600});
 }
 
 TEST_F(TokenFile, a_file_that_is_not_there_holds_none) { EXPECT_TRUE(read_tokens(file_).empty()); }

@@ -35,11 +35,13 @@ TEST(OpenApi, describes_every_endpoint_and_no_other) {
   Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
   Pulse pulse;
   Dashboard dashboard{stores, pulse, dispatching, {}};
+  Sessions sessions;
   const Service service{config,
                         {.stores = stores,
                          .acts = acts,
                          .dispatching = dispatching,
                          .dashboard = dashboard,
+                         .sessions = sessions,
                          .environment = {},
                          .spans = {},
                          .observer = [] { return DispatchObserver{}; },

@@ -1,0 +1,137 @@
+// token: the tokens of the daemon, in the file that it reads.
+#include "cli/json.hpp"
+#include "cli/store.hpp"
+#include "cli/table.hpp"
+#include "cli/text.hpp"
+#include "cli/verbs.hpp"
+#include "daemon/tokens.hpp"
+
+namespace twinbox::cli {
+namespace {
+
+namespace json = boost::json;
+
+struct TokenOptions {
+  std::string name;
+  std::string role;
+};
+
+constexpr const char* how_to_reload =
+    "A running daemon reads the file again on SIGHUP: systemctl reload twinbox, or kill -HUP.\n";
+
+std::vector<Option> token_options(Common& common, std::vector<Option> own) {
+  return with(
+      std::move(own),
+      {{{"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)", &common.config}},
+       answer_options(common)});
+}
+
+int add(const Common& common, const TokenOptions& options, const Screen& screen) {
+  const std::filesystem::path file = app::token_file(chosen_config(common));
+  const std::string token =
+      app::make_token(file, options.name, app::parse_role(options.role).value());
+  if (common.json) {
+    print_json(screen, {{"name", options.name},
+                        {"role", options.role},
+                        {"token", token},
+                        {"file", file.string()}});
+  } else {
+    screen.print(token + "\n");
+  }
+  screen.note("The token is shown once; " + printable(file.string()) + " keeps its hash.\n" +
+              how_to_reload);
+  return exit_ok;
+}
+
+int list(const Common& common, const Screen& screen) {
+  const std::filesystem::path file = app::token_file(chosen_config(common));
+  const std::vector<app::Token> tokens = app::read_tokens(file);
+  if (common.json) {
+    json::array all;
+    for (const app::Token& one : tokens)
+      all.push_back({{"name", one.name}, {"role", std::string{to_string(one.role)}}});
+    print_json(screen, {{"file", file.string()}, {"tokens", std::move(all)}});
+    return exit_ok;
+  }
+  if (tokens.empty()) {
+    screen.note("There are no tokens in " + printable(file.string()) +
+                "; add one with twinbox token add.\n");
+    return exit_ok;
+  }
+  Table table({{"NAME"}, {"ROLE"}});
+  for (const app::Token& one : tokens)
+    table.add({printable(one.name), std::string{to_string(one.role)}});
+  screen.print(table.text(screen.look()));
+  return exit_ok;
+}
+
+int revoke(const Common& common, const TokenOptions& options, const Screen& screen) {
+  const std::filesystem::path file = app::token_file(chosen_config(common));
+  const std::size_t count = app::revoke_token(file, options.name);
+  if (count == 0) {
+    throw Refusal(exit_negative, "there is no token '" + printable(options.name) + "' in " +
+                                     printable(file.string()) +
+                                     "; twinbox token list shows those there are");
+  }
+  if (common.json) {
+    print_json(screen, {{"name", options.name},
+                        {"revoked", static_cast<std::int64_t>(count)},
+                        {"file", file.string()}});
+  } else {
+    screen.print("revoked " + printable(options.name) + "\n");
+  }
+  screen.note(how_to_reload);
+  if (app::read_tokens(file).empty())
+    screen.note("No token is left: the next start of the daemon makes one of the role admin.\n");
+  return exit_ok;
+}
+
+}  // namespace
+
+Verb token_add_verb(Common& common) {
+  auto options = std::make_shared<TokenOptions>();
+  return {
+      .name = "token add",
+      .group = "The daemon",
+      .summary = "add a token and print it, once",
+      .text =
+          "Writes the token's hash to the file that the daemon reads (access.token_file), which "
+          "is created readable by its owner only. Roles: send enqueues and accepts; read looks; "
+          "operate also requeues, discards and pauses; admin may do everything.",
+      .options = token_options(
+          common, {{"name", "NAME", "who gets it; stands in the audit", &options->name, {}, true},
+                   {"--role",
+                    "ROLE",
+                    "send, read, operate or admin",
+                    &options->role,
+                    {"send", "read", "operate", "admin"},
+                    true}}),
+      .examples = {{"twinbox token add ci --role send --config twinbox.toml",
+                    "a token for the build server"}},
+      .run = [&common, options](const Screen& screen) { return add(common, *options, screen); }};
+}
+
+Verb token_list_verb(Common& common) {
+  return {.name = "token list",
+          .group = "The daemon",
+          .summary = "names and roles of the tokens",
+          .text = "The tokens themselves are kept nowhere.",
+          .options = token_options(common, {}),
+          .examples = {{"twinbox token list --config twinbox.toml", ""}},
+          .run = [&common](const Screen& screen) { return list(common, screen); }};
+}
+
+Verb token_revoke_verb(Common& common) {
+  auto options = std::make_shared<TokenOptions>();
+  return {
+      .name = "token revoke",
+      .group = "The daemon",
+      .summary = "remove a token, and end its sessions at the next reload",
+      .text = "Exit code 1 when there is no token of that name.",
+      .options =
+          token_options(common, {{"name", "NAME", "the token's name", &options->name, {}, true}}),
+      .examples = {{"twinbox token revoke ci --config twinbox.toml", "then reload the daemon"}},
+      .run = [&common, options](const Screen& screen) { return revoke(common, *options, screen); }};
+}
+
+}  // namespace twinbox::cli

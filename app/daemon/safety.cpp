@@ -1,0 +1,112 @@
+#include "daemon/safety.hpp"
+
+#include <optional>
+#include <sys/stat.h>
+
+#include "daemon/access.hpp"
+#include "daemon/tokens.hpp"
+
+namespace twinbox::app {
+namespace {
+
+constexpr std::size_t least_secret = 16;  ///< characters
+
+struct CheckedFile {
+  std::string key;
+  std::string path;
+  bool secret;  ///< nobody else should read it
+};
+
+std::vector<CheckedFile> files_of(const Config& config) {
+  std::vector<CheckedFile> files;
+  if (!config.file.empty()) files.push_back({"file", config.file.string(), false});
+  files.push_back({"access.token_file", token_file(config).string(), true});
+  if (!config.server.tls_key.empty()) {
+    files.push_back({"server.tls_key", config.server.tls_key, true});
+  }
+  for (const auto& [key, path] : config.secret_files) files.push_back({key, path, true});
+  return files;
+}
+
+/// Empty: there is no such file, or it is none (a terminal, a pipe).
+std::optional<mode_t> mode_of(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return {};
+  return found.st_mode;
+}
+
+class Report {
+ public:
+  explicit Report(const Config& config) : config_(config) {}
+
+  void add(const std::string& key, std::string text) {
+    const auto place = config_.places.find(key);
+    const std::string file = config_.file.empty() ? "configuration" : config_.file.string();
+    list_.push_back({place == config_.places.end() ? file : place->second, key, std::move(text)});
+  }
+  std::vector<ConfigProblem> take() { return std::move(list_); }
+
+ private:
+  const Config& config_;
+  std::vector<ConfigProblem> list_;
+};
+
+void warn_of_short(Report& report, const std::string& key,
+                   const std::vector<std::string>& secrets) {
+  for (std::size_t i = 0; i < secrets.size(); ++i) {
+    if (secrets[i].size() >= least_secret) continue;
+    report.add(key, "secret " + std::to_string(i + 1) + " has fewer than " +
+                        std::to_string(least_secret) +
+                        " characters and can be guessed; use a longer one, such as the output of "
+                        "\"openssl rand -hex 32\"");
+  }
+}
+
+}  // namespace
+
+std::vector<ConfigProblem> unsafe_files(const Config& config) {
+  Report report{config};
+  for (const CheckedFile& file : files_of(config)) {
+    const auto mode = mode_of(file.path);
+    if (!mode || (*mode & S_IWOTH) == 0) continue;
+    report.add(file.key, "every user may write the file " + file.path + "; run \"chmod o-w " +
+                             file.path + "\" and check what it holds");
+  }
+  return report.take();
+}
+
+std::vector<ConfigProblem> config_warnings(const Config& config) {
+  Report report{config};
+  for (const CheckedFile& file : files_of(config)) {
+    const auto mode = mode_of(file.path);
+    if (!mode) continue;
+    if (file.secret && (*mode & S_IROTH) != 0) {
+      report.add(file.key, "every user may read the file " + file.path +
+                               "; run \"chmod o= " + file.path + "\"");
+    }
+    if ((*mode & S_IWGRP) != 0) {
+      report.add(file.key, "its group may write the file " + file.path + "; run \"chmod g-w " +
+                               file.path + "\"");
+    }
+  }
+  for (const SinkConfig& sink : config.sinks) {
+    warn_of_short(report, "sink." + sink.name + ".secrets", sink.secrets);
+  }
+  const bool local = Access::trusts_loopback(config.server);
+  for (const WebhookConfig& webhook : config.webhooks) {
+    warn_of_short(report, "webhook." + webhook.name + ".secrets", webhook.secrets);
+    if (webhook.scheme == "none" && !local) {
+      report.add("webhook." + webhook.name + ".scheme",
+                 "\"none\" accepts nothing on a server with hosts, TLS or an address off loopback; "
+                 "use \"bearer\" or a signature");
+    }
+  }
+  if (!local && config.access.loopback_without_token &&
+      config.places.contains("access.loopback_without_token")) {
+    report.add("access.loopback_without_token",
+               "has no effect on a server with hosts, TLS or an address off loopback; remove it");
+  }
+  return report.take();
+}
+
+}  // namespace twinbox::app

@@ -1,0 +1,90 @@
+#include "daemon/safety.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "daemon/service.hpp"
+
+namespace twinbox::app {
+namespace {
+
+using Keys = std::vector<std::string>;
+
+class Safety : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& name, unsigned mode, const std::string& text = "") {
+    const std::filesystem::path path = folder_ / name;
+    std::ofstream{path} << text;
+    std::filesystem::permissions(path, std::filesystem::perms{mode});
+    return path.string();
+  }
+  static Keys keys(const std::vector<ConfigProblem>& problems) {
+    Keys list;
+    for (const ConfigProblem& one : problems) list.push_back(one.key);
+    return list;
+  }
+  /// A configuration whose files have these modes.
+  Config a_config(unsigned configuration, unsigned tokens, unsigned secret) {
+    const std::string text = "[access]\ntoken_file = \"" + file("tokens", tokens) +
+                             "\"\n[webhook.shop]\nscheme = \"github\"\nsecrets = [\"file:" +
+                             file("secret", secret, std::string(32, 's')) + "\"]\n";
+    return parse_config(text, file("twinbox.toml", configuration, text), {});
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("twinbox_safety_" + std::to_string(getpid()));
+};
+
+TEST_F(Safety, files_of_the_owner_alone_are_well) {
+  EXPECT_EQ(keys(config_warnings(a_config(0644, 0600, 0400))), Keys{});
+  EXPECT_EQ(keys(unsafe_files(a_config(0644, 0640, 0440))), Keys{});
+}
+
+TEST_F(Safety, what_others_may_read_is_told) {
+  const Config config = a_config(0644, 0644, 0604);
+  EXPECT_EQ(keys(config_warnings(config)), (Keys{"access.token_file", "webhook.shop.secrets"}));
+  EXPECT_EQ(keys(unsafe_files(config)), Keys{});
+}
+
+TEST_F(Safety, what_everybody_may_write_is_refused) {
+  const Config config = a_config(0646, 0666, 0602);
+  EXPECT_EQ(keys(unsafe_files(config)),
+            (Keys{"file", "access.token_file", "webhook.shop.secrets"}));
+  EXPECT_EQ(keys(check_config(config)),
+            (Keys{"file", "access.token_file", "webhook.shop.secrets"}));
+  EXPECT_EQ(keys(config_warnings(a_config(0664, 0660, 0600))), (Keys{"file", "access.token_file"}));
+}
+
+TEST_F(Safety, the_key_of_the_certificate_is_a_secret) {
+  const std::string text = "[server]\ntls_certificate = \"c\"\ntls_key = \"" +
+                           file("key.pem", 0644) + "\"\n[access]\ntoken_file = \"/none\"\n";
+  EXPECT_EQ(keys(config_warnings(parse_config(text, "t", {}))), Keys{"server.tls_key"});
+}
+
+TEST_F(Safety, a_secret_that_can_be_guessed_is_told_without_being_shown) {
+  const Variables variables{{"SHORT", "q"}, {"LONG", std::string(16, 'x')}};
+  const auto warnings = config_warnings(
+      parse_config("[access]\ntoken_file = \"/none\"\n[webhook.shop]\nscheme = \"github\"\n"
+                   "secrets = [\"env:LONG\", \"env:SHORT\"]\n",
+                   "t", variables));
+  ASSERT_EQ(keys(warnings), Keys{"webhook.shop.secrets"});
+  EXPECT_EQ(warnings[0].where, "t:5");
+  EXPECT_EQ(warnings[0].text.find("secret 2 has fewer than 16 characters"), 0u);
+}
+
+TEST_F(Safety, rules_without_effect_are_told) {
+  const auto warnings = config_warnings(
+      parse_config("[server]\nhosts = [\"box.example\"]\n[access]\ntoken_file = \"/none\"\n"
+                   "loopback_without_token = true\n[webhook.here]\nscheme = \"none\"\n",
+                   "t", {}));
+  EXPECT_EQ(keys(warnings), (Keys{"webhook.here.scheme", "access.loopback_without_token"}));
+}
+
+}  // namespace
+}  // namespace twinbox::app
