@@ -98,6 +98,19 @@ void name_sqlite_version(const std::string& version, std::vector<Finding>& findi
                                    "to this file must set pragma wal_autocheckpoint = 0")});
 }
 
+/// A standby, and a primary that was told to, take no writes.
+void judge_role(const Settings& settings, std::vector<Finding>& findings) {
+  if (is(settings, "in_recovery", "on")) {
+    findings.push_back({"role", Level::error, "the server is a standby: it takes no writes",
+                        "name every host in the address, and add target_session_attrs=read-write"});
+  } else if (is(settings, "transaction_read_only", "on")) {
+    findings.push_back({"role", Level::error,
+                        "the server is a primary, but its transactions are read-only",
+                        "reset default_transaction_read_only of the server, the database and the "
+                        "role"});
+  }
+}
+
 void judge_sqlite(const Settings& settings, std::vector<Finding>& findings) {
   if (const auto version = settings.find("version"); version != settings.end())
     name_sqlite_version(version->second, findings);
@@ -142,7 +155,10 @@ void judge_sqlserver(const Settings& settings, std::vector<Finding>& findings) {
 }
 
 void judge_settings(Dialect dialect, const Settings& settings, std::vector<Finding>& findings) {
-  if (dialect == Dialect::postgres) judge_postgres(settings, findings);
+  if (dialect == Dialect::postgres) {
+    judge_role(settings, findings);
+    judge_postgres(settings, findings);
+  }
   if (dialect == Dialect::sqlite) judge_sqlite(settings, findings);
   if (dialect == Dialect::sqlserver) judge_sqlserver(settings, findings);
 }

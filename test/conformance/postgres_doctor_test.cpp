@@ -53,6 +53,18 @@ TEST_P(PostgresDoctor, tells_unsafe_commits_of_the_connection_and_of_the_server)
   EXPECT_EQ(any(examine_database(database()), "fsync is off"), read("show fsync") == "off");
 }
 
+TEST_P(PostgresDoctor, says_that_a_primary_takes_no_writes) {
+  EXPECT_TRUE(all(examine_database(database()), "role").empty());
+  const std::string separator = place().address().find('?') == std::string::npos ? "?" : "&";
+  Database reading(
+      place().address() + separator + "options=-c%20default_transaction_read_only%3Don", {},
+      environment());
+  const auto found = all(examine_database(reading), "role");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].level, Level::error);
+  EXPECT_TRUE(any(found, "read-only"));
+}
+
 TEST_P(PostgresDoctor, finds_a_work_table_that_is_not_vacuumed) {
   outbox();
   BoxOptions looked_at = options();
