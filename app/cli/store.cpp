@@ -110,6 +110,7 @@ OpenStore::OpenStore(const Common& common, Missing missing) : common_(common) {
                   "there is no file " + printable(file) + "; create it with twinbox schema deploy" +
                       repeat_with_store(common) + ", or name another store with --database");
   }
+  definition.database.retry_limit = {};  // a person waits for the answer
   store_ = std::make_unique<Store>(std::move(definition));
 }
 

@@ -313,6 +313,8 @@ StoreDefinition StoreConfig::definition() const {
   StoreDefinition definition{.name = name, .address = url};
   definition.database.pool_size = static_cast<std::size_t>(connections);
   definition.database.wait_limit = wait_limit;
+  definition.database.answer_limit = answer_limit;
+  definition.database.retry_limit = retry_limit;
   definition.outbox = {.schema = schema, .table = outbox_table, .deploy_schema = deploy};
   definition.inbox = {.schema = schema, .table = inbox_table, .deploy_schema = deploy};
   if (outbox_retention) definition.outbox.retention = *outbox_retention;

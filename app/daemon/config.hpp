@@ -76,6 +76,8 @@ struct StoreConfig {
   std::string inbox_table = {};
   int connections = 8;
   Milliseconds wait_limit = std::chrono::seconds{10};
+  Milliseconds answer_limit = std::chrono::seconds{30};
+  Milliseconds retry_limit = std::chrono::seconds{5};
   std::optional<Milliseconds> outbox_retention = {};
   std::optional<Milliseconds> inbox_retention = {};
   bool hold_keys = false;  ///< a dead letter holds its partition key

@@ -108,6 +108,8 @@ void read_store(TableReader table, StoreConfig& store, const toml::table* source
   table.text("inbox_table", store.inbox_table);
   table.integer("connections", store.connections, 1, 1000);
   table.duration("wait_limit", store.wait_limit, 1ms, 1h);
+  table.duration("answer_limit", store.answer_limit, 0ms, 24h);
+  table.duration("retry_limit", store.retry_limit, 0ms, 1h);
   table.duration("outbox_retention", store.outbox_retention, 0ms, 100 * year);
   table.duration("inbox_retention", store.inbox_retention, 0ms, 100 * year);
   table.boolean("hold_keys", store.hold_keys);

@@ -22,9 +22,16 @@ struct DatabaseOptions {
   std::size_t pool_size = 8;
   /// How long a call waits for a connection, a busy SQLite file or a locked row before it fails.
   std::chrono::milliseconds wait_limit = std::chrono::seconds{10};
-  /// How often a call of our own that met a deadlock, a serialization failure, a busy file or a
-  /// connection that broke before its commit was sent is made again. A caller's transaction is
-  /// never repeated.
+  /// How long a server may take to answer: a login, a statement, a commit. Then the connection is
+  /// dropped, and the call fails with `commit_in_doubt` if its commit was sent, else with
+  /// `connection_lost`. Schema changes and prune have no such limit. Zero: no limit for anything.
+  std::chrono::milliseconds answer_limit = std::chrono::seconds{30};
+  /// How long a call of our own that writes is repeated when it finds no server, one that takes no
+  /// writes, or a connection that broke before its commit was sent: long enough for a switchover.
+  /// Dispatchers, housekeeping and sources repeat by themselves, without this.
+  std::chrono::milliseconds retry_limit = std::chrono::seconds{5};
+  /// How often a call of our own is repeated that met a deadlock, a serialization failure or a busy
+  /// file. Zero: nothing is ever repeated. A caller's transaction and a commit in doubt never are.
   int retries = 5;
 };
 

@@ -1,9 +1,9 @@
 #include "database/pool.hpp"
 
 #include <algorithm>
+#include <condition_variable>
 #include <stdexcept>
 #include <string_view>
-#include <thread>
 
 #include "database/interruptible.hpp"
 
@@ -43,9 +43,25 @@ DatabaseOptions checked(DatabaseOptions options, const Driver& driver) {
               static_cast<std::int64_t>(std::min(options.pool_size, max_pool_size + 1)), 1,
               static_cast<std::int64_t>(max_pool_size));
   check_bound("wait_limit", options.wait_limit.count(), 0, max_wait_limit.count(), " ms");
+  check_bound("answer_limit", options.answer_limit.count(), 0, max_wait_limit.count(), " ms");
+  check_bound("retry_limit", options.retry_limit.count(), 0, max_wait_limit.count(), " ms");
   check_bound("retries", options.retries, 0, max_retries);
   if (options.name.empty()) options.name = driver.describe();
   return options;
+}
+
+/// A server that a switchover or a restart has taken away comes back, in a while. A file without
+/// the right to write does not.
+bool may_come_back(Kind kind, const Driver& driver) noexcept {
+  return kind == Kind::connection_lost ||
+         (kind == Kind::read_only && driver.dialect() != Dialect::sqlite);
+}
+
+void wait_or_stop(milliseconds delay) {
+  std::mutex mutex;
+  std::unique_lock lock{mutex};
+  std::condition_variable_any never;
+  never.wait_for(lock, Interruptible::token(), delay, [] { return false; });
 }
 
 std::string seconds_text(milliseconds time) {
@@ -115,7 +131,7 @@ Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment 
       time_(std::move(time)),
       budget_(budget != nullptr ? std::move(budget) : std::make_shared<Budget>()) {
   if (!time_.now) time_.now = steady_clock::now;
-  if (!time_.wait) time_.wait = [](milliseconds delay) { std::this_thread::sleep_for(delay); };
+  if (!time_.wait) time_.wait = wait_or_stop;
 
   const Driver::Shape shape = driver_->shape(options_.pool_size);
   lanes_.push_back({.opens = Access::write, .capacity = std::max<std::size_t>(1, shape.writers)});
@@ -146,7 +162,8 @@ void Pool::check_reentry(Access access) const {
 
 void Pool::run_erased(Access access, Scope scope, const Work& work) {
   check_reentry(access);
-  const TimePoint deadline = time_.now() + options_.wait_limit;
+  const TimePoint begin = time_.now();
+  const TimePoint deadline = begin + options_.wait_limit;
   const std::uint64_t met_before = met_refusals;
   for (int attempt = 1;; ++attempt) {
     bool started = false;
@@ -157,22 +174,35 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
     } catch (const PoolExhausted&) {
       throw;
     } catch (const DatabaseError& error) {
-      // What a caller's work has met elsewhere is remembered there.
-      if (access != Access::read && met_refusals == met_before) remember(error, scope);
+      kind = error.kind();
       // A caller's own work may have had other effects; before it began, nothing has happened.
       const bool repeatable = scope != Scope::caller || !started;
-      if (!error.retryable() || !repeatable || attempt > options_.retries) throw;
-      // A busy file or a silent server has used up the call's time already.
-      if (time_.now() >= deadline) throw;
-      kind = error.kind();
+      if (!repeatable || !worth_repeating(kind, access, attempt, begin)) {
+        // What a caller's work has met elsewhere is remembered there.
+        if (access != Access::read && met_refusals == met_before) remember(error, scope);
+        throw;
+      }
     }
     // Whoever made the call tells of a connection that stays lost.
-    environment_.write(kind == Kind::connection_lost ? LogLevel::debug : LogLevel::warning, "retry",
+    environment_.write(kind != Kind::contention ? LogLevel::debug : LogLevel::warning, "retry",
                        {{"store", std::string_view{name()}},
                         {"attempt", std::int64_t{attempt}},
                         {"kind", to_string(kind)}});
     time_.wait(retry_delay(attempt));
   }
+}
+
+bool Pool::worth_repeating(Kind kind, Access access, int attempt, TimePoint begin) const {
+  if (options_.retries == 0) return false;
+  const auto passed = time_.now() - begin;
+  const bool away = may_come_back(kind, *driver_);
+  // Whoever can be stopped runs in a loop, which repeats by itself and has other stores to serve.
+  // Whoever reads may rather know at once.
+  const bool waits = access != Access::read && !Interruptible::token().stop_possible();
+  if (away && waits && passed < options_.retry_limit) return true;
+  // A busy file or a silent server has used up the call's time already.
+  return (away || kind == Kind::contention) && attempt <= options_.retries &&
+         passed < options_.wait_limit;
 }
 
 void Pool::remember(const DatabaseError& error, Scope scope) {

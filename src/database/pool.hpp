@@ -103,6 +103,8 @@ class Pool {
   using Work = WriterQueue::Work;
 
   void run_erased(Access access, Scope scope, const Work& work);
+  [[nodiscard]] bool worth_repeating(DatabaseError::Kind kind, Access access, int attempt,
+                                     TimePoint begin) const;
   void remember(const DatabaseError& error, Scope scope);
   /// `started` turns true right before `work` is called.
   void run_once(Access access, Scope scope, const Work& work, TimePoint deadline, bool& started);

@@ -18,6 +18,7 @@ class ServerDriver : public Driver {
       : address_(std::move(address)),
         name_(options.name.empty() ? address_.shown : options.name),
         lock_limit_(options.wait_limit),
+        answer_limit_(options.answer_limit),
         environment_(environment) {}
 
   [[nodiscard]] Shape shape(std::size_t pool_size) const noexcept final {
@@ -36,6 +37,8 @@ class ServerDriver : public Driver {
  protected:
   [[nodiscard]] const Address& address() const noexcept { return address_; }
   [[nodiscard]] std::chrono::milliseconds lock_limit() const noexcept { return lock_limit_; }
+  /// Zero: none.
+  [[nodiscard]] std::chrono::milliseconds answer_limit() const noexcept { return answer_limit_; }
 
  private:
   virtual std::unique_ptr<Connection> open() = 0;
@@ -43,6 +46,7 @@ class ServerDriver : public Driver {
   Address address_;
   std::string name_;
   std::chrono::milliseconds lock_limit_;
+  std::chrono::milliseconds answer_limit_;
   Environment environment_;
 };
 

@@ -1,4 +1,5 @@
 // Whole finished messages, deleted by a person.
+#include "database/answer_limit.hpp"
 #include "queue/admin_act.hpp"
 #include "queue/admin_list.hpp"
 
@@ -106,6 +107,7 @@ std::size_t prune_filter(Box& box, Session* callers, const Filter& filter, const
 }  // namespace
 
 std::size_t Admin::prune(std::span<const std::int64_t> numbers, const Act& act) {
+  const WithoutAnswerLimit unlimited;
   return prune_numbers(queue_.box(), nullptr, numbers, act);
 }
 
@@ -114,6 +116,7 @@ std::size_t Admin::prune(Session& session, std::span<const std::int64_t> numbers
 }
 
 std::size_t Admin::prune(const Filter& filter, const Act& act) {
+  const WithoutAnswerLimit unlimited;
   return prune_filter(queue_.box(), nullptr, filter, act);
 }
 

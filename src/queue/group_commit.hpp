@@ -148,10 +148,11 @@ class GroupCommit {
     } catch (const PoolExhausted&) {
       settle_failure(batch, true);
     } catch (const DatabaseError& error) {
-      // Nothing is known of a commit in doubt, and a lost connection is nobody's fault: both are
-      // everybody's. Contention may be about one row.
-      settle_failure(batch, error.kind() == DatabaseError::Kind::commit_in_doubt ||
-                                error.kind() == DatabaseError::Kind::connection_lost);
+      // Nothing is known of a commit in doubt, and a server that is away or takes no writes is
+      // nobody's fault: these are everybody's. Contention may be about one row.
+      using Kind = DatabaseError::Kind;
+      settle_failure(batch, error.kind() == Kind::commit_in_doubt ||
+                                (error.retryable() && error.kind() != Kind::contention));
     } catch (...) {
       settle_failure(batch, false);
     }

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "database/answer_limit.hpp"
+
 namespace twinbox {
 namespace {
 
@@ -23,6 +25,12 @@ std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options
   box.run(session, box.sql().prune_bound, {retention(options), box.now()},
           [&](const Row& row) { bound = row.integer(0); });
   return bound;
+}
+
+std::int64_t prune_bound(Box& box, const PruneOptions& options) {
+  const WithoutAnswerLimit unlimited;
+  return box.own(Access::read, Scope::statement,
+                 [&](Session& session) { return prune_bound(box, session, options); });
 }
 
 /// One batch: the candidates are locked first and looked at again under the lock.
@@ -60,12 +68,10 @@ std::size_t prune_once(Box& box, Session& session, const PruneOptions& options) 
 }
 
 Pruning::Pruning(Box& box, const PruneOptions& options)
-    : box_(box),
-      options_((check_prune(options), options)),
-      below_(box.own(Access::read, Scope::statement,
-                     [&](Session& session) { return prune_bound(box, session, options); })) {}
+    : box_(box), options_((check_prune(options), options)), below_(prune_bound(box, options)) {}
 
 bool Pruning::step() {
+  const WithoutAnswerLimit unlimited;
   const std::int64_t limit =
       std::min(options_.batch, options_.limit - static_cast<std::int64_t>(deleted_));
   if (limit <= 0) return false;

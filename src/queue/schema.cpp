@@ -5,6 +5,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "database/answer_limit.hpp"
 #include "queue/box.hpp"
 #include "queue/script.hpp"
 
@@ -208,6 +209,7 @@ Schema::Schema(Database& database, BoxKind kind, BoxOptions options)
 
 std::vector<std::string> Schema::deploy() {
   const Tables tables(database_.dialect(), kind_, options_);
+  const WithoutAnswerLimit unlimited;
   const auto done = database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
     tables.run(session, "deploy_alone");
     tables.run(session, "create_schema");
@@ -277,6 +279,7 @@ void Schema::require() {
 std::vector<RepairedSequence> Schema::repair() {
   require();
   const Tables tables(database_.dialect(), kind_, options_);
+  const WithoutAnswerLimit unlimited;
   auto repaired = database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
     std::vector<RepairedSequence> found;
     tables.run(session, "repair_sequences", {}, [&](const Row& row) {

@@ -37,8 +37,9 @@ auto comparable(const BoxOptions& options) {
 }
 
 auto comparable(const DatabaseOptions& options) {
-  const auto& [name, pool_size, wait_limit, retries] = options;
-  return std::tuple{std::string_view{name}, pool_size, wait_limit, retries};
+  const auto& [name, pool_size, wait_limit, answer_limit, retry_limit, retries] = options;
+  return std::tuple{std::string_view{name}, pool_size,   wait_limit,
+                    answer_limit,           retry_limit, retries};
 }
 
 auto comparable(const StoreDefinition& definition) {

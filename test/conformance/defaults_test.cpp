@@ -121,10 +121,12 @@ TEST_P(Defaults, a_hash_is_sha256_and_the_source_of_an_outbox_message_a_dash) {
   EXPECT_EQ(outbox().claim(worker_a).at(0).source, Source{"-"});
 }
 
-TEST_P(Defaults, the_database_has_8_connections_waits_10_seconds_and_tries_5_times_again) {
+TEST_P(Defaults, the_database_has_8_connections_and_bounds_every_wait) {
   const DatabaseOptions defaults;
   EXPECT_EQ(defaults.pool_size, 8u);
   EXPECT_EQ(defaults.wait_limit, 10s);
+  EXPECT_EQ(defaults.answer_limit, 30s);
+  EXPECT_EQ(defaults.retry_limit, 5s);
   EXPECT_EQ(defaults.retries, 5);
 }
 

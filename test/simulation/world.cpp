@@ -69,6 +69,7 @@ class World {
     Environment environment{.clock = [this] { return now_; },
                             .random = [this] { return dice_.bits(); }};
     DatabaseOptions database;
+    database.retry_limit = std::chrono::milliseconds{0};  // its clock stands still
     database.retries = 2;
     PoolTime time{.now = [] { return std::chrono::steady_clock::time_point{}; },
                   .wait = [](std::chrono::milliseconds) {}};

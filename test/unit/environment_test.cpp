@@ -76,11 +76,11 @@ TEST(Environment, writes_events_from_its_level_on) {
 
 TEST(DatabaseError, knows_what_to_do) {
   using Kind = DatabaseError::Kind;
-  for (const Kind kind : {Kind::connection_lost, Kind::contention}) {
+  for (const Kind kind : {Kind::connection_lost, Kind::contention, Kind::read_only}) {
     EXPECT_TRUE(DatabaseError(kind, "").retryable());
   }
   for (const Kind kind :
-       {Kind::commit_in_doubt, Kind::out_of_space, Kind::read_only, Kind::corrupt, Kind::permission,
+       {Kind::commit_in_doubt, Kind::out_of_space, Kind::corrupt, Kind::permission,
         Kind::missing_schema, Kind::cancelled, Kind::invalid_request, Kind::other}) {
     EXPECT_FALSE(DatabaseError(kind, "").retryable());
   }

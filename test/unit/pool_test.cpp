@@ -177,6 +177,31 @@ TEST_F(PoolTest, repeats_nothing_after_the_wait_limit) {
   EXPECT_EQ(calls, 2);
 }
 
+TEST_F(PoolTest, repeats_a_call_without_a_server_until_the_retry_limit) {
+  Pool& pool = this->pool({.retry_limit = 5s, .retries = 5});
+  world_.connect_faults.assign(20, Kind::connection_lost);
+  EXPECT_EQ(write(pool), 1) << "a switchover takes longer than five tries";
+  EXPECT_EQ(waits_.size(), 20u);
+  int calls = 0;
+  const auto slow_work = [&](Session&) {
+    ++calls;
+    now_ += 3s;
+    throw DatabaseError(Kind::connection_lost, "gone");
+  };
+  EXPECT_THROW(this->pool({.wait_limit = 1s}).run(Access::write, Scope::transaction, slow_work),
+               DatabaseError);
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(PoolTest, a_loop_that_can_be_stopped_repeats_by_itself) {
+  Pool& pool = this->pool({.retries = 5});
+  const std::stop_source stop;
+  const Interruptible until_stop{stop.get_token()};
+  world_.connect_faults.assign(20, Kind::connection_lost);
+  EXPECT_THROW(write(pool), DatabaseError);
+  EXPECT_EQ(waits_.size(), 5u);
+}
+
 TEST_F(PoolTest, never_repeats_what_may_have_been_committed_or_can_never_work) {
   for (const Kind kind : {Kind::commit_in_doubt, Kind::invalid_request, Kind::out_of_space,
                           Kind::missing_schema, Kind::cancelled}) {
@@ -461,6 +486,10 @@ TEST_F(PoolTest, names_the_option_that_is_out_of_range) {
             "database options: pool_size is 0, 1 to 10000 are allowed");
   EXPECT_EQ(message_of([&] { pool({.wait_limit = -1ms}); }),
             "database options: wait_limit is -1 ms, 0 to 86400000 ms are allowed");
+  EXPECT_EQ(message_of([&] { pool({.answer_limit = -1ms}); }),
+            "database options: answer_limit is -1 ms, 0 to 86400000 ms are allowed");
+  EXPECT_EQ(message_of([&] { pool({.retry_limit = -1ms}); }),
+            "database options: retry_limit is -1 ms, 0 to 86400000 ms are allowed");
   EXPECT_EQ(message_of([&] { pool({.retries = -1}); }),
             "database options: retries is -1, 0 to 1000 are allowed");
 }

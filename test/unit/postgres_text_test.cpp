@@ -47,6 +47,18 @@ TEST(PostgresAddress, shows_no_password) {
   }
 }
 
+TEST(PostgresAddress,
+     a_server_that_has_gone_silently_is_noticed_unless_the_address_says_otherwise) {
+  const auto settings = parse_address("postgresql://h/d").settings;
+  EXPECT_EQ(settings.at("tcp_user_timeout"), "15000");
+  EXPECT_EQ(settings.at("keepalives_idle"), "15");
+  EXPECT_EQ(settings.at("keepalives_interval"), "5");
+  EXPECT_EQ(settings.at("keepalives_count"), "3");
+  const auto own = parse_address("postgresql://h/d?tcp_user_timeout=0&keepalives_idle=60").settings;
+  EXPECT_EQ(own.at("tcp_user_timeout"), "0");
+  EXPECT_EQ(own.at("keepalives_idle"), "60");
+}
+
 TEST(PostgresAddress, has_defaults_that_can_be_overridden) {
   const auto plain = parse_address("postgresql://h/d").settings;
   EXPECT_EQ(plain.at("connect_timeout"), "10");

@@ -157,6 +157,14 @@ Address parse_address(std::string_view conninfo) {
   settings["client_encoding"] = "UTF8";
   settings.try_emplace("fallback_application_name", "twinbox");
   const bool service = settings.contains("service") || std::getenv("PGSERVICE") != nullptr;
+  if (!service) {
+    // A server that has gone without a word is found gone: in 30 s while nothing is sent, and in
+    // 15 s once something is.
+    settings.try_emplace("keepalives_idle", "15");
+    settings.try_emplace("keepalives_interval", "5");
+    settings.try_emplace("keepalives_count", "3");
+    settings.try_emplace("tcp_user_timeout", "15000");
+  }
   if (!service && std::getenv("PGCONNECT_TIMEOUT") == nullptr) {
     settings.try_emplace("connect_timeout", "10");
   }

@@ -2,7 +2,10 @@
 // shown.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -23,6 +26,9 @@ struct Address {
   std::string shown;
   std::string server = {};    ///< host and port
   std::string database = {};  ///< its name there
+  /// Which of several hosts. Shared by the connections and the watches of one driver.
+  std::shared_ptr<std::atomic<std::size_t>> host_that_worked =
+      std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 /// Throws std::invalid_argument; the message holds nothing that could be a password.

@@ -68,9 +68,33 @@ std::string setting(const Address& address, const char* key) {
   return found == address.settings.end() ? std::string{} : found->second;
 }
 
-bool has_several_hosts(const Address& address) {
-  return setting(address, "host").find(',') != std::string::npos ||
-         setting(address, "hostaddr").find(',') != std::string::npos;
+/// A list as libpq writes it: `a,b,c`; an empty element stands for libpq's own default.
+std::vector<std::string> elements(const std::string& list) {
+  std::vector<std::string> result;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    result.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return result;
+}
+
+/// One address for each host. Empty: there is only one, or the lists do not fit, which libpq says
+/// better.
+std::vector<Address> each_host(const Address& address) {
+  std::size_t count = 1;
+  for (const char* key : {"host", "hostaddr"})
+    count = std::max(count, elements(setting(address, key)).size());
+  if (count == 1) return {};
+  std::vector<Address> hosts(count, address);
+  for (const char* key : {"host", "hostaddr", "port"}) {
+    const auto values = elements(setting(address, key));
+    if (!address.settings.contains(key)) continue;
+    if (values.size() != count && values.size() != 1) return {};
+    for (std::size_t i = 0; i < count; ++i)
+      hosts[i].settings[key] = values.size() == 1 ? values[0] : values[i];
+  }
+  return hosts;
 }
 
 void drop_notice(void* /*nothing*/, const PGresult* /*notice*/) noexcept {}
@@ -88,31 +112,38 @@ void check_stop(const Address& address, const std::stop_token& stop) {
 }
 
 /// Step by step, so that the verbose form of the server's refusal can be asked for.
-Handle connect_to_one(const Address& address, const std::stop_token& stop) {
+Handle connect_to_one(const Address& address, std::chrono::milliseconds limit,
+                      const std::stop_token& stop) {
   const Pairs pairs{address};
   Handle handle{PQconnectStartParams(pairs.keys.data(), pairs.values.data(), 0)};
   if (handle == nullptr) throw std::bad_alloc{};
   PQsetNoticeReceiver(handle.get(), &drop_notice, nullptr);
   PQsetErrorVerbosity(handle.get(), PQERRORS_VERBOSE);
-  const auto limit = read_integer(setting(address, "connect_timeout")).value_or(0);
-  const auto deadline = Clock::now() + std::chrono::seconds{limit};
+  const auto seconds = read_integer(setting(address, "connect_timeout")).value_or(0);
+  const bool own_limit =
+      seconds > 0 && (limit.count() == 0 || std::chrono::seconds{seconds} <= limit);
+  if (own_limit) limit = std::chrono::seconds{seconds};
+  const auto deadline = Clock::now() + limit;
   auto state =
       PQstatus(handle.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
   while (state != PGRES_POLLING_OK) {
     if (state == PGRES_POLLING_FAILED) refuse(address, handle.get());
     check_stop(address, stop);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (limit > 0 && left <= 0) {
+    if (limit.count() > 0 && left <= 0) {
       throw failure("connect",
-                    {"", "no answer within connect_timeout=" + setting(address, "connect_timeout") +
-                             " s: check host and port, or raise connect_timeout in the address"},
+                    {"", own_limit ? "no answer within connect_timeout=" +
+                                         setting(address, "connect_timeout") +
+                                         " s: check host and port, or raise connect_timeout in the "
+                                         "address"
+                                   : no_answer_within(limit)},
                     address.shown, true);
     }
     const short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
     pollfd socket{PQsocket(handle.get()), events, 0};
-    auto wait = limit > 0 ? left : -1;
+    auto wait = limit.count() > 0 ? left : -1;
     if (stop.stop_possible())
-      wait = limit > 0 ? std::min(left, stop_check.count()) : stop_check.count();
+      wait = limit.count() > 0 ? std::min(left, stop_check.count()) : stop_check.count();
     const int ready = ::poll(&socket, 1, static_cast<int>(wait));
     if (ready > 0 || (ready < 0 && errno != EINTR)) state = PQconnectPoll(handle.get());
   }
@@ -120,13 +151,33 @@ Handle connect_to_one(const Address& address, const std::stop_token& stop) {
   return handle;
 }
 
-/// Only libpq itself can give each host its own share of time.
-Handle connect_to_one_of_several(const Address& address) {
-  const Pairs pairs{address};
-  Handle handle{PQconnectdbParams(pairs.keys.data(), pairs.values.data(), 0)};
-  if (handle == nullptr) throw std::bad_alloc{};
-  if (PQstatus(handle.get()) != CONNECTION_OK) refuse(address, handle.get());
-  return handle;
+/// Not by libpq's own list: only its blocking call leaves a host that does not answer for the next
+/// one. Whatever a host says besides a refused login, another may do better.
+Handle connect_to_one_of(std::vector<Address> hosts, const Address& address,
+                         std::chrono::milliseconds limit, const std::stop_token& stop) {
+  const bool prefers = setting(address, "target_session_attrs") == "prefer-standby";
+  const std::size_t first = *address.host_that_worked % hosts.size();
+  std::string reasons;
+  for (const bool standby : {prefers, false}) {
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      const std::size_t at = (first + i) % hosts.size();
+      Address& host = hosts[at];
+      if (prefers) host.settings["target_session_attrs"] = standby ? "standby" : "any";
+      try {
+        Handle handle = connect_to_one(host, limit, stop);
+        *address.host_that_worked = at;
+        return handle;
+      } catch (const DatabaseError& error) {
+        const auto kind = error.kind();
+        if (kind == DatabaseError::Kind::permission || kind == DatabaseError::Kind::cancelled)
+          throw;
+        reasons += (reasons.empty() ? "" : "; ") + setting(host, "host") + ": " + error.what();
+      }
+    }
+    if (!prefers) break;
+  }
+  throw failure(DatabaseError::Kind::connection_lost, "connect", {"", reasons}, address.shown,
+                true);
 }
 
 /// Waits for what has been asked, but neither past its limit nor past a stop request.
@@ -139,7 +190,7 @@ void await_answer(PGconn* connection, const Question& question, const std::stop_
     }
     if (question.limit.count() > 0 && Clock::now() >= deadline) {
       throw failure(DatabaseError::Kind::connection_lost, question.act,
-                    {"", "the server does not answer"}, question.where, true);
+                    {"", no_answer_within(question.limit)}, question.where, true);
     }
     pollfd socket{PQsocket(connection), POLLIN, 0};
     if (::poll(&socket, 1, static_cast<int>(stop_check.count())) > 0 &&
@@ -169,15 +220,22 @@ Result ask(PGconn* connection, const Question& question, const std::stop_token& 
 }
 
 bool is_behind_a_pooler(PGconn* connection, std::string_view act, std::string_view where,
-                        std::chrono::seconds limit, const std::stop_token& stop) {
+                        std::chrono::milliseconds limit, const std::stop_token& stop) {
   const Result answer = ask(connection, {"select pg_backend_pid()", act, where, limit}, stop);
   return read_integer(PQgetvalue(answer.get(), 0, 0)) != PQbackendPID(connection);
 }
 
-Handle connect_to(const Address& address, const std::stop_token& stop) {
+std::string no_answer_within(std::chrono::milliseconds limit) {
+  return "the server did not answer within answer_limit (" + std::to_string(limit.count()) +
+         " ms): check that it runs and is not overloaded, or raise answer_limit";
+}
+
+Handle connect_to(const Address& address, std::chrono::milliseconds limit,
+                  const std::stop_token& stop) {
   check_stop(address, stop);
-  return has_several_hosts(address) ? connect_to_one_of_several(address)
-                                    : connect_to_one(address, stop);
+  auto hosts = each_host(address);
+  return hosts.empty() ? connect_to_one(address, limit, stop)
+                       : connect_to_one_of(std::move(hosts), address, limit, stop);
 }
 
 }  // namespace twinbox::postgres

@@ -19,16 +19,21 @@ struct FinishConnection {
 };
 using Handle = std::unique_ptr<PGconn, FinishConnection>;
 
-/// Throws DatabaseError, kind `cancelled` when a stop is requested (of several hosts: after that
-/// attempt).
-Handle connect_to(const Address& address, const std::stop_token& stop = {});
+/// Of several hosts, the one that worked the last time is tried first. Each may take as long as
+/// `connect_timeout`, and no longer than `limit` (zero: none).
+/// Throws DatabaseError, kind `cancelled` when a stop is requested.
+Handle connect_to(const Address& address, std::chrono::milliseconds limit,
+                  const std::stop_token& stop = {});
+
+/// What an error says of a server that has not answered within `limit`.
+std::string no_answer_within(std::chrono::milliseconds limit);
 
 /// What is asked on a connection that is in no pipeline.
 struct Question {
   std::string sql;
   std::string_view act;  ///< what it is asked for, in errors
   std::string_view where;
-  std::chrono::seconds limit{0};  ///< of the wait for each part of the answer; zero: none
+  std::chrono::milliseconds limit{0};  ///< of the wait for each part of the answer; zero: none
 };
 
 /// The last answer. Throws DatabaseError, kind `cancelled` when a stop is requested.
@@ -36,6 +41,6 @@ Result ask(PGconn* connection, const Question& question, const std::stop_token& 
 
 /// A pooler answers a login itself, with a process number of its own. Throws as ask().
 bool is_behind_a_pooler(PGconn* connection, std::string_view act, std::string_view where,
-                        std::chrono::seconds limit, const std::stop_token& stop);
+                        std::chrono::milliseconds limit, const std::stop_token& stop);
 
 }  // namespace twinbox::postgres

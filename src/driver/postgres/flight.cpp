@@ -3,15 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <poll.h>
-#include <system_error>
 #include <thread>
 
 namespace twinbox::postgres {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
 namespace {
 
 /// How often a flight that may be interrupted looks whether it is.
-constexpr int interrupt_check_ms = 50;
+constexpr milliseconds interrupt_check{50};
+constexpr milliseconds longest_poll = std::chrono::hours{1};
 /// How long a server that was asked to end a statement may be silent.
 constexpr std::chrono::seconds silence_limit{3};
 
@@ -29,6 +34,19 @@ bool wait_for(PGconn* connection, short events, int limit, short& ready) {
 }
 
 }  // namespace
+
+/// On a thread of its own: a server that is frozen takes the request and never closes the
+/// connection it came by. No more of them can be under way than the pool has had connections.
+void request_cancel(const std::shared_ptr<PGcancel>& cancel) noexcept {
+  if (cancel == nullptr) return;
+  try {
+    std::thread([cancel] {
+      std::array<char, 256> reason{};
+      PQcancel(cancel.get(), reason.data(), static_cast<int>(reason.size()));
+    }).detach();
+  } catch (const std::exception&) {  // no thread to be had: the silence ends it
+  }
+}
 
 std::size_t Flight::command(const char* sql) {
   return added(PQsendQueryParams(connection_, sql, 0, nullptr, nullptr, nullptr, nullptr, 0));
@@ -58,8 +76,9 @@ std::size_t Flight::added(int sent) {
   return answers_.size() - 1;
 }
 
-void Flight::land(const Interrupt* interrupt) {
+void Flight::land(milliseconds limit, const Interrupt* interrupt) {
   interrupt_ = interrupt;
+  if (limit.count() > 0) give_up_at_ = steady_clock::now() + limit;
   if (refused_ || PQpipelineSync(connection_) != 1 || !send_all()) return;
   for (auto& answer : answers_) {
     if (!take_answers(answer)) return;
@@ -72,7 +91,8 @@ bool Flight::send_all() {
   // sides writing nobody would ever read.
   for (int left = PQflush(connection_); left != 0; left = PQflush(connection_)) {
     short ready = 0;
-    if (left < 0 || !wait_for(connection_, POLLIN | POLLOUT, -1, ready)) return false;
+    if (left < 0 || !wait_for(connection_, POLLIN | POLLOUT, wait_time(), ready)) return false;
+    if (ready == 0 && out_of_time()) return false;
     if ((ready & ~POLLOUT) != 0 && PQconsumeInput(connection_) != 1) return false;
   }
   sent_ = true;
@@ -82,39 +102,40 @@ bool Flight::send_all() {
 bool Flight::wait_for_answer() {
   while (PQisBusy(connection_) != 0) {
     short ready = 0;
-    if (!wait_for(connection_, POLLIN, patience(), ready)) return false;
+    if (!wait_for(connection_, POLLIN, wait_time(), ready)) return false;
     if (ready != 0) {
       if (PQconsumeInput(connection_) != 1) return false;
-    } else if (interrupted_) {
-      if (patience() == 0) return false;
-    } else {
+    } else if (out_of_time()) {
+      return false;
+    } else if (!interrupted_) {
       interrupt_if_wanted();
     }
   }
   return true;
 }
 
-int Flight::patience() const {
-  using std::chrono::steady_clock;
-  if (interrupt_ == nullptr) return -1;
-  if (!interrupted_) return interrupt_check_ms;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(give_up_at_ - steady_clock::now());
-  return std::max(0, static_cast<int>(left.count()));
+int Flight::wait_time() const {
+  auto wait = milliseconds::max();
+  if (give_up_at_ != steady_clock::time_point::max()) {
+    wait = std::max(milliseconds{0},
+                    std::chrono::ceil<milliseconds>(give_up_at_ - steady_clock::now()));
+  }
+  if (interrupt_ != nullptr && !interrupted_) wait = std::min(wait, interrupt_check);
+  if (wait == milliseconds::max()) return -1;
+  return static_cast<int>(std::min(wait, longest_poll).count());
 }
 
-/// Not by whoever wants it: what has not been sent yet could not be ended. And on a thread of its
-/// own: a server that is frozen takes the request and never closes the connection it came by.
+bool Flight::out_of_time() {
+  timed_out_ = steady_clock::now() >= give_up_at_;
+  return timed_out_;
+}
+
+/// Not by whoever wants it: what has not been sent yet could not be ended.
 void Flight::interrupt_if_wanted() {
-  if (!interrupt_->wanted || interrupt_->cancel == nullptr) return;
+  if (interrupt_ == nullptr || !interrupt_->wanted || interrupt_->cancel == nullptr) return;
   interrupted_ = true;
-  give_up_at_ = std::chrono::steady_clock::now() + silence_limit;
-  try {
-    std::thread([cancel = interrupt_->cancel] {
-      std::array<char, 256> reason{};
-      PQcancel(cancel.get(), reason.data(), static_cast<int>(reason.size()));
-    }).detach();
-  } catch (const std::system_error&) {  // no thread to be had: the silence ends it
-  }
+  give_up_at_ = std::min(give_up_at_, steady_clock::now() + silence_limit);
+  request_cancel(interrupt_->cancel);
 }
 
 bool Flight::take_answers(Result& answer) {

@@ -12,6 +12,9 @@
 
 namespace twinbox::postgres {
 
+/// Asks the server to end what it does for a connection. Does not wait.
+void request_cancel(const std::shared_ptr<PGcancel>& cancel) noexcept;
+
 /// The connection is in pipeline mode and does not block. Outside a transaction block, what flies
 /// together is one transaction; under READ COMMITTED each statement still has a snapshot of its
 /// own.
@@ -32,9 +35,9 @@ class Flight {
     const std::atomic<bool>& wanted;
     const std::shared_ptr<PGcancel>& cancel;  // shared with whoever waits for a frozen server
   };
-  /// Sends everything and waits for all answers. When the connection breaks, it returns with what
-  /// came.
-  void land(const Interrupt* interrupt = nullptr);
+  /// Sends everything and waits for all answers, no longer than `limit` (zero: for ever). When the
+  /// connection breaks or the time is up, it returns with what came.
+  void land(std::chrono::milliseconds limit, const Interrupt* interrupt = nullptr);
 
   /// True when every answer has come; the connection can then be used again.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
@@ -49,6 +52,8 @@ class Flight {
   /// True when the server was asked to end it. That may reach it late: the connection must not be
   /// used for anything else.
   [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
+  /// True when the server did not answer in time.
+  [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
   /// True when a statement was a COPY, which cannot be carried out; the connection is lost to it.
   [[nodiscard]] bool is_copy() const noexcept { return copy_; }
   [[nodiscard]] bool succeeded(std::size_t place) const;
@@ -58,7 +63,9 @@ class Flight {
   bool send_all();
   void interrupt_if_wanted();
   /// For how long to wait for the server now, in milliseconds; -1: for ever.
-  [[nodiscard]] int patience() const;
+  [[nodiscard]] int wait_time() const;
+  /// Notes when the time is up.
+  bool out_of_time();
   /// False when the connection broke.
   bool wait_for_answer();
   bool take_answers(Result& answer);
@@ -71,7 +78,8 @@ class Flight {
   bool refused_ = false;
   bool copy_ = false;
   bool interrupted_ = false;
-  std::chrono::steady_clock::time_point give_up_at_ = {};  // once it was interrupted
+  bool timed_out_ = false;
+  std::chrono::steady_clock::time_point give_up_at_ = std::chrono::steady_clock::time_point::max();
   bool sent_ = false;
   bool complete_ = false;
 };

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "database/answer_limit.hpp"
 #include "driver/postgres/oids.hpp"
 #include "driver/postgres/parameters.hpp"
 #include "sql/render.hpp"
@@ -34,33 +35,37 @@ constexpr const char* begin_read_committed = "begin isolation level read committ
 
 constexpr std::string_view user_statement = "execute";
 
+// A server that has nothing else to do for the connection rolls back at once. One that does not
+// answer finds out that the connection has gone, and rolls back then.
+constexpr std::chrono::seconds rollback_limit{3};
+
 }  // namespace
 
 PostgresConnection::PostgresConnection(Handle connection, Pooler pooler, std::string where,
-                                       std::chrono::milliseconds lock_limit,
-                                       const std::stop_token& stop)
+                                       Limits limits, const std::stop_token& stop)
     : connection_(std::move(connection)),
       where_(std::move(where)),
+      limits_(limits),
       // A statement that somebody else has prepared under a name of ours would be run in our stead.
       pooler_(pooler == Pooler::transaction ||
               (pooler == Pooler::unknown &&
-               is_behind_a_pooler(connection_.get(), "connect", where_, {}, stop))) {
-  if (pooler_ && lock_limit.count() > 0) {
-    set_lock_limit_ = "set local lock_timeout = " + std::to_string(lock_limit.count());
+               is_behind_a_pooler(connection_.get(), "connect", where_, limits.answer, stop))) {
+  if (pooler_ && limits.lock.count() > 0) {
+    set_lock_limit_ = "set local lock_timeout = " + std::to_string(limits.lock.count());
   }
   PQsetNoticeReceiver(connection_.get(), &PostgresConnection::on_notice, this);
   cancel_.reset(PQgetCancel(connection_.get()), &PQfreeCancel);
-  if (!pooler_) steer(lock_limit, stop);
+  if (!pooler_) steer(stop);
   if (PQsetnonblocking(connection_.get(), 1) != 0 || PQenterPipelineMode(connection_.get()) != 1) {
     throw failure("connect", {"", first_line(PQerrorMessage(connection_.get()))}, where_, true);
   }
 }
 
-void PostgresConnection::steer(std::chrono::milliseconds lock_limit, const std::stop_token& stop) {
+void PostgresConnection::steer(const std::stop_token& stop) {
   std::string settings = steering;
-  if (lock_limit.count() > 0)
-    settings += "; set lock_timeout = " + std::to_string(lock_limit.count());
-  ask(connection_.get(), {std::move(settings), "connect", where_}, stop);
+  if (limits_.lock.count() > 0)
+    settings += "; set lock_timeout = " + std::to_string(limits_.lock.count());
+  ask(connection_.get(), {std::move(settings), "connect", where_, limits_.answer}, stop);
 }
 
 void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept {
@@ -73,6 +78,7 @@ void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept 
 
 void PostgresConnection::begin(Access access, Scope scope) {
   notice_a_closed_socket("begin");
+  answer_limit_ = WithoutAnswerLimit::active() ? std::chrono::milliseconds{0} : limits_.answer;
   access_ = access;
   scope_ = scope;
   active_ = true;
@@ -210,9 +216,11 @@ void PostgresConnection::land(Flight& flight, std::string_view statement, bool o
                               bool used_cache) {
   const Flight::Interrupt interrupt{interrupt_wanted_, cancel_};
   broken_ = true;
-  flight.land(&interrupt);
+  flight.land(answer_limit_, &interrupt);
   broken_ = !flight.complete();
   closing_ = closing_ || flight.interrupted();
+  // A commit is left alone: one that waits for its standby would end as if the standby had it.
+  if (flight.timed_out() && !flight.interrupted() && !decides) request_cancel(cancel_);
   if (broken_) fail_lost(flight, statement, ours, decides);
   const auto* error = flight.error();
   if (error == nullptr) return;
@@ -251,8 +259,11 @@ void PostgresConnection::fail_lost(const Flight& flight, std::string_view statem
   const bool rolled_back = report.sqlstate == "57P01" && error != flight.error_at_end() &&
                            !pooler_ && scope_ == Scope::statement;
   const bool in_doubt = decides && flight.sent() && !rolled_back;
-  if (flight.interrupted() && error == nullptr)
+  if (flight.interrupted() && error == nullptr) {
     report.message = "stopped on request, and the server did not answer";
+  } else if (flight.timed_out()) {
+    report.message = no_answer_within(answer_limit_);
+  }
   if (report.message.empty()) report.message = "the connection to the server broke";
   throw failure(in_doubt ? Kind::commit_in_doubt : Kind::connection_lost, statement, report, where_,
                 ours);
@@ -296,7 +307,7 @@ void PostgresConnection::rollback() noexcept {
     Flight flight{connection_.get()};
     flight.command("rollback");
     broken_ = true;
-    flight.land();
+    flight.land(rollback_limit);
     broken_ = !flight.complete() || flight.error() != nullptr;
   } catch (...) {
     broken_ = true;

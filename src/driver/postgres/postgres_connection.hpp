@@ -24,10 +24,14 @@ class PostgresConnection final : public Connection {
  public:
   /// Takes a connection that has just been made. Behind a pooler in transaction mode, or in a mode
   /// that nobody has named, nothing is kept on the server beyond a transaction. Outside of a
-  /// caller's transaction a lock is waited for as long as `lock_limit`; zero: as the server says.
+  /// caller's transaction a lock is waited for as long as `limits.lock`.
   /// Throws DatabaseError, kind `cancelled` when a stop is requested.
-  PostgresConnection(Handle connection, Pooler pooler, std::string where,
-                     std::chrono::milliseconds lock_limit, const std::stop_token& stop = {});
+  struct Limits {
+    std::chrono::milliseconds lock{0};    ///< zero: as the server says
+    std::chrono::milliseconds answer{0};  ///< zero: none
+  };
+  PostgresConnection(Handle connection, Pooler pooler, std::string where, Limits limits,
+                     const std::stop_token& stop = {});
 
   using Session::execute;
   [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::postgres; }
@@ -55,7 +59,7 @@ class PostgresConnection final : public Connection {
 
   std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
 
-  void steer(std::chrono::milliseconds lock_limit, const std::stop_token& stop);
+  void steer(const std::stop_token& stop);
   /// Throws connection_lost when the server has closed the connection before `act`.
   void notice_a_closed_socket(std::string_view act);
   void check_interrupted(std::string_view act) const;
@@ -78,6 +82,8 @@ class PostgresConnection final : public Connection {
   Handle connection_;
   std::shared_ptr<PGcancel> cancel_;  // shared with a request that is under way
   std::string where_;
+  Limits limits_;
+  std::chrono::milliseconds answer_limit_{0};  // of the call that is under way
   std::string set_lock_limit_;  // flies with each begin of our own, where nothing is kept
   bool pooler_;                 // nothing is kept on the server beyond a transaction
   bool broken_ = false;   // answers are missing: nobody knows what the next one would belong to

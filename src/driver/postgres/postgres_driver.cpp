@@ -27,8 +27,9 @@ class PostgresDriver final : public ServerDriver<Address> {
  private:
   std::unique_ptr<Connection> open() override {
     const std::stop_token& stop = Interruptible::token();
-    return std::make_unique<PostgresConnection>(connect_to(address(), stop), address().pooler,
-                                                address().shown, lock_limit(), stop);
+    return std::make_unique<PostgresConnection>(
+        connect_to(address(), answer_limit(), stop), address().pooler, address().shown,
+        PostgresConnection::Limits{.lock = lock_limit(), .answer = answer_limit()}, stop);
   }
 };
 

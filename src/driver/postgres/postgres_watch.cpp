@@ -94,7 +94,8 @@ Address watching(Address address) {
   if (limit <= 0 || limit > longest_connect) {
     settings["connect_timeout"] = std::to_string(longest_connect);
   }
-  // Nothing is ever sent here, so that only the system can find out that nobody is there any more.
+  // Nothing is ever sent here, so that only the system can find out that nobody is there any more:
+  // also where a service file has kept our defaults out of the address.
   settings.try_emplace("keepalives_idle", "15");
   settings.try_emplace("keepalives_interval", "5");
   settings.try_emplace("keepalives_count", "3");
@@ -103,7 +104,7 @@ Address watching(Address address) {
 
 std::unique_ptr<Watch> open_postgres_watch(const Address& address, const NotifyChannel& channel,
                                            const std::stop_token& stop) {
-  Handle connection = connect_to(address, stop);
+  Handle connection = connect_to(address, {}, stop);
   PQsetNoticeReceiver(
       connection.get(), [](void*, const PGresult*) {}, nullptr);
   if (is_behind_a_pooler(connection.get(), "listen", address.shown, longest_answer, stop)) {

@@ -38,6 +38,11 @@ bool is_dead(SQLHDBC connection) {
 Answer execute(const Target& target, std::string_view act, bool ours, std::string_view sql,
                Parameters* parameters) {
   const StatementHandle statement = new_statement(target.connection, act, target.where);
+  if (target.answer_seconds > 0) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): ODBC passes numbers as pointers
+    SQLSetStmtAttr(statement.get(), SQL_ATTR_QUERY_TIMEOUT,
+                   reinterpret_cast<SQLPOINTER>(target.answer_seconds), 0);
+  }
   if (parameters != nullptr) parameters->bind(statement.get(), act, target.where);
   std::u16string text = to_utf16(sql);
   const Running::Mark mark{target.running, statement.get()};

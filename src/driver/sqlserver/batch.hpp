@@ -46,6 +46,7 @@ struct Target {
   SQLHDBC connection;
   std::string_view where;      ///< for errors
   Running* running = nullptr;  ///< null: nobody can end it
+  SQLULEN answer_seconds = 0;  ///< how long the server may take; 0: for ever
 };
 
 /// T-SQL with `@name` stays as it is: a declaration before it gives each name its value,

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "database/answer_limit.hpp"
 #include "driver/sqlserver/address.hpp"
 #include "driver/sqlserver/connect.hpp"
 
@@ -34,9 +35,13 @@ Words words_of(std::chrono::milliseconds lock_limit) {
           .rollback = "if @@trancount > 0 rollback transaction"};
 }
 
-SqlServerConnection::SqlServerConnection(const Address& address, Words words)
+SqlServerConnection::SqlServerConnection(const Address& address, Words words,
+                                         std::chrono::milliseconds answer_limit)
     : where_(address.shown),
       words_(std::move(words)),
+      answer_limit_(
+          static_cast<SQLULEN>(std::chrono::ceil<std::chrono::seconds>(answer_limit).count())),
+      answer_seconds_(answer_limit_),
       environment_(new_environment()),
       connection_(connect_to(environment_.get(), address)) {
   run_text(target(), "connect", words_.settings);
@@ -60,7 +65,11 @@ void SqlServerConnection::fail(const DatabaseError& error, std::string_view act)
   lost_ = lost_ || error.kind() == Kind::connection_lost;
   broken_ = broken_ || lost_ || error.kind() == Kind::cancelled;
   failed_ = failed_ || broken_ || scope_ != Scope::caller || !is_open();
-  if (!running_.interrupted()) throw error;
+  if (!running_.interrupted()) {
+    // Nobody has asked for it: the server has not answered in time, and nothing was committed.
+    if (error.kind() != Kind::cancelled || answer_seconds_ == 0) throw error;
+    throw failure(Kind::connection_lost, act, {.message = error.what()}, {}, true);
+  }
   broken_ = true;
   throw failure(Kind::cancelled, act, {.message = "stopped on request"}, where_, true);
 }
@@ -75,6 +84,7 @@ bool SqlServerConnection::is_open() noexcept {
 
 void SqlServerConnection::begin(Access access, Scope scope) {
   failed_ = false;
+  answer_seconds_ = WithoutAnswerLimit::active() ? 0 : answer_limit_;
   check("begin");
   access_ = access;
   scope_ = scope;

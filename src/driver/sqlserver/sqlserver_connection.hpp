@@ -30,8 +30,10 @@ Words words_of(std::chrono::milliseconds lock_limit);
 /// allows it.
 class SqlServerConnection final : public Connection {
  public:
-  /// Connects. Throws DatabaseError.
-  SqlServerConnection(const Address& address, Words words);
+  /// Connects. The server may take as long as `answer_limit`, in whole seconds, to answer; zero:
+  /// for ever. Throws DatabaseError.
+  SqlServerConnection(const Address& address, Words words,
+                      std::chrono::milliseconds answer_limit = {});
 
   using Session::execute;
   [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::sqlserver; }
@@ -53,10 +55,14 @@ class SqlServerConnection final : public Connection {
   [[nodiscard]] bool is_open() noexcept;
   /// Throws DatabaseError when nothing more may be executed.
   void check(std::string_view act) const;
-  [[nodiscard]] Target target() noexcept { return {connection_.get(), where_, &running_}; }
+  [[nodiscard]] Target target() noexcept {
+    return {connection_.get(), where_, &running_, answer_seconds_};
+  }
 
   std::string where_;
   Words words_;
+  const SQLULEN answer_limit_;
+  SQLULEN answer_seconds_;         // of the call that is under way
   EnvironmentHandle environment_;  // one each: unixODBC may serialise the connections of one
   ConnectionHandle connection_;
   Running running_;

@@ -21,7 +21,7 @@ class SqlServerDriver final : public ServerDriver<Address> {
       throw failure(DatabaseError::Kind::cancelled, "connect", {.message = "stopped on request"},
                     address().shown, true);
     }
-    return std::make_unique<SqlServerConnection>(address(), words_of(lock_limit()));
+    return std::make_unique<SqlServerConnection>(address(), words_of(lock_limit()), answer_limit());
   }
 };
 
