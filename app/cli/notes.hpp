@@ -38,7 +38,7 @@ inline constexpr std::array<Note, 18> json_notes = {{
      "9999-12-31T23:59:59.999999Z, always is 0000-01-01T00:00:00.000000Z), durations are "
      "milliseconds in names that end in _ms, what does not apply is null; notes and errors go to "
      "standard error as text"},
-    {"enqueue", R"({"id"})"},
+    {"enqueue", R"({"id", "duplicate", "conflict"})"},
     {"accept", R"({"state", "duplicate", "conflict"}; state is accepted, duplicate_open, )"
                R"(duplicate_done or duplicate_dead)"},
     {"status", R"({"store", "boxes": [{"box", "counts", "topics": {topic: counts}, )"

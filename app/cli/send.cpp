@@ -56,11 +56,20 @@ int enqueue(const Common& common, const EnqueueOptions& options, const Screen& s
   if (options.id) message.id = MessageId{*options.id};
   if (options.source) message.source = Source{*options.source};
   message.extras = options.extras.read(store);
-  const MessageId id = outbox.enqueue(message);
+  const Enqueued enqueued = outbox.enqueue(message);
   if (common.json) {
-    print_json(screen, {{"id", id.view()}});
+    print_json(screen, {{"id", enqueued.id.view()},
+                        {"duplicate", enqueued.duplicate},
+                        {"conflict", enqueued.conflict}});
   } else {
-    screen.print(printable(id.view()) + "\n");
+    screen.print(printable(enqueued.id.view()) + "\n");
+    if (enqueued.conflict) {
+      screen.note(
+          "enqueue: the id is known with another topic or payload, which stay; give other "
+          "content an id of its own\n");
+    } else if (enqueued.duplicate) {
+      screen.note("enqueue: the id is known with the same content; nothing was stored\n");
+    }
   }
   return exit_ok;
 }

@@ -45,6 +45,12 @@ struct NewMessage {
   MessageExtras extras = {};
 };
 
+/// What an arrival does to a message of the same key that is known and not done.
+enum class OnDuplicate {
+  replace,     ///< takes over its content and times, unless any of it is leased
+  keep_first,  ///< changes nothing: for whatever arrives over a network
+};
+
 /// A message that has arrived from elsewhere, for the inbox.
 struct Arrival {
   Source source;
@@ -52,6 +58,7 @@ struct Arrival {
   Topic topic;
   std::string payload;
   MessageExtras extras = {};
+  OnDuplicate on_duplicate = OnDuplicate::replace;
 
   [[nodiscard]] MessageKey key() const { return {source, id}; }
 };
@@ -70,7 +77,7 @@ std::string_view to_string(Acceptance acceptance) noexcept;
 /// What became of an arrival.
 struct Accepted {
   Acceptance state;
-  bool conflict = false;  ///< same id, other hash than before
+  bool conflict = false;  ///< same id, other topic, payload or hash than before
 
   [[nodiscard]] bool duplicate() const noexcept { return state != Acceptance::accepted; }
 };

@@ -11,6 +11,13 @@ namespace twinbox {
 
 class MessageWriter;
 
+/// What became of a message for the outbox. The first message of an id stays as it is.
+struct Enqueued {
+  MessageId id;
+  bool duplicate = false;  ///< the id was known: nothing was stored
+  bool conflict = false;   ///< it was known with another topic, payload or hash
+};
+
 /// Thread-safe.
 class Outbox : public WorkQueue {
  public:
@@ -20,15 +27,15 @@ class Outbox : public WorkQueue {
   ~Outbox();
 
   /// Enqueues in a transaction of its own, shared with other callers where they come at the same
-  /// time; durable once it returns. The message's id is the answer. Repeating a call with the same
-  /// id is harmless: give an id of your own where you mean to repeat it after `commit_in_doubt`.
-  MessageId enqueue(const NewMessage& message);
-  /// All or none.
-  std::vector<MessageId> enqueue(std::span<const NewMessage> messages);
+  /// time; durable once it returns. Repeating a call with the same id is harmless: give an id of
+  /// your own where you mean to repeat it after `commit_in_doubt`.
+  Enqueued enqueue(const NewMessage& message);
+  /// All or none; an answer each.
+  std::vector<Enqueued> enqueue(std::span<const NewMessage> messages);
 
   /// Enqueues in the caller's transaction, which is neither committed nor rolled back.
-  MessageId enqueue(Session& session, const NewMessage& message);
-  std::vector<MessageId> enqueue(Session& session, std::span<const NewMessage> messages);
+  Enqueued enqueue(Session& session, const NewMessage& message);
+  std::vector<Enqueued> enqueue(Session& session, std::span<const NewMessage> messages);
 
  private:
   std::unique_ptr<MessageWriter> writer_;

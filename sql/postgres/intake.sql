@@ -13,22 +13,31 @@ unnest(@hash::bytea[]) as hash, unnest(@hash_algorithm::text[]) as hash_algorith
 unnest(@due_at::timestamptz[]) as due_at, unnest(@expires_at::timestamptz[]) as expires_at
 
 -- define: arrived
-(select {plain_columns}, unnest(@partition_key::text[]) as partition_key, unnest(@position::bigint[]) as position) a
+(select {plain_columns}, unnest(@partition_key::text[]) as partition_key, unnest(@position::bigint[]) as position,
+        unnest(@replaces::boolean[]) as replaces) a
 
 -- define: key_lock
 hashtextextended(partition_key, {work_text}::regclass::oid::bigint)
 
--- Somebody who holds the row right now is about to claim or to settle it: it is as good as leased.
+-- The content of a known message m differs from what arrived as a. A message without content (version 0) may know a hash.
+-- define: conflict
+(content_version > 0 and (topic is distinct from a.topic or payload is distinct from a.payload)
+ or coalesce(hash <> a.hash and hash_algorithm is not distinct from a.hash_algorithm, false))
+
+-- The deliveries of m that nobody has leased, locked until the commit: no claim can read the old content meanwhile.
+-- A row that another transaction holds right now is about to be claimed or settled, which counts as leased.
+-- define: lock_free
+select coalesce(array_agg(place), '{}') as free from (
+  select ctid as place from {work}
+  where a.replaces and number = m.number and (lease_until is null or lease_until <= {now})
+  for update skip locked) w
+
 -- define: move_duties
 update {work} w
 set visible_at = case when w.attempts = 0 then greatest(a.due_at, {now}) else greatest(w.visible_at, a.due_at) end,
     expires_at = a.expires_at
-from arrived a
-cross join lateral (
-  select ctid as place from {work}
-  where number = a.number and (lease_until is null or lease_until <= {now})
-  for update skip locked) d
-where w.ctid = d.place
+from decided a cross join lateral unnest(a.free) d(place)
+where a.replaced and w.ctid = d.place
 
 -- define: new_columns
 source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm, due_at, expires_at
@@ -91,7 +100,8 @@ with fresh as (
 -- Sorted as C++ sorts what add takes, whatever the database's own order.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
+-- (version 0): it takes what comes with its first duty, even when the gate's own duty is done. Other content is taken
+-- only where the arrival replaces, the message is unfinished, and nobody has leased any of it.
 -- The keys come before the rows. One that came in between under another key shows its own only when its row is locked.
 -- name: accept
 insert into {message} as m (source, id, topic, payload, content_type, headers, correlation_id, partition_key,
@@ -123,21 +133,29 @@ with wanted as materialized (
          array['', h ->> 'key'] || array(select jsonb_array_elements_text(h -> 'legacy')) as present
   from jsonb_array_elements(@handlers::jsonb) h
 ), arrived as materialized (
-  select a.*, m.*, d.*,
+  select a.*, m.*, d.*, f.*, d.handlers is null or d.open or d.dead as unfinished,
          case when '' = any(d.handlers) then '{}'
               else array(select w.handler from wanted w
                          where not w.present && coalesce(d.handlers, '{}')) end as missing
   from {arrived}
   cross join lateral (
-    select ctid as place, number, seen_count = 1 as fresh, hash as known_hash, hash_algorithm as known_algorithm,
-           content_version = 0 as bare, partition_key as known_partition_key
+    select ctid as place, number, seen_count = 1 as fresh, seen_count > 1 and {conflict} as conflict,
+           content_version = 0 as bare, partition_key as known_partition_key, due_at as known_due_at,
+           expires_at as known_expires_at
     from {message} where id = a.id and source = a.source offset 0) m
   cross join lateral (
-    select array_agg(handler) as handlers, bool_or(state in (0, 4)) as open, bool_or(state = 2) as dead
+    select array_agg(handler) as handlers, bool_or(state in (0, 4)) as open, bool_or(state = 2) as dead,
+           count(*) filter (where state = 0) as duties
     from (
       select handler, 0::smallint as state from {work} where number = m.number
       union all
       select handler, state from {outcome} where number = m.number) duty) d
+  cross join lateral ({lock_free}) f
+), decided as materialized (
+  select a.*,
+         not a.fresh and case when a.bare then a.unfinished or a.missing <> '{}'
+                              else a.replaces and a.unfinished and cardinality(a.free) = a.duties end as replaced
+  from arrived a
 ), refreshed as (
   -- The row is locked by the step before: it stays where it was found.
   update {message} m
@@ -145,9 +163,8 @@ with wanted as materialized (
       correlation_id = a.correlation_id, hash = a.hash, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
       expires_at = a.expires_at, content_version = m.content_version + 1,
       partition_key = case when a.bare then a.partition_key else m.partition_key end
-  from arrived a
-  where m.ctid = a.place and not a.fresh
-    and (a.handlers is null or a.open or a.dead or (a.bare and a.missing <> '{}'))
+  from decided a
+  where m.ctid = a.place and a.replaced
 ), moved as (
   {move_duties}
 ), added as (
@@ -160,22 +177,23 @@ with wanted as materialized (
            or exists (select 1 from {hold} h
                       where h.partition_key = n.partition_key and h.handler = n.handler))
   from (
-    select a.number, a.position, h.handler, a.due_at, a.expires_at,
+    select a.number, a.position, h.handler,
+           case when a.replaced then a.due_at else a.known_due_at end as due_at,
+           case when a.replaced then a.expires_at else a.known_expires_at end as expires_at,
            case when a.bare then a.partition_key else a.known_partition_key end as partition_key
-    from arrived a cross join unnest(a.missing) h(handler)) n
+    from decided a cross join unnest(a.missing) h(handler)) n
   order by n.position
 )
 select a.position,
-       case when a.missing <> '{}' then 0 when a.open then 1 when a.dead then 3 else 2 end as answer,
-       coalesce(not a.fresh and a.known_hash <> a.hash
-                and a.known_algorithm is not distinct from a.hash_algorithm, false) as conflict
-from arrived a
-where (select case when exists (select 1 from arrived where open or missing <> '{}') then {wake} else 0 end) = 0;
+       case when a.missing <> '{}' then 0 when a.open then 1 when a.dead then 3 else 2 end as answer, a.conflict
+from decided a
+where (select case when exists (select 1 from decided where replaced or missing <> '{}') then {wake} else 0 end) = 0;
 -- call
 select * from {function:accept_batch}(
   @source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],
   @correlation_id::text[], @partition_key::text[], @hash::bytea[], @hash_algorithm::text[],
-  @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[], @handlers::text, @now::timestamptz);
+  @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[], @replaces::boolean[], @handlers::text,
+  @now::timestamptz);
 
 -- define: only_handler
 (select @handlers::jsonb -> 0 ->> 'key')
@@ -183,17 +201,21 @@ select * from {function:accept_batch}(
 -- What again does with each of its messages, called a.
 -- define: again_write
   cross join lateral (
-    select ctid as place, number, hash as known_hash, hash_algorithm as known_algorithm
+    select ctid as place, number, {conflict} as conflict
     from {message} where id = a.id and source = a.source and xmax = pg_current_xact_id()::xid offset 0) m
   cross join lateral (
-    select bool_or(handler in ('', {only_handler})) as present from {work} where number = m.number) duty
+    select bool_or(handler in ('', {only_handler})) as present, count(*) as duties
+    from {work} where number = m.number) duty
   cross join lateral (
     select bool_or(handler in ('', {only_handler})) as present, bool_or(state = 4) as open,
            bool_or(state = 2) as dead
     from {outcome} where number = m.number) past
   cross join lateral (
     select duty.present is not null or past.open is true as open, past.dead is true as dead) so
+  cross join lateral ({lock_free}) f
   where duty.present or past.present
+), decided as materialized (
+  select a.*, a.replaces and (a.open or a.dead) and cardinality(a.free) = a.duties as replaced from arrived a
 ), seen as (
   update {message} m
   set last_seen_at = greatest(m.last_seen_at, {now}), seen_count = m.seen_count + 1,
@@ -207,15 +229,14 @@ select * from {function:accept_batch}(
       due_at = case when a.replaced then a.due_at else m.due_at end,
       expires_at = case when a.replaced then a.expires_at else m.expires_at end,
       content_version = case when a.replaced then m.content_version + 1 else m.content_version end
-  from arrived a
+  from decided a
   where m.ctid = a.place
 ), moved as (
   {move_duties}
 )
-select position, case when open then 1 when dead then 3 else 2 end as answer,
-       coalesce(known_hash <> hash and known_algorithm is not distinct from hash_algorithm, false) as conflict
-from arrived
-where not open or (select {wake}) = 0;
+select position, case when open then 1 when dead then 3 else 2 end as answer, conflict
+from decided
+where not replaced or (select {wake}) = 0;
 
 -- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
 -- keys. Locks their rows, in the order of their keys, and looks in a second step at those alone that it has locked
@@ -231,8 +252,8 @@ cross join lateral (
 having count(*) < 0;
 
 with arrived as materialized (
-  select a.*, m.*, so.*, so.open or so.dead as replaced
-  from (select {plain_columns}, unnest(@position::bigint[]) as position) a
+  select a.*, m.*, so.*, f.*, duty.duties
+  from (select {plain_columns}, unnest(@position::bigint[]) as position, unnest(@replaces::boolean[]) as replaces) a
 {again_write}
 -- one
 select count(*) from (
@@ -242,19 +263,20 @@ select count(*) from (
 having count(*) < 0;
 -- one
 with arrived as materialized (
-  select a.*, m.*, so.*, so.open or so.dead as replaced
+  select a.*, m.*, so.*, f.*, duty.duties
   from (select @source::text as source, @id::text as id, @topic::text as topic, @payload::bytea as payload,
                @content_type::text as content_type, @headers::text as headers,
                @correlation_id::text as correlation_id, @hash::bytea as hash,
                @hash_algorithm::text as hash_algorithm, @due_at::timestamptz as due_at,
-               @expires_at::timestamptz as expires_at, @position::bigint as position) a
+               @expires_at::timestamptz as expires_at, @position::bigint as position,
+               @replaces::boolean as replaces) a
 {again_write}
 -- call
 select * from {function:accept_batch}(
   @source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],
   @correlation_id::text[], array_fill(null::text, array[cardinality(@id::text[])]), @hash::bytea[],
-  @hash_algorithm::text[], @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[], @handlers::text,
-  @now::timestamptz);
+  @hash_algorithm::text[], @due_at::timestamptz[], @expires_at::timestamptz[], @position::bigint[],
+  @replaces::boolean[], @handlers::text, @now::timestamptz);
 
 -- define: touch
 insert into {message} as m (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)

@@ -57,12 +57,21 @@ update {work}
 set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})
                       else max(visible_at, coalesce(@due_at, visible_at)) end,
     expires_at = @expires_at
-where number = @number and (lease_until is null or lease_until <= {now})
+where number = @number and @replaced
+
+-- define: leased
+exists (select 1 from {work} d where d.number = m.number and d.lease_until > {now})
+
+-- The content of m differs from what arrived. A message without content (version 0) may know a hash.
+-- define: conflict
+(m.content_version > 0 and (m.topic is not @topic or m.payload is not @payload)
+ or coalesce(m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0))
 
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
+-- (version 0): it takes what comes with its first duty, even when the gate's own duty is done. Other content is taken
+-- only where the arrival replaces, the message is unfinished, and nobody has leased any of it.
 -- The duties that are missing are read before they are added, one by one: an insert … select that reads its own
 -- table costs a table of its own, even when it adds nothing. So each of them gives the same answer once more.
 -- name: accept
@@ -80,21 +89,25 @@ select @position,
          when {dead} then 3
          else 2
        end as answer,
-       coalesce(m.seen_count > 1 and m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0) as conflict,
-       m.number as number
+       m.seen_count > 1 and {conflict} as conflict, m.number as number,
+       m.seen_count > 1 and case
+         when m.content_version = 0
+           then {open} or {dead} or not {finished} or exists (select 1 from {missing})
+         else @replaces and ({open} or {dead} or not {finished}) and not {leased}
+       end as replaced
 from {message} m where m.id = @id and m.source = @source;
 -- each
-update {message} as m
+update {message}
 set topic = @topic, payload = @payload, content_type = @content_type, headers = @headers,
     correlation_id = @correlation_id, hash = @hash, hash_algorithm = @hash_algorithm, due_at = @due_at,
     expires_at = @expires_at, content_version = content_version + 1,
     partition_key = case when content_version = 0 then @partition_key else partition_key end
-where number = @number and @answer <> 2
-  and (@answer > 0 or (seen_count > 1 and (content_version = 0 or {open} or {dead} or not {finished})));
+where number = @number and @replaced;
 -- each
 {move_duties};
 -- each
 select @position, 0, @conflict, m.number as number, h.value ->> 'key' as wanted, m.partition_key as key,
+       m.due_at as due, m.expires_at as expires,
        exists (
          select 1 from {work} w
          where w.partition_key = m.partition_key and w.handler = h.value ->> 'key')
@@ -104,13 +117,14 @@ select @position, 0, @conflict, m.number as number, h.value ->> 'key' as wanted,
 from {message} m cross join {missing} and m.number = @number and @answer = 0;
 -- each
 insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
-values (@number, @wanted, max(coalesce(@due_at, {now}), {now}), @expires_at, @key, @waiting);
+values (@number, @wanted, max(coalesce(@due, {now}), {now}), @expires, @key, @waiting);
 
 -- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
 -- keys. No answer: the message has no content yet or lacks the duty; then it goes through accept.
 -- name: again
 select @position, case when {open} then 1 when {dead} then 3 else 2 end as answer,
-       coalesce(m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0) as conflict, m.number as number
+       {conflict} as conflict, m.number as number,
+       @replaces and ({open} or {dead}) and not {leased} as replaced
 from {message} m
 where m.id = @id and m.source = @source and m.content_version > 0
   and (exists (select 1 from {work} d where d.number = m.number and d.handler in ('', @handlers ->> '$[0].key'))
@@ -121,10 +135,10 @@ set last_seen_at = max(last_seen_at, {now}), seen_count = seen_count + 1, topic 
     content_type = @content_type, headers = @headers, correlation_id = @correlation_id, hash = @hash,
     hash_algorithm = @hash_algorithm, due_at = @due_at, expires_at = @expires_at,
     content_version = content_version + 1
-where number = @number and @answer <> 2;
+where number = @number and @replaced;
 -- each
 update {message} set last_seen_at = max(last_seen_at, {now}), seen_count = seen_count + 1
-where number = @number and @answer = 2;
+where number = @number and not @replaced;
 -- each
 {move_duties};
 

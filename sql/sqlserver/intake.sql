@@ -7,9 +7,9 @@
 (select j.position, {plain:source} as source, {plain:id} as id, {plain:topic} as topic,
         {plain:content_type} as content_type, {plain:headers} as headers, {plain:correlation_id} as correlation_id,
         {plain:partition_key} as partition_key, {plain:hash_algorithm} as hash_algorithm, j.due_at,
-        j.expires_at, j.payload_at, j.payload_size, j.hash_at, j.hash_size
+        j.expires_at, j.replaces, j.payload_at, j.payload_size, j.hash_at, j.hash_size
  from openjson(@rows) with (
-  position bigint '$.position', source nvarchar(510) '$.source', id nvarchar(512) '$.id', topic nvarchar(1000) '$.topic',
+  position bigint '$.position', replaces bit '$.replaces', source nvarchar(510) '$.source', id nvarchar(512) '$.id', topic nvarchar(1000) '$.topic',
   content_type nvarchar(2000) '$.content_type', headers nvarchar(max) '$.headers',
   correlation_id nvarchar(510) '$.correlation_id', partition_key nvarchar(510) '$.partition_key',
   hash_algorithm nvarchar(510) '$.hash_algorithm', due_at datetime2(6) '$.due_at',
@@ -74,14 +74,16 @@ where not exists (select 1 from @fresh m where {is_arrived});
 -- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first duty, even when the gate's own duty is done.
--- Somebody who holds a row of work right now is about to claim or to settle it: it is as good as leased (READPAST).
+-- (version 0): it takes what comes with its first duty, even when the gate's own duty is done. Other content is taken
+-- only where the arrival replaces, the message is unfinished, and nobody has leased any of it. A row of work that another
+-- transaction holds right now is about to be claimed or settled, which counts as leased (READPAST).
 -- name: accept
 {keys}
 {fresh}
 declare @arrived table (
-  position bigint, number bigint primary key, fresh bit, bare bit, conflict bit, is_open bit, is_dead bit,
-  is_known bit, partition_key nvarchar(255) {binary}, due_at datetime2(6), expires_at datetime2(6));
+  position bigint, number bigint primary key, fresh bit, bare bit, replaces bit, replaced bit, conflict bit, is_open bit,
+  is_dead bit, is_known bit, duties int, partition_key nvarchar(255) {binary}, due_at datetime2(6), expires_at datetime2(6));
+declare @free table (id bigint primary key, number bigint);
 declare @missing table (position bigint, number bigint, handler nvarchar(200) {binary});
 insert into @keys (partition_key)
 select a.partition_key from {arrived} where a.partition_key is not null
@@ -108,17 +110,21 @@ if exists (
   select 1 from {arrived} join {message} m on {is_arrived}
   where m.partition_key is not null and m.partition_key not in (select k.partition_key from @keys k))
 begin; throw 51205, 'a message came in at the same time with another partition key: try again', 1; end;
-insert into @arrived (position, number, fresh, bare, conflict, is_open, is_dead, is_known, partition_key, due_at,
-                      expires_at)
+insert into @arrived (position, number, fresh, bare, replaces, replaced, conflict, is_open, is_dead, is_known, duties,
+                      partition_key, due_at, expires_at)
 select a.position, m.number, case when f.number is null then 0 else 1 end,
-       case when m.content_version = 0 then 1 else 0 end,
-       case when f.number is null and m.hash <> {hash}
-                 and (m.hash_algorithm = a.hash_algorithm
-                      or (m.hash_algorithm is null and a.hash_algorithm is null)) then 1 else 0 end,
+       case when m.content_version = 0 then 1 else 0 end, a.replaces, 0,
+       case when f.number is not null then 0
+            when m.content_version > 0 and (m.topic <> a.topic or m.payload <> {payload}
+                                            or datalength(m.payload) <> a.payload_size) then 1
+            when m.hash <> {hash} and (m.hash_algorithm = a.hash_algorithm
+                                       or (m.hash_algorithm is null and a.hash_algorithm is null)) then 1
+            else 0 end,
        case when exists (select 1 from {duty} d where d.number = m.number and d.state in (0, 4)) then 1 else 0 end,
        case when exists (select 1 from {outcome} d where d.number = m.number and d.state = 2) then 1 else 0 end,
        case when exists (select 1 from {duty} d where d.number = m.number) then 1 else 0 end,
-       case when m.content_version = 0 then a.partition_key else m.partition_key end, a.due_at, a.expires_at
+       (select count(*) from {work} w where w.number = m.number),
+       case when m.content_version = 0 then a.partition_key else m.partition_key end, m.due_at, m.expires_at
 from {arrived} join {message} m on {is_arrived} left join @fresh f on f.number = m.number;
 insert into @missing (position, number, handler)
 select a.position, a.number, h.handler
@@ -129,21 +135,31 @@ where not exists (
   where d.number = a.number
     and (d.handler = N'' or d.handler = h.handler {binary}
          or d.handler in (select l.value {binary} from openjson(h.legacy) as l)));
+insert into @free (id, number)
+select w.id, w.number from {work} w with (updlock, rowlock, readpast)
+where w.number in (select k.number from @arrived k where k.replaces = 1 and k.fresh = 0)
+  and (w.lease_until is null or w.lease_until <= {now});
+update k
+set replaced = 1, due_at = a.due_at, expires_at = a.expires_at
+from @arrived k join {arrived} on a.position = k.position
+where k.fresh = 0
+  and ((k.bare = 1 and (k.is_known = 0 or k.is_open = 1 or k.is_dead = 1
+                        or exists (select 1 from @missing n where n.number = k.number)))
+       or (k.bare = 0 and k.replaces = 1 and (k.is_known = 0 or k.is_open = 1 or k.is_dead = 1)
+           and k.duties = (select count(*) from @free f where f.number = k.number)));
 update m
 set topic = a.topic, payload = {payload}, content_type = a.content_type, headers = a.headers,
     correlation_id = a.correlation_id, hash = {hash}, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
     expires_at = a.expires_at, content_version = m.content_version + 1,
     partition_key = case when k.bare = 1 then a.partition_key else m.partition_key end
 from {message} m join @arrived k on k.number = m.number join {arrived} on a.position = k.position
-where k.fresh = 0
-  and (k.is_known = 0 or k.is_open = 1 or k.is_dead = 1
-       or (k.bare = 1 and exists (select 1 from @missing n where n.number = k.number)));
+where k.replaced = 1;
 update w
 set visible_at = case when w.attempts = 0 then case when k.due_at > {now} then k.due_at else {now} end
                       when k.due_at > w.visible_at then k.due_at else w.visible_at end,
     expires_at = k.expires_at
-from {work} w with (rowlock, readpast) join @arrived k on k.number = w.number
-where w.lease_until is null or w.lease_until <= {now};
+from {work} w join @free f on f.id = w.id join @arrived k on k.number = w.number
+where k.replaced = 1;
 insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
 select n.number, n.handler, case when k.due_at > {now} then k.due_at else {now} end, k.expires_at, k.partition_key,
        case when k.partition_key is not null

@@ -127,7 +127,8 @@ Arrival to_arrival(const CloudEvent& event, std::string_view properties) {
           .id = MessageId::event_id(event.id),
           .topic = Topic::event_name(event.type),
           .payload = std::move(envelope),
-          .extras = extras_of(event, properties)};
+          .extras = extras_of(event, properties),
+          .on_duplicate = OnDuplicate::keep_first};
 }
 
 CloudEvent event_of(const Message& message) {

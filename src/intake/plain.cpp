@@ -60,6 +60,25 @@ std::vector<HttpResponse> handle_together(const IntakeOptions& options, std::str
   return answers;
 }
 
+/// 202 for what is new, 200 for the same once more, 422 for other content under a known key.
+HttpResponse enqueued_answer(const Enqueued& enqueued) {
+  if (enqueued.conflict) {
+    HttpResponse answer =
+        problem(422, "Unprocessable Content",
+                "enqueue: the key is known with another topic or body, and the first message "
+                "stays as it is; send other content under a key of its own");
+    answer.body.pop_back();
+    answer.body += R"(,"conflict":true,"id":)";
+    append_json_string(answer.body, enqueued.id.view());
+    answer.body += '}';
+    return answer;
+  }
+  std::string body =
+      enqueued.duplicate ? R"({"state":"duplicate","id":)" : R"({"state":"enqueued","id":)";
+  append_json_string(body, enqueued.id.view());
+  return json_answer(enqueued.duplicate ? 200 : 202, body + "}");
+}
+
 NewMessage event_message(const HttpRequest& request, const IntakeOptions& options) {
   const auto events = events_from_http(request.headers, request.body, options.max_events);
   if (events.size() != 1) throw RequestError(400, "send one event at a time to the outbox");
@@ -71,6 +90,7 @@ NewMessage event_message(const HttpRequest& request, const IntakeOptions& option
   if (own.expires_at) message.extras.expires_at = own.expires_at;
   if (own.correlation_id) message.extras.correlation_id = own.correlation_id;
   if (own.partition_key) message.extras.partition_key = own.partition_key;
+  check_times(message.extras, options);
   return message;
 }
 
@@ -88,8 +108,10 @@ Arrival InboxIntake::read(const HttpRequest& request) const {
                   .id = MessageId{std::move(*id)},
                   .topic = Topic{std::move(pieces[1])},
                   .payload = request.body,
-                  .extras = extras_of(request, options_)};
+                  .extras = extras_of(request, options_),
+                  .on_duplicate = OnDuplicate::keep_first};
   arrival.extras.hash = ContentHash::of(arrival.payload);
+  check_source(arrival.source, options_);
   return arrival;
 }
 
@@ -116,6 +138,8 @@ NewMessage OutboxIntake::read(const HttpRequest& request) const {
           : NewMessage{
                 .topic = topic, .payload = request.body, .extras = extras_of(request, options_)};
   message.topic = std::move(topic);
+  // Keys of different senders are different keys, whatever an event says about its source.
+  message.source = request.sender.empty() ? Source::none() : Source{request.sender};
   // Known before it is written: what is written again then meets itself.
   if (auto id = id_of(request)) message.id = MessageId{std::move(*id)};
   if (!message.id) message.id = MessageId::make(options_.environment);
@@ -134,11 +158,7 @@ std::vector<HttpResponse> OutboxIntake::handle(std::span<const HttpRequest> requ
         return messages.size() == 1 ? std::vector{outbox_.enqueue(messages[0])}
                                     : outbox_.enqueue(messages);
       },
-      [](const NewMessage&, const MessageId& id) {
-        std::string body = R"({"state":"enqueued","id":)";
-        append_json_string(body, id.view());
-        return json_answer(202, body + "}");
-      });
+      [](const NewMessage&, const Enqueued& enqueued) { return enqueued_answer(enqueued); });
 }
 
 }  // namespace twinbox

@@ -24,7 +24,7 @@ class Columns {
     for (std::size_t row = 0; row < rows_; ++row) set(row, messages[chosen[row]], chosen[row]);
   }
 
-  /// The arguments that `add` takes; accept also takes those of `rest`.
+  /// The arguments of accept; those for known messages come last.
   [[nodiscard]] std::vector<Arg> args() const {
     std::vector<Arg> result;
     result.reserve(names.size() + 2);
@@ -34,14 +34,15 @@ class Columns {
   }
 
  private:
-  static constexpr std::array<std::string_view, 13> names{
-      "source",         "id",   "topic",          "payload", "content_type", "headers",
-      "correlation_id", "hash", "hash_algorithm", "due_at",  "expires_at",   "partition_key",
-      "position"};
-  static constexpr std::array<ValueType, 13> types{
-      ValueType::text,    ValueType::text, ValueType::text,   ValueType::bytes, ValueType::text,
-      ValueType::text,    ValueType::text, ValueType::bytes,  ValueType::text,  ValueType::instant,
-      ValueType::instant, ValueType::text, ValueType::integer};
+  static constexpr std::array<std::string_view, 14> names{
+      "source",         "id",      "topic",          "payload", "content_type", "headers",
+      "correlation_id", "hash",    "hash_algorithm", "due_at",  "expires_at",   "partition_key",
+      "position",       "replaces"};
+  static constexpr std::array<ValueType, 14> types{
+      ValueType::text,    ValueType::text,    ValueType::text,    ValueType::bytes,
+      ValueType::text,    ValueType::text,    ValueType::text,    ValueType::bytes,
+      ValueType::text,    ValueType::instant, ValueType::instant, ValueType::text,
+      ValueType::integer, ValueType::boolean};
 
   void set(std::size_t row, const Incoming& message, std::size_t position) {
     const MessageExtras& extras = *message.extras;
@@ -72,6 +73,7 @@ class Columns {
     put(extras.expires_at ? Value{*extras.expires_at} : Value{});
     put_text(extras.partition_key);
     put(static_cast<std::int64_t>(position));
+    put(message.replaces);
   }
 
   std::size_t rows_;
@@ -127,7 +129,8 @@ Positions add_new(Box& box, const Transaction& transaction, std::span<const Inco
                   const Positions& chosen, const Addressees& addressees) {
   const Columns columns(messages, chosen);
   std::vector<Arg> args = columns.args();
-  args.resize(args.size() - 2, args.front());  // add knows neither partition keys nor positions
+  // add takes neither a partition key nor what only concerns known messages.
+  args.resize(args.size() - 3, args.front());
   args.emplace_back("handler", addressees.only());
   args.push_back(box.now());
   const bool own = have_own_ids(messages, chosen);

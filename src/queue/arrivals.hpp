@@ -23,7 +23,8 @@ struct Incoming {
   std::string_view topic;
   std::string_view payload;
   const MessageExtras* extras;
-  bool own_id = false;  ///< made for this very call: nobody can know it
+  bool own_id = false;    ///< made for this very call: nobody can know it
+  bool replaces = false;  ///< takes the place of an unfinished message of the same key
 };
 
 /// New messages that one statement writes, or refuses: it needs no transaction around it.

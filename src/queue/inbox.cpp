@@ -10,8 +10,12 @@ namespace twinbox {
 namespace {
 
 Incoming incoming(const Arrival& arrival) {
-  return {arrival.source.view(), arrival.id.view(), arrival.topic.view(), arrival.payload,
-          &arrival.extras};
+  return {.source = arrival.source.view(),
+          .id = arrival.id.view(),
+          .topic = arrival.topic.view(),
+          .payload = arrival.payload,
+          .extras = &arrival.extras,
+          .replaces = arrival.on_duplicate == OnDuplicate::replace};
 }
 
 void check_arrival(const Arrival& arrival, bool per_handler) {

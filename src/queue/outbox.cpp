@@ -19,13 +19,17 @@ MessageId id_of(const NewMessage& message, const Environment& environment) {
   return message.id ? *message.id : MessageId::make(environment);
 }
 
-void log_enqueue(const Box& box, const Incoming& message) {
+void log_enqueue(const Box& box, const Incoming& message, const Accepted& accepted) {
+  if (accepted.conflict) {
+    box.log(LogLevel::warning, "conflict", {{"source", message.source}, {"id", message.id}});
+  }
   if (!box.logs(LogLevel::info)) return;
   const auto& correlation = message.extras->correlation_id;
   box.log(LogLevel::info, "enqueue",
           {{"topic", message.topic},
            {"id", message.id},
-           {"correlation_id", correlation ? correlation->view() : std::string_view{}}});
+           {"correlation_id", correlation ? correlation->view() : std::string_view{}},
+           {"duplicate", accepted.duplicate()}});
 }
 
 /// Messages with their ids, checked.
@@ -44,6 +48,18 @@ struct Batch {
   std::vector<Incoming> items;
 };
 
+/// Logs what became of each, and answers.
+std::vector<Enqueued> answer_batch(const Box& box, Batch&& batch,
+                                   std::span<const Accepted> answers) {
+  std::vector<Enqueued> enqueued;
+  enqueued.reserve(answers.size());
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    log_enqueue(box, batch.items[i], answers[i]);
+    enqueued.push_back({std::move(batch.ids[i]), answers[i].duplicate(), answers[i].conflict});
+  }
+  return enqueued;
+}
+
 std::vector<Accepted> write_batch(Box& box, Session& session, const Batch& batch) {
   return write_messages(
       box, [&](const auto& work) { work(session); }, batch.items, by_topic());
@@ -57,40 +73,40 @@ Outbox::Outbox(Database& database, BoxOptions options)
 
 Outbox::~Outbox() = default;
 
-MessageId Outbox::enqueue(const NewMessage& message) {
+Enqueued Outbox::enqueue(const NewMessage& message) {
   check_extras(message.extras);
   MessageId id = id_of(message, box().environment());
   const Incoming item = incoming(message, id);
   box().database().pool().check_reentry(Access::write);
-  writer_->submit(item, message.payload.size());
+  const Accepted accepted = writer_->submit(item, message.payload.size());
   box().wake();
-  log_enqueue(box(), item);
-  return id;
+  log_enqueue(box(), item, accepted);
+  return {std::move(id), accepted.duplicate(), accepted.conflict};
 }
 
-std::vector<MessageId> Outbox::enqueue(std::span<const NewMessage> messages) {
+std::vector<Enqueued> Outbox::enqueue(std::span<const NewMessage> messages) {
   Batch batch(messages, box().environment());
   if (messages.empty()) return {};
   const Scope scope = written_at_once(batch.items) ? Scope::statement : Scope::transaction;
   const Storing storing{box()};
-  storing.committed(box().own(
-      Access::write, scope, [&](Session& session) { return write_batch(box(), session, batch); }));
+  const std::vector<Accepted> answers = box().own(
+      Access::write, scope, [&](Session& session) { return write_batch(box(), session, batch); });
+  storing.committed(answers);
   box().wake();
-  for (const Incoming& item : batch.items) log_enqueue(box(), item);
-  return std::move(batch.ids);
+  return answer_batch(box(), std::move(batch), answers);
 }
 
-MessageId Outbox::enqueue(Session& session, const NewMessage& message) {
+Enqueued Outbox::enqueue(Session& session, const NewMessage& message) {
   return std::move(enqueue(session, std::span{&message, 1}).front());
 }
 
-std::vector<MessageId> Outbox::enqueue(Session& session, std::span<const NewMessage> messages) {
+std::vector<Enqueued> Outbox::enqueue(Session& session, std::span<const NewMessage> messages) {
   Batch batch(messages, box().environment());
   box().checked(session);
   if (messages.empty()) return {};
-  all_or_nothing(session, [&] { return write_batch(box(), session, batch); });
-  for (const Incoming& item : batch.items) log_enqueue(box(), item);
-  return std::move(batch.ids);
+  const std::vector<Accepted> answers =
+      all_or_nothing(session, [&] { return write_batch(box(), session, batch); });
+  return answer_batch(box(), std::move(batch), answers);
 }
 
 }  // namespace twinbox

@@ -199,7 +199,8 @@ Arrival raw_arrival(Delivered delivered, bool percent) {
       .source = Source{first_of(labels.find("twinbox-source"), delivered.source)},
       .id = MessageId::event_id(id),
       .topic = Topic::event_name(first_of(labels.find("twinbox-topic"), delivered.topic)),
-      .payload = {}};
+      .payload = {},
+      .on_duplicate = OnDuplicate::keep_first};
   MessageExtras& extras = arrival.extras;
   extras.correlation_id = CorrelationId::or_none(
       first_of(labels.find("twinbox-correlation-id"), delivered.correlation_id));

@@ -24,6 +24,22 @@ class Accept : public InboxTest {
     EXPECT_EQ(found.message.due_at, clock().now() + 10s);
     EXPECT_EQ(found.message.content_version, version);
   }
+
+  void expect_unchanged(const MessageDetail& before) {
+    const MessageDetail after = detail();
+    EXPECT_EQ(after.message.topic, before.message.topic);
+    EXPECT_EQ(after.payload, before.payload);
+    EXPECT_EQ(after.headers, before.headers);
+    EXPECT_EQ(after.hash, before.hash);
+    EXPECT_EQ(after.message.due_at, before.message.due_at);
+    EXPECT_EQ(after.message.expires_at, before.message.expires_at);
+    EXPECT_EQ(after.message.partition_key, before.message.partition_key);
+    EXPECT_EQ(after.message.content_version, before.message.content_version);
+    ASSERT_EQ(after.duties.size(), before.duties.size());
+    for (std::size_t i = 0; i < after.duties.size(); ++i) {
+      EXPECT_EQ(after.duties[i].visible_at, before.duties[i].visible_at);
+    }
+  }
 };
 
 TEST_P(Accept, IBX_014_answers_what_became_of_the_message_before) {
@@ -219,13 +235,84 @@ TEST_P(Accept, IBX_029_takes_the_new_content_of_a_dead_message_that_stays_dead) 
   EXPECT_TRUE(inbox().claim(worker_a, 30s, 1).empty());
 }
 
-TEST_P(Accept, IBX_029_takes_the_new_content_of_a_leased_message_and_leaves_its_lease) {
-  const auto held = inbox().accept_and_claim(an_arrival(), worker_a, 30s);
+TEST_P(Accept, replaces_nothing_of_a_message_while_any_of_its_deliveries_is_leased) {
+  const std::vector<HandlerName> both{{HandlerKey{"mail"}}, {HandlerKey{"ledger"}}};
+  inbox().accept(an_arrival(), both);
+  const auto held = inbox().claim(worker_a, 30s, 1);
+  const MessageDetail before = detail();
+  const Accepted answer = inbox().accept(changed(), both);
+  EXPECT_EQ(answer.state, Acceptance::duplicate_open);
+  EXPECT_TRUE(answer.conflict);
+  expect_unchanged(before);
+  EXPECT_EQ(inbox().ack(worker_a, held), 1u);
+  inbox().accept(changed(), both);
+  expect_changed(detail(), 2);
+}
+
+TEST_P(Accept, takes_the_new_content_when_the_lease_has_ended) {
+  std::ignore = inbox().accept_and_claim(an_arrival(), worker_a, 30s);
+  clock().advance(30s);
   EXPECT_EQ(inbox().accept(changed()).state, Acceptance::duplicate_open);
   expect_changed(detail(), 2);
-  EXPECT_EQ(duty().lease_until, clock().now() + 30s);
-  EXPECT_EQ(duty().visible_at, clock().now());
-  EXPECT_EQ(inbox().ack(worker_a, held.messages), 1u);
+}
+
+TEST_P(Accept, keep_first_changes_nothing_of_a_message_that_is_open_or_dead) {
+  Arrival other = changed();
+  other.on_duplicate = OnDuplicate::keep_first;
+  other.extras.partition_key = PartitionKey{"k"};
+  other.extras.expires_at = clock().now() + 20s;
+  other.extras.headers = "{}";
+  for (const bool dead : {false, true}) {
+    if (dead) {
+      make_dead();
+    } else {
+      inbox().accept(an_arrival());
+    }
+    const MessageDetail before = detail();
+    const Accepted answer = inbox().accept(other);
+    EXPECT_EQ(answer.state, dead ? Acceptance::duplicate_dead : Acceptance::duplicate_open);
+    EXPECT_TRUE(answer.conflict);
+    expect_unchanged(before);
+  }
+}
+
+TEST_P(Accept, PHD_04_keep_first_adds_missing_handlers_to_the_first_content_and_its_times) {
+  Arrival first = an_arrival();
+  first.extras.due_at = clock().now() + 5s;
+  inbox().accept(first, std::vector<HandlerName>{{HandlerKey{"mail"}}});
+  Arrival other = changed();
+  other.on_duplicate = OnDuplicate::keep_first;
+  other.extras.expires_at = clock().now() + 1s;
+  const Accepted answer =
+      inbox().accept(other, std::vector<HandlerName>{{HandlerKey{"mail"}}, {HandlerKey{"ledger"}}});
+  EXPECT_EQ(answer.state, Acceptance::accepted);
+  EXPECT_TRUE(answer.conflict);
+  clock().advance(5s);
+  const auto messages = inbox().claim(worker_a, 30s, 10);
+  ASSERT_EQ(messages.size(), 2u);
+  for (const Message& message : messages) EXPECT_EQ(message.payload, payload());
+}
+
+TEST_P(Accept, keep_first_fills_a_message_that_was_only_seen) {
+  std::ignore = inbox().already_processed(a_key());
+  Arrival first = changed();
+  first.on_duplicate = OnDuplicate::keep_first;
+  EXPECT_EQ(inbox().accept(first).state, Acceptance::accepted);
+  expect_changed(detail(), 1);
+}
+
+TEST_P(Accept, IBX_008_flags_another_topic_or_payload_without_any_hash) {
+  EXPECT_FALSE(inbox().accept(an_arrival()).conflict);
+  EXPECT_FALSE(inbox().accept(an_arrival()).conflict);
+  Arrival other = an_arrival();
+  other.payload = payload("other");
+  EXPECT_TRUE(inbox().accept(other).conflict);
+  EXPECT_FALSE(inbox().accept(other).conflict);
+  EXPECT_TRUE(inbox().accept(an_arrival("evt_1", "stripe", "another.topic")).conflict);
+  make_done(an_arrival("done"));
+  other = an_arrival("done");
+  other.payload.clear();
+  EXPECT_TRUE(inbox().accept(other).conflict);
 }
 
 TEST_P(Accept, moves_an_untried_message_to_its_new_due_time) {

@@ -90,7 +90,7 @@ TEST_P(AdminOf, lists_what_the_filter_names) {
   make_dead({"refused"}, "b");
   NewMessage related = a_message("c");
   related.extras.correlation_id = CorrelationId{"story"};
-  const MessageId id = outbox().enqueue(related);
+  const MessageId id = outbox().enqueue(related).id;
   const auto topics = [&](const Filter& filter) {
     std::multiset<std::string> found;
     for (const Entry& entry : admin().list(filter).entries)
@@ -135,7 +135,7 @@ TEST_P(AdminOf, lists_finished_and_seen_ones_by_their_state) {
 }
 
 TEST_P(AdminOf, shows_one_message_with_its_timeline) {
-  const MessageId id = outbox().enqueue(a_message());
+  const MessageId id = outbox().enqueue(a_message()).id;
   for (const char* error : {"first", "second"}) {
     outbox().abandon(worker_a, outbox().claim(worker_a, 30s, 1), error, 1s);
     clock().advance(1s);

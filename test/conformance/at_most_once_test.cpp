@@ -261,7 +261,7 @@ TEST_P(MarkedCall, its_end_is_written_down_once_the_database_is_back) {
     Dispatcher dispatch{box, std::move(handlers), {.housekeeping = std::nullopt}, observer};
     plan.fail_statement(DatabaseError::Kind::connection_lost, 1,
                         fails ? "put_back" : "finish_marked");
-    const MessageId id = box.enqueue(a_message());
+    const MessageId id = box.enqueue(a_message()).id;
     const std::jthread thread{[&](const std::stop_token& stop) { dispatch.run(stop); }};
     ASSERT_EQ(written_down.get_future().wait_for(60s), std::future_status::ready);
     const DutyView duty = Admin{box}.get(id)->duties.at(0);

@@ -205,7 +205,7 @@ TEST_P(Dispatch, OBX_087_logs_each_call_with_topic_and_message_id) {
   REQUIREMENT("OBX-071");
   Handlers handlers;
   handlers.on(Topic{"order.placed"}, [](const Message&) {});
-  const MessageId id = outbox().enqueue(a_message());
+  const MessageId id = outbox().enqueue(a_message()).id;
   dispatcher(std::move(handlers)).step();
   const auto calls = log().events("handle");
   ASSERT_EQ(calls.size(), 1u);

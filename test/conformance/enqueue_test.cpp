@@ -14,7 +14,7 @@ class Enqueue : public OutboxTest {
 };
 
 TEST_P(Enqueue, OBX_002_commits_by_itself_so_that_everybody_sees_the_message_at_once) {
-  const MessageId id = outbox().enqueue(a_message("order.placed"));
+  const MessageId id = outbox().enqueue(a_message("order.placed")).id;
   EXPECT_EQ(shown("MessageId"), id.str());
   EXPECT_EQ(shown("Topic"), "order.placed");
   EXPECT_EQ(claim_one().payload, payload());
@@ -168,7 +168,7 @@ TEST_P(Enqueue, keeps_every_field_of_a_message) {
                  .content_type = "application/json",
                  .headers = R"({"traceparent": "00-1-2-01", "quote": "\" ' \\ ü"})",
                  .hash = ContentHash::of("all fields")}};
-  EXPECT_EQ(outbox().enqueue(message), MessageId{"order-17"});
+  EXPECT_EQ(outbox().enqueue(message).id, MessageId{"order-17"});
   clock().advance(6s);
   const Message claimed = claim_one();
   EXPECT_EQ(claimed.key(), (MessageKey{Source{"shop"}, MessageId{"order-17"}}));
@@ -252,8 +252,8 @@ TEST_P(Enqueue, OBX_080_stores_all_messages_of_a_batch_or_none) {
   EXPECT_EQ(rows("message"), 0);
   EXPECT_EQ(rows("work"), 0);
 
-  const std::vector<MessageId> ids = outbox().enqueue(std::span{batch}.first(1));
-  EXPECT_EQ(names_of(outbox().claim(worker_a, 30s, 10)), std::vector{ids.at(0).str()});
+  const std::vector<Enqueued> ids = outbox().enqueue(std::span{batch}.first(1));
+  EXPECT_EQ(names_of(outbox().claim(worker_a, 30s, 10)), std::vector{ids.at(0).id.str()});
 }
 
 TEST_P(Enqueue, stores_all_of_a_batch_with_and_without_partition_keys_or_none) {
@@ -269,27 +269,63 @@ TEST_P(Enqueue, answers_the_ids_of_a_batch_in_its_order) {
   std::vector<NewMessage> batch{a_message("a"), a_message("b"), a_message("c")};
   batch[0].id = MessageId{"z"};
   batch[2].id = MessageId{"a"};
-  const std::vector<MessageId> ids = outbox().enqueue(batch);
+  const std::vector<Enqueued> ids = outbox().enqueue(batch);
   ASSERT_EQ(ids.size(), 3u);
-  EXPECT_EQ(ids[0], MessageId{"z"});
-  EXPECT_EQ(ids[2], MessageId{"a"});
+  EXPECT_EQ(ids[0].id, MessageId{"z"});
+  EXPECT_EQ(ids[2].id, MessageId{"a"});
   EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 3u);
   EXPECT_TRUE(outbox().enqueue(std::vector<NewMessage>{}).empty());
 }
 
-TEST_P(Enqueue, takes_the_last_content_when_a_batch_has_an_id_twice) {
+TEST_P(Enqueue, keeps_the_first_content_when_a_batch_has_an_id_twice) {
   std::vector<NewMessage> batch{a_message("first", "1"), a_message("other"),
                                 a_message("last", "2")};
   batch[0].id = batch[2].id = MessageId{"same"};
-  EXPECT_EQ(outbox().enqueue(batch).size(), 3u);
+  const std::vector<Enqueued> answers = outbox().enqueue(batch);
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_FALSE(answers[0].duplicate);
+  EXPECT_TRUE(answers[2].duplicate);
+  EXPECT_TRUE(answers[2].conflict);
   EXPECT_EQ(rows("message"), 2);
   for (const Message& message : outbox().claim(worker_a, 30s, 10)) {
     if (message.id != MessageId{"same"}) continue;
-    EXPECT_EQ(message.topic, Topic{"last"});
-    EXPECT_EQ(message.payload, payload("2"));
+    EXPECT_EQ(message.topic, Topic{"first"});
+    EXPECT_EQ(message.payload, payload("1"));
     EXPECT_EQ(message.seen_count, 2);
-    EXPECT_EQ(message.content_version, 2);
+    EXPECT_EQ(message.content_version, 1);
   }
+}
+
+TEST_P(Enqueue, reports_a_known_id_and_other_content_under_it_and_keeps_the_first) {
+  NewMessage message = a_message("first", "1");
+  message.id = MessageId{"same"};
+  const auto expect = [&](const NewMessage& next, bool duplicate, bool conflict) {
+    const Enqueued one = outbox().enqueue(next);
+    EXPECT_EQ(one.id, MessageId{"same"});
+    EXPECT_EQ(one.duplicate, duplicate);
+    EXPECT_EQ(one.conflict, conflict);
+  };
+  expect(message, false, false);
+  expect(message, true, false);
+  NewMessage other = message;
+  other.payload = payload("2");
+  other.extras.due_at = clock().now() + 1h;
+  other.extras.partition_key = PartitionKey{"k"};
+  expect(other, true, true);
+  other = message;
+  other.topic = Topic{"second"};
+  expect(other, true, true);
+  const auto warnings = log().events("conflict");
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(warnings[0].field("id"), "same");
+  const Message kept = claim_one();
+  EXPECT_EQ(kept.topic, Topic{"first"});
+  EXPECT_EQ(kept.payload, payload("1"));
+  EXPECT_EQ(kept.partition_key, std::nullopt);
+  EXPECT_EQ(kept.content_version, 1);
+  expect(message, true, false);  // leased
+  outbox().ack(worker_a, std::vector{kept.lease()});
+  expect(other, true, true);  // done
 }
 
 TEST_P(Enqueue, loses_no_message_to_another_when_chance_makes_the_same_id_twice) {
@@ -359,7 +395,7 @@ TEST_P(DurableEnqueue, OBX_001_keeps_a_message_when_the_program_ends) {
   MessageId id{"none"};
   {
     Database database(place().address(), {}, environment());
-    id = Outbox(database, options()).enqueue(a_message());
+    id = Outbox(database, options()).enqueue(a_message()).id;
   }
   EXPECT_EQ(names_of(outbox().claim(worker_a, 30s, 10)), std::vector{id.str()});
 }

@@ -10,7 +10,7 @@ class Expiry : public OutboxTest {
     NewMessage message = a_message();
     message.id = MessageId{std::move(id)};
     message.extras.expires_at = clock().now() + life;
-    return outbox().enqueue(message);
+    return outbox().enqueue(message).id;
   }
 };
 

@@ -50,7 +50,7 @@ TEST_P(GroupCommitOf, enqueues_every_message_of_many_threads) {
   std::set<std::string> answered;
   race(callers, [&](int) {
     for (int i = 0; i < each; ++i) {
-      const MessageId id = outbox().enqueue(a_message());
+      const MessageId id = outbox().enqueue(a_message()).id;
       const std::lock_guard lock(mutex);
       answered.insert(id.str());
     }

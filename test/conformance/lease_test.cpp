@@ -132,7 +132,7 @@ TEST_P(Leases, a_message_id_that_several_sources_use_is_left_alone_and_reported)
     message.source = Source{source};
     outbox().enqueue(message);
   }
-  const MessageId alone = outbox().enqueue(a_message());
+  const MessageId alone = outbox().enqueue(a_message()).id;
   ASSERT_EQ(outbox().claim(worker_a, 30s, 10).size(), 3u);
   const SettledById settled = outbox().ack(worker_a, std::vector{*message.id, alone});
   EXPECT_EQ(settled.changed, 1u);

@@ -13,7 +13,7 @@ class Log : public OutboxTest {};
 TEST_P(Log, OBX_085_enqueue_is_told_with_topic_and_correlation_id) {
   NewMessage message = a_message("order.placed");
   message.extras.correlation_id = CorrelationId{"basket-4"};
-  const MessageId id = outbox().enqueue(message);
+  const MessageId id = outbox().enqueue(message).id;
   outbox().enqueue(std::vector{a_message("a"), a_message("b")});
   const auto events = log().events("enqueue");
   ASSERT_EQ(events.size(), 3u);

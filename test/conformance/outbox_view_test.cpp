@@ -20,7 +20,7 @@ TEST_P(OutboxView, has_every_column_of_the_document) {
   NewMessage message = a_message("order.placed");
   message.extras.correlation_id = CorrelationId{"basket-4"};
   message.extras.due_at = clock().now() + 10s;
-  const MessageId id = outbox().enqueue(message);
+  const MessageId id = outbox().enqueue(message).id;
   EXPECT_GT(count("select Id from {schema}outbox"), 0);
   EXPECT_EQ(shown("MessageId"), id.str());
   EXPECT_EQ(shown("Topic"), "order.placed");
@@ -37,7 +37,7 @@ TEST_P(OutboxView, has_every_column_of_the_document) {
 
 TEST_P(OutboxView, shows_the_state_of_each_message) {
   REQUIREMENT("OBX-030, OBX-038, OBX-044");
-  const MessageId ready = outbox().enqueue(a_message());
+  const MessageId ready = outbox().enqueue(a_message()).id;
   EXPECT_EQ(state(ready), "0 open 0");
   const auto claimed = outbox().claim(worker_a, 30s, 1);
   EXPECT_EQ(state(ready), "1 open 0");

@@ -40,7 +40,7 @@ class PostgresFunction : public BoxTest {
 
 TEST_P(PostgresFunction, OBX_091_enqueue_needs_a_topic_and_a_payload_only) {
   REQUIREMENT("OBX-095");
-  const std::string id = call("outbox_enqueue('order.placed', '~payload~ \\x é')");
+  const std::string id = call("id from outbox_enqueue('order.placed', '~payload~ \\x é')");
   const auto claimed = real_outbox().claim(worker_a, 30s, 10);
   ASSERT_EQ(claimed.size(), 1u);
   EXPECT_EQ(claimed.front().id.str(), id);
@@ -85,11 +85,15 @@ TEST_P(PostgresFunction, OBX_003_enqueue_belongs_to_the_callers_transaction) {
 }
 
 TEST_P(PostgresFunction, enqueue_again_with_the_same_id_is_the_same_message) {
-  EXPECT_EQ(call("outbox_enqueue('a', '~payload~1', 'same')"), "same");
-  EXPECT_EQ(call("outbox_enqueue('b', '~payload~2', 'same')"), "same");
+  const auto enqueue = [&](const std::string& rest) { return call("outbox_enqueue(" + rest); };
+  EXPECT_EQ(enqueue("'a', '~payload~1', 'same')"), "(same,f,f)");
+  EXPECT_EQ(enqueue("'a', '~payload~1', 'same')"), "(same,t,f)");
+  EXPECT_EQ(enqueue("'a', '~payload~2', 'same')"), "(same,t,t)");
+  EXPECT_EQ(enqueue("'b', '~payload~1', 'same')"), "(same,t,t)");
   const auto claimed = real_outbox().claim(worker_a, 30s, 10);
   ASSERT_EQ(claimed.size(), 1u);
-  EXPECT_EQ(claimed.front().topic.str(), "b");
+  EXPECT_EQ(claimed.front().topic.str(), "a");
+  EXPECT_EQ(claimed.front().payload, "~payload~1");
 }
 
 TEST_P(PostgresFunction, OBX_095_claim_ack_abandon_fail_and_reap_work_together) {

@@ -48,7 +48,7 @@ class Redelivery : public BoxTest {
 TEST_P(Redelivery, OBX_058_a_handler_of_the_outbox_may_be_called_twice_with_the_same_id) {
   Strings ids;
   const Strings handled = crash_before_the_end<Outbox>(
-      [&](Outbox& box) { ids.assign(2, box.enqueue(a_message()).str()); });
+      [&](Outbox& box) { ids.assign(2, box.enqueue(a_message()).id.str()); });
   EXPECT_EQ(handled, ids);
 }
 

@@ -94,7 +94,7 @@ TEST_P(SqlserverProcedure, enqueue_again_with_the_same_id_is_the_same_message) {
   EXPECT_EQ(call("outbox_enqueue N'b', 0x02, N'same'"), "same");
   const auto claimed = real_outbox().claim(worker_a, 30s, 10);
   ASSERT_EQ(claimed.size(), 1u);
-  EXPECT_EQ(claimed.front().topic.str(), "b");
+  EXPECT_EQ(claimed.front().topic.str(), "a");
 }
 
 TEST_P(SqlserverProcedure, OBX_095_claim_ack_abandon_fail_and_reap_work_together) {

@@ -120,7 +120,7 @@ TEST_P(Sweep, a_message_that_took_down_five_workers_is_dead) {
       ASSERT_EQ(outbox().reap(), 1u);
     }
   }
-  const MessageId healthy = outbox().enqueue(a_message("healthy"));
+  const MessageId healthy = outbox().enqueue(a_message("healthy")).id;
   EXPECT_EQ(names_of(outbox().claim(worker_b, 30s, 10)), std::vector{healthy.str()});
   EXPECT_EQ(read("select reason from {schema}outbox_outcome"), "crash_loop");
   EXPECT_EQ(count("select expiries from {schema}outbox_outcome"), 5);

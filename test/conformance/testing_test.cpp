@@ -107,7 +107,7 @@ TEST_P(ForTests, a_seed_gives_the_same_numbers_and_ids_again) {
 TEST_P(ForTests, the_log_keeps_events_with_their_fields) {
   Database database = open();
   Outbox box{database, options()};
-  const MessageId id = box.enqueue(a_message());
+  const MessageId id = box.enqueue(a_message()).id;
   const auto events = world.log.events("enqueue");
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].field("id"), id.str());

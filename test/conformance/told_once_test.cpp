@@ -31,7 +31,7 @@ class ToldOnce : public BoxTest {
 
   /// The number of a message that has failed.
   std::int64_t a_dead_message() {
-    const MessageId id = sent_.enqueue(a_message());
+    const MessageId id = sent_.enqueue(a_message()).id;
     sent_.fail(worker_a, sent_.claim(worker_a, 30s, 1), "boom");
     return Admin{sent_}.get(id)->message.number;
   }

@@ -21,7 +21,7 @@ std::int64_t to_number(const std::string& text) {
 }  // namespace
 
 Message OutboxTest::enqueue_and_claim(OwnerToken owner, Duration lease) {
-  const MessageId id = outbox().enqueue(a_message());
+  const MessageId id = outbox().enqueue(a_message()).id;
   for (Message& message : outbox().claim(owner, lease, 100)) {
     if (message.id == id) return std::move(message);
   }

@@ -18,7 +18,8 @@ using Parameters = std::map<std::string, Names>;
 /// The parameters that a call must give: those of each step, without what an `each` step takes from
 /// a row.
 Parameters parameters(Dialect dialect) {
-  static const Names from_a_row{"answer", "conflict", "id", "key", "number", "waiting", "wanted"};
+  static const Names from_a_row{"answer", "conflict", "due",      "expires", "id",
+                                "key",    "number",   "replaced", "waiting", "wanted"};
   Parameters found;
   for (const auto& [name, statement] : StatementSet(dialect, {"infra", "outbox"})) {
     Names& names = found[std::string{name}];

@@ -3,7 +3,7 @@
 create or replace function {function:accept_batch}(
   sources text[], ids text[], topics text[], payloads bytea[], content_types text[], headers text[],
   correlation_ids text[], partition_keys text[], hashes bytea[], hash_algorithms text[], due_times timestamptz[],
-  expiry_times timestamptz[], positions bigint[], handlers text, at timestamptz default null)
+  expiry_times timestamptz[], positions bigint[], replaces boolean[], handlers text, at timestamptz default null)
 returns table ("position" bigint, answer int, conflict boolean)
 language plpgsql {planner} as $twinbox$
 #variable_conflict use_column
@@ -21,6 +21,7 @@ declare
   p_due_at timestamptz[] := due_times;
   p_expires_at timestamptz[] := expiry_times;
   p_position bigint[] := positions;
+  p_replaces boolean[] := replaces;
   p_handlers text := handlers;
   p_now timestamptz := at;
   one_snapshot boolean := current_setting('transaction_isolation') in ('repeatable read', 'serializable');

@@ -1,5 +1,5 @@
 -- A program in any language accepts inside its own transaction. Answers 'accepted', 'duplicate_open',
--- 'duplicate_done' or 'duplicate_dead'.
+-- 'duplicate_done' or 'duplicate_dead'. The first message of a key stays as it is.
 
 create or replace function {function:accept}(
   source text, id text, topic text, payload bytea, hash bytea default null, due_at timestamptz default null,
@@ -33,7 +33,7 @@ begin
     array[source], array[id], array[topic], array[payload], array[content_type], array[headers],
     array[nullif(correlation_id, '')], array[nullif(partition_key, '')], array[hash],
     array[case when hash is not null then hash_algorithm end], array[due_at], array[expires_at],
-    array[1::bigint],
+    array[1::bigint], array[false],
     (select jsonb_agg(jsonb_build_object('key', h, 'legacy', '[]'::jsonb))::text from unnest(handlers) h)) b;
   return (array['accepted', 'duplicate_open', 'duplicate_done', 'duplicate_dead'])[answer + 1];
 end $twinbox$;

@@ -1,5 +1,6 @@
 -- A program in any language accepts inside its own transaction. Answers 'accepted', 'duplicate_open',
--- 'duplicate_done' or 'duplicate_dead' in a row. @handler_keys is a JSON array of texts.
+-- 'duplicate_done' or 'duplicate_dead' in a row, and whether it was known with other content. The first message of a key
+-- stays as it is. @handler_keys is a JSON array of texts.
 
 create procedure {function:accept}
   @source nvarchar(max), @id nvarchar(max), @topic nvarchar(max), @payload varbinary(max), @hash varbinary(max) = null,
@@ -11,6 +12,7 @@ begin
   {begin}
   declare @longest int = case when @handler_keys = N'[""]' then 255 else 200 end;
   declare @answer nvarchar(20);
+  declare @differs bit;
   exec {function:check_text} N'source', @source, 255;
   exec {function:check_text} N'id', @id, @longest;
   exec {function:check_text} N'topic', @topic, 255;
@@ -31,7 +33,7 @@ begin
   declare @bytes varbinary(max) = @payload + coalesce(@hash, 0x);
   declare @handlers nvarchar(max) = (select handler as [key], json_query(N'[]') as legacy from @named for json path, include_null_values);
   declare @rows nvarchar(max) = (
-    select 1 as position, {coded:source} as source, {coded:id} as id, {coded:topic} as topic, {coded:content_type} as content_type,
+    select 1 as position, cast(0 as bit) as replaces, {coded:source} as source, {coded:id} as id, {coded:topic} as topic, {coded:content_type} as content_type,
            {coded:headers} as headers, nullif({coded:correlation_id}, N'') as correlation_id,
            nullif({coded:partition_key}, N'') as partition_key, @due_at as due_at, @expires_at as expires_at,
            1 as payload_at, datalength(@payload) as payload_size,
@@ -47,7 +49,8 @@ begin
              else 'duplicate_done'
            end
     from @arrived k);
+  set @differs = (select k.conflict from @arrived k);
   {end}
-  select @answer as answer;
+  select @answer as answer, @differs as conflict;
 end;
 go

@@ -1,5 +1,6 @@
 -- A program in any language enqueues inside its own transaction: exec infra.outbox_enqueue N'topic', 0x7061796c6f6164.
--- Answers the message's id in a row and in @id; it is made here unless the caller gives one.
+-- Answers a row: the message's id (also in @id), which is made here unless the caller gives one, whether it was known,
+-- and whether it was known with another topic or payload. The first one stays as it is.
 
 create procedure {function:enqueue}
   @topic nvarchar(max), @payload varbinary(max), @id nvarchar(max) = null output, @correlation_id nvarchar(max) = null,
@@ -8,6 +9,8 @@ create procedure {function:enqueue}
 as
 begin
   {begin}
+  declare @known bit;
+  declare @differs bit;
   set @id = coalesce(@id, lower(cast(newid() as nvarchar(36))));
   exec {function:check_text} N'topic', @topic, 255;
   exec {function:check_text} N'id', @id, 255;
@@ -17,13 +20,15 @@ begin
   declare @bytes varbinary(max) = @payload;
   declare @handlers nvarchar(max) = N'[{"key": "", "legacy": []}]';
   declare @rows nvarchar(max) = (
-    select 1 as position, N'-' as source, {coded:id} as id, {coded:topic} as topic, {coded:content_type} as content_type,
+    select 1 as position, cast(0 as bit) as replaces, N'-' as source, {coded:id} as id, {coded:topic} as topic, {coded:content_type} as content_type,
            {coded:headers} as headers, nullif({coded:correlation_id}, N'') as correlation_id,
            nullif({coded:partition_key}, N'') as partition_key, @due_at as due_at, @expires_at as expires_at,
            1 as payload_at, datalength(@payload) as payload_size
     for json path, include_null_values);
   {act:accept}
+  set @known = (select case when exists (select 1 from @missing) then 0 else 1 end);
+  set @differs = (select k.conflict from @arrived k);
   {end}
-  select {coded:id} as id;
+  select {coded:id} as id, @known as duplicate, @differs as conflict;
 end;
 go

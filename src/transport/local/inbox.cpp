@@ -17,7 +17,8 @@ Arrival arrival_of(const Message& message, const InboxSinkOptions& options) {
                      .expires_at = message.expires_at,
                      .content_type = message.content_type,
                      .headers = message.headers,
-                     .hash = message.hash}};
+                     .hash = message.hash},
+          .on_duplicate = OnDuplicate::keep_first};
 }
 
 }  // namespace

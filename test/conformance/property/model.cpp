@@ -87,18 +87,26 @@ Answer Model::accept(const Arrival& arrival, const std::vector<Handler>& handler
   const int before = state_of(arrival.key);
   const std::vector<Handler> added = missing(arrival.key, handlers);
   const auto& old_hash = fact.content.hash;
-  const bool conflict =
-      !fresh && old_hash && arrival.content.hash && *old_hash != *arrival.content.hash;
   const bool bare = fact.content_version == 0;
-  if (!fresh && (before != 2 || (bare && !added.empty()))) {
+  const bool other_content = !bare && (fact.content.topic != arrival.content.topic ||
+                                       fact.content.payload != arrival.content.payload);
+  const bool other_hash = old_hash && arrival.content.hash && *old_hash != *arrival.content.hash;
+  const bool conflict = !fresh && (other_content || other_hash);
+  const bool leased = std::any_of(work.begin(), work.end(), [&](const auto& entry) {
+    return entry.first.key == arrival.key && entry.second.held(now);
+  });
+  const bool first_content = bare && (before != 2 || !added.empty());
+  const bool replaced =
+      !fresh && (first_content || (!bare && arrival.replaces && before != 2 && !leased));
+  if (replaced) {
     Content content = arrival.content;
     if (!bare) content.partition_key = fact.content.partition_key;
     fact.content = content;
     ++fact.content_version;
   }
-  const Time visible_at = std::max(arrival.content.due_at.value_or(now), now);
+  const Time visible_at = std::max(fact.content.due_at.value_or(now), now);
   for (auto& [duty, row] : work) {
-    if (duty.key != arrival.key || row.held(now)) continue;
+    if (duty.key != arrival.key || !replaced) continue;
     row.expires_at = arrival.content.expires_at;
     if (row.attempts == 0) {
       row.visible_at = visible_at;
@@ -107,7 +115,7 @@ Answer Model::accept(const Arrival& arrival, const std::vector<Handler>& handler
     }
   }
   for (const Handler& handler : added) {
-    add_work({arrival.key, handler.key}, visible_at, arrival.content.expires_at, 0);
+    add_work({arrival.key, handler.key}, visible_at, fact.content.expires_at, 0);
   }
   return {added.empty() ? before : 0, conflict};
 }

@@ -97,6 +97,7 @@ std::string difference(const State& expected, const State& found);
 struct Arrival {
   Key key;
   Content content;
+  bool replaces = false;
 };
 
 struct Handler {

@@ -37,7 +37,7 @@ model::Arrival plain(const Arrival& arrival) {
   if (extras.partition_key) content.partition_key = extras.partition_key->str();
   content.due_at = micros(extras.due_at);
   content.expires_at = micros(extras.expires_at);
-  return {name_of(arrival.key()), content};
+  return {name_of(arrival.key()), content, arrival.on_duplicate == OnDuplicate::replace};
 }
 
 NewMessage for_outbox(const Arrival& arrival) {
@@ -46,6 +46,11 @@ NewMessage for_outbox(const Arrival& arrival) {
           .id = arrival.id,
           .source = arrival.source,
           .extras = arrival.extras};
+}
+
+/// The outbox says no more about a known message than that it is known.
+model::Answer plain(const Enqueued& enqueued) {
+  return {enqueued.duplicate ? 1 : 0, enqueued.conflict};
 }
 
 model::Answer plain(const Accepted& accepted) {
@@ -127,6 +132,7 @@ Arrival Store::arrival_of(const Step& step, int shift) const {
                   .topic = Topic{choice[1] % 2 == 0 ? "t0" : "t1"},
                   .payload = payload(std::to_string(choice[1] + shift))};
   arrival.extras.hash = hash_of(choice[1]);
+  if (outbox_ || choice[3] >= 6) arrival.on_duplicate = OnDuplicate::keep_first;
   const int partition = (choice[2] + shift) % 4;
   if (partition > 1) arrival.extras.partition_key = PartitionKey{partition == 2 ? "x" : "y"};
   const auto later = [&](Duration by) { return clock_.now() + by; };
@@ -158,9 +164,11 @@ void Store::make_intake(const Step& step) {
       std::vector<NewMessage> messages;
       for (const Arrival& arrival : arrivals) messages.push_back(for_outbox(arrival));
       if (messages.size() == 1) {
-        outbox_->enqueue(session..., messages.front());
+        answers.push_back(plain(outbox_->enqueue(session..., messages.front())));
       } else {
-        outbox_->enqueue(session..., messages);
+        for (const Enqueued& enqueued : outbox_->enqueue(session..., messages)) {
+          answers.push_back(plain(enqueued));
+        }
       }
     } else if (arrivals.size() == 1) {
       answers.push_back(plain(inbox_->accept(session..., arrivals.front(), names)));
@@ -174,8 +182,8 @@ void Store::make_intake(const Step& step) {
   both(way_of(step), call, [&](model::Model& model) {
     std::vector<model::Answer> answers;
     for (const Arrival& arrival : arrivals) {
-      const model::Answer answer = model.accept(plain(arrival), or_by_topic(handlers));
-      if (inbox_) answers.push_back(answer);
+      answers.push_back(model.accept(plain(arrival), or_by_topic(handlers)));
+      if (outbox_) answers.back().state = std::min(answers.back().state, 1);
     }
     return answers;
   });
