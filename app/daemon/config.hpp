@@ -251,9 +251,10 @@ struct SubscriptionConfig {
 };
 
 struct IntakeConfig {
-  std::vector<std::string> keep_headers = {};          ///< of requests, kept with the message
-  std::size_t max_events = 1000;                       ///< in one batch
-  Milliseconds retry_after = std::chrono::seconds{5};  ///< told while the store takes nothing
+  std::vector<std::string> keep_headers = {};             ///< of requests, kept with the message
+  std::size_t max_events = 1000;                          ///< in one batch
+  Milliseconds retry_after = std::chrono::seconds{5};     ///< told while the store takes nothing
+  Milliseconds max_keyed_delay = std::chrono::hours{24};  ///< of due times with a partition key
 };
 
 struct TracingConfig {

@@ -269,6 +269,7 @@ void read_intake(TableReader table, IntakeConfig& intake) {
   table.texts("keep_headers", intake.keep_headers);
   table.integer("max_events", intake.max_events, 1, 100'000);
   table.duration("retry_after", intake.retry_after, 1s, 1h);
+  table.duration("max_keyed_delay", intake.max_keyed_delay, 0s, 24h * 365);
   table.finish();
 }
 

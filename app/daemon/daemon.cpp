@@ -162,6 +162,7 @@ class Daemon {
                           .waiting = workers_.waiting(),
                           .spans_sent = tracer_.sent(),
                           .spans_dropped = tracer_.dropped(),
+                          .conflicts = log_.conflicts(),
                           .sources = sources_.status()});
   }
 
@@ -230,6 +231,7 @@ class Daemon {
   void handle(std::shared_ptr<Request> context, HttpRequest request, HttpService::Answer answer) {
     // What is stored has this request as its parent.
     if (context->trace) request.headers.set("traceparent", context->trace->traceparent());
+    request.sender = context->service->access().actor(request);
     const Endpoint& endpoint = *context->match()->endpoint;
     if (endpoint.quick) return answer(call(*context, request));
     if (endpoint.shared) {

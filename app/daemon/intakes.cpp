@@ -14,11 +14,24 @@
 namespace twinbox::app {
 namespace {
 
+/// The sources of webhook endpoints. One that is read from the request cannot be known before.
+std::set<std::string, std::less<>> webhook_sources(const Config& config) {
+  constexpr std::string_view fixed = "fixed:";
+  std::set<std::string, std::less<>> sources;
+  for (const WebhookConfig& webhook : config.webhooks) {
+    const bool named = webhook.source.starts_with(fixed);
+    sources.insert(named ? webhook.source.substr(fixed.size()) : webhook.name);
+  }
+  return sources;
+}
+
 IntakeOptions intake_options(const Config& config, const Environment& environment) {
   return {.max_body = config.limit.body_bytes,
           .max_events = config.intake.max_events,
           .keep_headers = config.intake.keep_headers,
           .retry_after = std::chrono::ceil<std::chrono::seconds>(config.intake.retry_after),
+          .reserved_sources = webhook_sources(config),
+          .max_keyed_delay = std::chrono::ceil<std::chrono::seconds>(config.intake.max_keyed_delay),
           .environment = environment};
 }
 

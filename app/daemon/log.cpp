@@ -190,6 +190,7 @@ void Log::write(LogLevel level, std::string_view name, std::initializer_list<Log
 Environment Log::environment() {
   Environment environment;
   environment.log = [this](const LogEvent& event) {
+    if (event.name == "conflict") ++conflicts_;
     const bool of_one_message =
         event.name == "enqueue" || event.name == "accept" || event.name == "handle";
     if (of_one_message && event.level == LogLevel::info && !messages_) return;

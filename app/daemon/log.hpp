@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,8 @@ class Log {
   [[nodiscard]] bool access() const noexcept { return access_; }
   /// For the library: everything goes here, and the level is looked up at each event.
   [[nodiscard]] Environment environment();
+  /// How many events named `conflict` the library has written, whatever the level.
+  [[nodiscard]] std::uint64_t conflicts() const noexcept { return conflicts_; }
 
  private:
   struct Sink;
@@ -38,6 +41,7 @@ class Log {
   std::atomic<bool> json_;
   std::atomic<bool> access_;
   std::atomic<bool> messages_;
+  std::atomic<std::uint64_t> conflicts_ = 0;
   std::atomic<LogLevel> level_;
 };
 

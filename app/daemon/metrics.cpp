@@ -181,6 +181,8 @@ void add_http(Families& families, const Metrics::Moment& moment) {
   count("twinbox_http_refused_total", "Connections beyond the limit", stats.refused);
   count("twinbox_http_timeouts_total", "Requests that took too long", stats.timeouts);
   count("twinbox_http_malformed_total", "Requests that are none", stats.malformed);
+  count("twinbox_conflicts_total", "Messages that came again with other content under a known id",
+        moment.conflicts);
   count("twinbox_spans_sent_total", "Spans that the collector took", moment.spans_sent);
   count("twinbox_spans_dropped_total", "Spans dropped: the collector was away or too slow",
         moment.spans_dropped);

@@ -46,6 +46,7 @@ class Metrics {
     std::size_t waiting = 0;  ///< requests that wait for a worker
     std::uint64_t spans_sent = 0;
     std::uint64_t spans_dropped = 0;
+    std::uint64_t conflicts = 0;  ///< messages that came again with other content
     std::map<std::string, SourceStatus> sources = {};  ///< by their names
   };
   /// The text format.

@@ -41,6 +41,8 @@ struct HttpRequest {
   HttpHeaders headers = {};
   std::string body = {};  ///< as it came: signatures are made over these bytes
   bool loopback = false;  ///< the peer is this machine
+  /// The sender's name as the server has verified it, such as the name of its token; empty: none.
+  std::string sender = {};
 };
 
 struct HttpResponse {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -34,6 +35,11 @@ struct IntakeOptions {
   std::vector<std::string> keep_headers = {};
   /// What senders are told to wait while the store cannot take anything.
   std::chrono::seconds retry_after{5};
+  /// Sources that only verified webhooks may use: other intakes refuse them with 403.
+  std::set<std::string, std::less<>> reserved_sources = {};
+  /// How far ahead the due time of a message with a partition key may lie: until it is due, every
+  /// later message of its key waits.
+  std::chrono::seconds max_keyed_delay = std::chrono::hours{24};
   Environment environment = {};  ///< clock and log
 };
 
@@ -55,7 +61,8 @@ class RequestError : public std::runtime_error {
 HttpResponse answer_or_problem(const IntakeOptions& options, std::string_view act,
                                const std::function<HttpResponse()>& work);
 
-/// Throws RequestError: 405 for another method, 413 for a body above the limit.
+/// Throws RequestError: 405 for another method, 413 for a body above the limit, 415 for one with a
+/// Content-Encoding.
 void require_post(const HttpRequest& request, const IntakeOptions& options);
 
 /// The pieces of the request's path behind `prefix`, percent-decoded. Throws RequestError: 404
@@ -65,7 +72,9 @@ std::vector<std::string> path_pieces(const HttpRequest& request, std::string_vie
 
 /// What comes with the message: `Content-Type`, `Twinbox-Due` and `Twinbox-Expires` (RFC 3339),
 /// `Twinbox-Correlation-Id`, `Twinbox-Partition-Key`, the trace context, the kept headers, and
-/// `http` as the name of the transport. Throws RequestError naming the header.
+/// `http` as the name of the transport. Throws RequestError naming the header. An expiry that has
+/// passed by this machine's clock is refused, as is a due time beyond `max_keyed_delay` of a
+/// message with a partition key; once stored, the database's clock decides.
 MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options);
 
 /// 202 for what is new, 200 for a duplicate. The body says `state`, `source`, `id` and `conflict`.
@@ -75,6 +84,7 @@ HttpResponse accepted_answer(const Arrival& arrival, const Accepted& accepted);
 HttpResponse accept_and_answer(const AcceptCall& accept, const Arrival& arrival);
 
 /// `POST <prefix>/{source}/{topic}`: the body is the payload, `Idempotency-Key` or `ce-id` its id.
+/// The first message of an id stays (OnDuplicate::keep_first), as with all intakes.
 /// Thread-safe, as all intakes are.
 class InboxIntake {
  public:
@@ -93,8 +103,9 @@ class InboxIntake {
 };
 
 /// `POST <prefix>/{topic}`: the body is the payload, or a CloudEvent, which is then stored as an
-/// envelope. With an `Idempotency-Key` or `ce-id` a repeated request is harmless. The answer, 202,
-/// names the id.
+/// envelope. The message's source is the request's sender, `-` without one. With an
+/// `Idempotency-Key` or `ce-id` a repeated request is harmless: 202 for what is new, 200 for the
+/// same once more, 422 for a known key with another topic or payload. All of them name the id.
 class OutboxIntake {
  public:
   /// `outbox` must outlive it.

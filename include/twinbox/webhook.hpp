@@ -16,7 +16,7 @@ namespace twinbox {
 
 /// Where an id, a topic or a source is taken from.
 struct ValueFrom {
-  enum class Kind { header, pointer, fixed, signature };
+  enum class Kind { header, pointer, fixed, body };
 
   Kind kind;
   std::string text = {};
@@ -25,9 +25,10 @@ struct ValueFrom {
   /// A JSON pointer (RFC 6901) into the body, such as `/data/id`; text or a whole number.
   static ValueFrom pointer(std::string pointer) { return {Kind::pointer, std::move(pointer)}; }
   static ValueFrom fixed(std::string text) { return {Kind::fixed, std::move(text)}; }
-  /// The digest of the signature, for senders without an id: the same bytes are the same message.
-  static ValueFrom signature() { return {Kind::signature}; }
-  /// `header:<name>`, a JSON pointer, `fixed:<text>` or `signature`. Throws std::invalid_argument.
+  /// The SHA-256 of the body, for senders without an id: the same bytes are the same message,
+  /// whatever secret they are signed with.
+  static ValueFrom body() { return {Kind::body}; }
+  /// `header:<name>`, a JSON pointer, `fixed:<text>` or `body`. Throws std::invalid_argument.
   static ValueFrom parse(std::string_view text);
 };
 
@@ -40,7 +41,7 @@ struct ValueFrom {
 /// | standard_webhooks | `webhook-id`          | `/type`           |
 /// | slack             | `/event_id`           | `/event/type`     |
 /// | shopify           | `X-Shopify-Webhook-Id`| `X-Shopify-Topic` |
-/// | hmac              | the signature's digest| the name          |
+/// | hmac              | the body's SHA-256    | the name          |
 /// | bearer, none      | `Idempotency-Key`     | the name          |
 ///
 /// The source is the endpoint's name.
@@ -54,9 +55,6 @@ struct WebhookEndpoint {
   std::optional<ValueFrom> source = {};
   std::string topic_prefix = {};  ///< such as `github.`
   std::chrono::seconds tolerance = default_tolerance;
-  /// Notices when the same id comes with another body. Off for senders that repeat themselves in
-  /// other words.
-  bool hash_body = true;
 };
 
 /// `POST <prefix>/{endpoint}`. Not genuine: 401, and the reason in the log only

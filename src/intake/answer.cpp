@@ -14,6 +14,7 @@ std::string_view title_of(int status) noexcept {
   switch (status) {
     case 400: return "Bad Request";
     case 401: return "Unauthorized";
+    case 403: return "Forbidden";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
     case 413: return "Content Too Large";
@@ -22,6 +23,11 @@ std::string_view title_of(int status) noexcept {
     case 503: return "Service Unavailable";
     default: return "Internal Server Error";
   }
+}
+
+bool same_word(std::string_view a, std::string_view b) noexcept {
+  return std::ranges::equal(
+      a, b, [](char x, char y) { return (x >= 'A' && x <= 'Z' ? char(x + 32) : x) == y; });
 }
 
 HttpResponse titled(int status, std::string_view detail) {
@@ -65,6 +71,7 @@ HttpResponse answer_or_problem(const IntakeOptions& options, std::string_view ac
   } catch (const RequestError& error) {
     HttpResponse answer = titled(error.status(), error.what());
     if (error.status() == 405) answer.headers.add("Allow", "POST");
+    if (error.status() == 415) answer.headers.add("Accept-Encoding", "identity");
     return answer;
   } catch (const std::invalid_argument& error) {
     return titled(400, error.what());
@@ -88,6 +95,12 @@ void require_post(const HttpRequest& request, const IntakeOptions& options) {
   if (request.body.size() > options.max_body) {
     throw RequestError(413, "the body has " + std::to_string(request.body.size()) + " bytes, and " +
                                 std::to_string(options.max_body) + " are allowed");
+  }
+  for (const std::string_view coding : request.headers.all("Content-Encoding")) {
+    if (coding.empty() || same_word(coding, "identity")) continue;
+    throw RequestError(415,
+                       "header Content-Encoding: a body is stored as it comes, and its receiver "
+                       "would not learn how it is encoded; send it without an encoding");
   }
 }
 

@@ -17,6 +17,8 @@ Arrival arrival_of(const CloudEvent& event, const HttpRequest& request,
       to_arrival(event, properties_of(request, options, {.own = {}, .with_trace = !traced}));
   // The data alone: what carries it (a trace, a time) may differ when it is sent again.
   arrival.extras.hash = ContentHash::of(event.data);
+  check_times(arrival.extras, options);
+  check_source(arrival.source, options);
   return arrival;
 }
 

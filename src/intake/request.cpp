@@ -124,6 +124,7 @@ MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options
     extras.content_type = std::string{*type};
   }
   extras.headers = properties_of(request, options, properties);
+  check_times(extras, options);
   return extras;
 }
 
@@ -132,10 +133,52 @@ MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options
 }
 
 std::optional<std::string> id_of(const HttpRequest& request) {
-  auto id = request.headers.find("Idempotency-Key");
-  if (!id) id = request.headers.find("ce-id");
-  if (!id) return {};
-  return std::string{*id};
+  if (const auto key = request.headers.find("Idempotency-Key")) return idempotency_key(*key);
+  if (const auto id = request.headers.find("ce-id")) return std::string{*id};
+  return {};
+}
+
+std::string idempotency_key(std::string_view text) {
+  if (!text.starts_with('"')) return std::string{text};
+  const auto refuse = [] {
+    throw RequestError(400,
+                       "header Idempotency-Key: a key in quotation marks must end with one, and "
+                       "may have a backslash only before \" and \\ (RFC 8941)");
+  };
+  std::string key;
+  std::size_t at = 1;
+  for (; at < text.size() && text[at] != '"'; ++at) {
+    if (text[at] == '\\') {
+      ++at;
+      if (at == text.size() || (text[at] != '"' && text[at] != '\\')) refuse();
+    }
+    key += text[at];
+  }
+  if (at + 1 != text.size()) refuse();
+  return key;
+}
+
+void check_times(const MessageExtras& extras, const IntakeOptions& options) {
+  const Instant now = now_of(options);
+  if (extras.expires_at && *extras.expires_at <= now) {
+    throw RequestError(400,
+                       "the message's expiry has passed, so nobody would ever handle it; send a "
+                       "later Twinbox-Expires or expirytime, or leave it out");
+  }
+  if (extras.partition_key && extras.due_at && *extras.due_at > now + options.max_keyed_delay) {
+    throw RequestError(
+        400, "header Twinbox-Due: more than " + std::to_string(options.max_keyed_delay.count()) +
+                 " s ahead, and every later message of this partition key would wait for it; send "
+                 "an earlier time, or no Twinbox-Partition-Key");
+  }
+}
+
+void check_source(const Source& source, const IntakeOptions& options) {
+  if (!options.reserved_sources.contains(source.view())) return;
+  throw RequestError(403,
+                     "the source '" + source.str() +
+                         "' belongs to a webhook endpoint, which takes verified requests only; "
+                         "send it there, or under another source");
 }
 
 Instant now_of(const IntakeOptions& options) {

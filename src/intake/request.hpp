@@ -27,6 +27,16 @@ MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options
 /// `Idempotency-Key` or `ce-id`.
 std::optional<std::string> id_of(const HttpRequest& request);
 
+/// A key as it is meant: a quoted one is a string of RFC 8941, without its quotation marks and
+/// escapes. Throws RequestError.
+std::string idempotency_key(std::string_view text);
+
+/// Throws RequestError for an expiry that has passed, and for a key that would be blocked for long.
+void check_times(const MessageExtras& extras, const IntakeOptions& options);
+
+/// Throws RequestError, 403, for a source that belongs to a webhook endpoint.
+void check_source(const Source& source, const IntakeOptions& options);
+
 /// By the environment's clock, or by this machine's.
 Instant now_of(const IntakeOptions& options);
 

@@ -34,30 +34,30 @@ std::pair<ValueFrom, ValueFrom> id_and_topic_of(const SignatureScheme& scheme,
     return {ValueFrom::header("X-Shopify-Webhook-Id"), ValueFrom::header("X-Shopify-Topic")};
   }
   if (std::holds_alternative<HmacSignature>(scheme)) {
-    return {ValueFrom::signature(), ValueFrom::fixed(name)};
+    return {ValueFrom::body(), ValueFrom::fixed(name)};
   }
   return {ValueFrom::header("Idempotency-Key"), ValueFrom::fixed(name)};
 }
 
-std::string digest(std::string_view signature) {
-  const Sha256 bytes = sha256(signature);
+std::string digest(std::string_view text) {
+  const Sha256 bytes = sha256(text);
   return hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 /// A genuine request, its body parsed at most once.
 class Reader {
  public:
-  Reader(const HttpRequest& request, const Verification& verification)
-      : request_(request), verification_(verification) {}
+  explicit Reader(const HttpRequest& request) : request_(request) {}
 
   /// `what`: for the answer when there is no such thing.
   std::string read(const ValueFrom& from, std::string_view what) {
     switch (from.kind) {
       case ValueFrom::Kind::fixed: return from.text;
-      case ValueFrom::Kind::signature: return digest(verification_.signature);
+      case ValueFrom::Kind::body: return digest(request_.body);
       case ValueFrom::Kind::header: {
         const auto value = request_.headers.find(from.text);
         if (!value) refuse(what, "there is no header " + from.text);
+        if (from.text == "Idempotency-Key") return idempotency_key(*value);
         return std::string{*value};
       }
       case ValueFrom::Kind::pointer: break;
@@ -100,7 +100,6 @@ class Reader {
   }
 
   const HttpRequest& request_;
-  const Verification& verification_;
   std::optional<json::value> parsed_;
 };
 
@@ -121,12 +120,8 @@ bool is_pointer(std::string_view text) {
   return true;
 }
 
-void check(const ValueFrom& from, const std::string& which, bool signs) {
-  if (from.kind == ValueFrom::Kind::signature) {
-    if (!signs)
-      throw std::invalid_argument(which + ": its scheme has no signature to take it from");
-    return;
-  }
+void check(const ValueFrom& from, const std::string& which) {
+  if (from.kind == ValueFrom::Kind::body) return;
   if (from.text.empty() && from.kind != ValueFrom::Kind::pointer) {
     throw std::invalid_argument(which + " is empty");
   }
@@ -139,7 +134,7 @@ void check(const ValueFrom& from, const std::string& which, bool signs) {
 }  // namespace
 
 ValueFrom ValueFrom::parse(std::string_view text) {
-  if (text == "signature") return signature();
+  if (text == "body") return body();
   if (text.starts_with('/')) return pointer(std::string{text});
   for (const auto& [word, kind] :
        {std::pair{std::string_view{"header:"}, Kind::header}, {"fixed:", Kind::fixed}}) {
@@ -149,7 +144,7 @@ ValueFrom ValueFrom::parse(std::string_view text) {
   }
   throw std::invalid_argument("'" + std::string{text} +
                               "' says not where to look: write header:<name>, a JSON pointer such "
-                              "as /data/id, fixed:<text> or signature");
+                              "as /data/id, fixed:<text> or body");
 }
 
 /// An endpoint, ready for requests.
@@ -161,14 +156,10 @@ struct WebhookIntake::Desk {
         id(of.id ? *of.id : id_and_topic_of(verifier.scheme(), name).first),
         topic(of.topic ? *of.topic : id_and_topic_of(verifier.scheme(), name).second),
         source(of.source ? *of.source : ValueFrom::fixed(name)),
-        topic_prefix(std::move(of.topic_prefix)),
-        hash_body(of.hash_body) {
-    const auto& scheme = verifier.scheme();
-    const bool signs =
-        !std::holds_alternative<BearerToken>(scheme) && !std::holds_alternative<Unsigned>(scheme);
-    check(id, "its id", signs);
-    check(topic, "its topic", signs);
-    check(source, "its source", signs);
+        topic_prefix(std::move(of.topic_prefix)) {
+    check(id, "its id");
+    check(topic, "its topic");
+    check(source, "its source");
     if (!accept) throw std::invalid_argument("it has no target: say where it is accepted");
   }
 
@@ -177,7 +168,6 @@ struct WebhookIntake::Desk {
   AcceptCall accept;
   ValueFrom id, topic, source;
   std::string topic_prefix;
-  bool hash_body;
 };
 
 WebhookIntake::WebhookIntake(std::vector<WebhookEndpoint> endpoints, IntakeOptions options,
@@ -223,7 +213,7 @@ HttpResponse WebhookIntake::take(const Desk& desk, const HttpRequest& request) c
                                 {"detail", verification.detail}});
     throw RequestError(401, "it could not be verified who sent this");
   }
-  Reader reader{request, verification};
+  Reader reader{request};
   if (std::holds_alternative<SlackSignature>(desk.verifier.scheme()) &&
       reader.text_at("/type") == "url_verification") {
     // Slack asks once whether somebody is there who knows the secret.
@@ -232,13 +222,14 @@ HttpResponse WebhookIntake::take(const Desk& desk, const HttpRequest& request) c
   Arrival arrival{.source = Source{reader.read(desk.source, "source")},
                   .id = MessageId{reader.read(desk.id, "id")},
                   .topic = Topic{desk.topic_prefix + reader.read(desk.topic, "topic")},
-                  .payload = request.body};
+                  .payload = request.body,
+                  .on_duplicate = OnDuplicate::keep_first};
   // Only what the signature vouches for is taken from the request: no due time, no partition key.
   arrival.extras.headers = properties_of(request, options_, {.own = {{"endpoint", desk.name}}});
   if (const auto type = request.headers.find("Content-Type")) {
     arrival.extras.content_type = std::string{*type};
   }
-  if (desk.hash_body) arrival.extras.hash = ContentHash::of(arrival.payload);
+  arrival.extras.hash = ContentHash::of(arrival.payload);
   return accept_and_answer(desk.accept, arrival);
 }
 

@@ -1,6 +1,9 @@
 // Requests that become messages, without a socket.
+#include <set>
+
 #include "support/inbox_test.hpp"
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/event.hpp>
 #include <twinbox/intake.hpp>
 #include <twinbox/testing.hpp>
 
@@ -120,7 +123,7 @@ TEST_P(Intake, what_comes_together_for_the_outbox_is_one_transaction_and_keeps_i
   EXPECT_EQ(answers[0].body, R"({"state":"enqueued","id":"order-1"})");
   EXPECT_EQ(answers[1].status, 202);
   EXPECT_EQ(answers[2].status, 400);
-  EXPECT_EQ(answers[3].body, answers[0].body);
+  EXPECT_EQ(answers[3].status, 422) << "the key is known with another topic";
   const auto messages = outbox().claim(worker_a);
   ASSERT_EQ(messages.size(), 2u) << "an id that comes twice is one message";
   const bool first = messages[0].id == MessageId{"order-1"};
@@ -218,10 +221,126 @@ TEST_P(Intake, enqueue_stores_the_body_and_names_its_id) {
 
 TEST_P(Intake, enqueue_repeated_with_the_same_key_is_one_message) {
   enqueue(a_request("/v1/outbox/order.placed"));
-  EXPECT_EQ(enqueue(a_request("/v1/outbox/order.placed")).status, 202);
+  const HttpResponse again = enqueue(a_request("/v1/outbox/order.placed"));
+  EXPECT_EQ(again.status, 200);
+  EXPECT_EQ(again.body, R"({"state":"duplicate","id":"evt_1"})");
   const auto messages = outbox().claim(worker_a);
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_EQ(messages[0].id, MessageId{"evt_1"});
+}
+
+TEST_P(Intake, enqueue_refuses_other_content_under_a_known_key) {
+  EXPECT_EQ(enqueue(a_request("/v1/outbox/order.placed")).status, 202);
+  HttpRequest other = a_request("/v1/outbox/order.placed");
+  other.body += "other";
+  const HttpResponse conflict = enqueue(other);
+  EXPECT_EQ(conflict.status, 422);
+  EXPECT_NE(conflict.body.find(R"("conflict":true,"id":"evt_1")"), std::string::npos);
+  EXPECT_EQ(enqueue(a_request("/v1/outbox/order.cancelled")).status, 422);
+  const auto messages = outbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].payload, payload());
+  EXPECT_EQ(messages[0].topic, Topic{"order.placed"});
+}
+
+TEST_P(Intake, keys_of_different_senders_are_different_keys) {
+  HttpRequest request = a_request("/v1/outbox/order.placed");
+  for (const char* sender : {"", "shop", "billing"}) {
+    request.sender = sender;
+    request.body = payload(sender);
+    EXPECT_EQ(enqueue(request).status, 202) << sender;
+  }
+  std::set<std::string> sources;
+  for (const Message& message : outbox().claim(worker_a)) sources.insert(message.source.str());
+  EXPECT_EQ(sources, (std::set<std::string>{"-", "billing", "shop"}));
+}
+
+TEST_P(Intake, a_sender_cannot_change_a_message_that_is_known) {
+  accept(a_request(path));
+  HttpRequest other =
+      a_request("/v1/inbox/stripe/payment.refunded", {{"Idempotency-Key", "evt_1"},
+                                                      {"Content-Type", "text/plain"},
+                                                      {"Twinbox-Due", "2030-06-01T00:00:00Z"},
+                                                      {"Twinbox-Expires", "2031-01-01T00:00:00Z"}});
+  other.body = payload("forged");
+  const HttpResponse answer = accept(other);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_NE(answer.body.find(R"("conflict":true)"), std::string::npos);
+  const auto messages = inbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].payload, payload());
+  EXPECT_EQ(messages[0].topic, Topic{"payment.received"});
+  EXPECT_EQ(messages[0].content_type, std::nullopt);
+  EXPECT_EQ(messages[0].due_at, std::nullopt);
+  EXPECT_EQ(messages[0].expires_at, std::nullopt);
+  EXPECT_EQ(messages[0].hash, ContentHash::of(payload()));
+}
+
+TEST_P(Intake, a_quoted_key_is_the_same_as_the_key) {
+  EXPECT_EQ(accept(a_request(path, {{"Idempotency-Key", "a\"b\\c"}})).status, 202);
+  EXPECT_EQ(accept(a_request(path, {{"Idempotency-Key", R"("a\"b\\c")"}})).status, 200);
+  for (const char* wrong : {R"(")", R"("a)", R"("a"b)", R"("a\b")", R"("a\)"}) {
+    const HttpResponse answer = accept(a_request(path, {{"Idempotency-Key", wrong}}));
+    EXPECT_EQ(answer.status, 400) << wrong;
+    EXPECT_NE(answer.body.find("Idempotency-Key"), std::string::npos) << answer.body;
+  }
+  EXPECT_EQ(count_messages(), "1");
+}
+
+TEST_P(Intake, refuses_a_source_that_belongs_to_a_webhook) {
+  IntakeOptions options = intake_options();
+  options.reserved_sources = {"stripe"};
+  EXPECT_EQ(InboxIntake(accept_into(inbox()), options).handle(a_request(path)).status, 403);
+  EXPECT_EQ(InboxIntake(accept_into(inbox()), options)
+                .handle(a_request("/v1/inbox/other/payment.received"))
+                .status,
+            202);
+  EXPECT_EQ(count_messages(), "1");
+}
+
+TEST_P(Intake, refuses_an_expiry_that_has_passed) {
+  inbox();
+  for (const auto& [expires, status] :
+       {std::pair{clock().now(), 400}, {clock().now() - 1h, 400}, {clock().now() + 1s, 202}}) {
+    const HttpHeaders headers{{"Idempotency-Key", "evt_1"},
+                              {"Twinbox-Expires", Timestamp{expires}.str()}};
+    EXPECT_EQ(accept(a_request(path, headers)).status, status);
+    EXPECT_EQ(enqueue(a_request("/v1/outbox/t", headers)).status, status);
+  }
+  EXPECT_EQ(count_messages(), "1");
+}
+
+TEST_P(Intake, refuses_a_due_time_that_would_block_a_partition_key_for_long) {
+  inbox();
+  const auto headers = [&](Duration ahead, bool keyed) {
+    HttpHeaders made{{"Idempotency-Key", keyed ? "keyed" : "free"},
+                     {"Twinbox-Due", Timestamp{clock().now() + ahead}.str()}};
+    if (keyed) made.add("Twinbox-Partition-Key", "k");
+    return made;
+  };
+  EXPECT_EQ(accept(a_request(path, headers(25h, true))).status, 400);
+  EXPECT_EQ(enqueue(a_request("/v1/outbox/t", headers(25h, true))).status, 400);
+  EXPECT_EQ(accept(a_request(path, headers(24h, true))).status, 202);
+  EXPECT_EQ(accept(a_request(path, headers(9000h, false))).status, 202);
+}
+
+TEST_P(Intake, refuses_an_encoded_body) {
+  inbox();
+  for (const char* coding : {"gzip", "identity, br", "x"}) {
+    const HttpResponse answer =
+        accept(a_request(path, {{"Idempotency-Key", "evt_1"}, {"Content-Encoding", coding}}));
+    EXPECT_EQ(answer.status, 415) << coding;
+    EXPECT_EQ(answer.headers.find("Accept-Encoding"), "identity");
+  }
+  HttpRequest twice = a_request(path);
+  twice.headers.add("Content-Encoding", "identity");
+  twice.headers.add("Content-Encoding", "gzip");
+  EXPECT_EQ(accept(twice).status, 415);
+  EXPECT_EQ(count_messages(), "0");
+  EXPECT_EQ(
+      accept(a_request(path, {{"Idempotency-Key", "evt_1"}, {"Content-Encoding", "Identity"}}))
+          .status,
+      202);
 }
 
 TEST_P(Intake, EVB_24_the_sender_s_trace_is_stored) {

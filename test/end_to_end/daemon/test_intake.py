@@ -48,6 +48,32 @@ class Intake(unittest.TestCase):
         finally:
             database.close()
 
+    def conflicts(self):
+        text = self.daemon.ask("GET", "/metrics").body.decode()
+        return int(float(text.split("\ntwinbox_conflicts_total ")[1].split()[0]))
+
+    def test_other_content_under_a_known_key_is_refused_and_counted(self):
+        before = self.conflicts()
+        key = {"Idempotency-Key": "known"}
+        self.assertEqual(self.daemon.ask("POST", "/v1/outbox/a", b"1", key).status, 202)
+        again = self.daemon.ask("POST", "/v1/outbox/a", b"1", {"Idempotency-Key": '"known"'})
+        self.assertEqual((again.status, again.json()["state"]), (200, "duplicate"))
+        other = self.daemon.ask("POST", "/v1/outbox/a", b"2", key)
+        self.assertEqual((other.status, other.json()["conflict"]), (422, True))
+        self.assertEqual(self.rows("outbox", "known")[0][:2], ("a", b"1"))
+        self.assertEqual(self.daemon.ask("POST", "/v1/inbox/x/a", b"1", key).status, 202)
+        other = self.daemon.ask("POST", "/v1/inbox/x/b", b"2", key)
+        self.assertEqual((other.status, other.json()["conflict"]), (200, True))
+        self.assertEqual(self.rows("inbox", "known")[0][:2], ("a", b"1"))
+        self.assertEqual(self.conflicts(), before + 2)
+
+    def test_the_source_of_a_webhook_is_refused_to_everybody_else(self):
+        answer = self.daemon.ask("POST", "/v1/inbox/shop/t", b"x", {"Idempotency-Key": "forged"})
+        self.assertEqual(answer.status, 403)
+        event = {"ce-specversion": "1.0", "ce-id": "forged", "ce-source": "shop", "ce-type": "t"}
+        self.assertEqual(self.daemon.ask("POST", "/v1/events", b"x", event).status, 403)
+        self.assertEqual(self.rows("inbox", "forged"), [])
+
     def test_what_is_enqueued_keeps_what_came_with_it(self):
         answer = self.daemon.ask("POST", "/v1/outbox/order.placed", b"\x00\xff", {
             "Idempotency-Key": "order-1", "Content-Type": "application/octet-stream",
@@ -64,11 +90,11 @@ class Intake(unittest.TestCase):
 
     def test_what_is_accepted_twice_is_there_once(self):
         for status, state in [(202, "accepted"), (200, "duplicate_open")]:
-            answer = self.daemon.ask("POST", "/v1/inbox/shop/order.placed", b"one",
+            answer = self.daemon.ask("POST", "/v1/inbox/till/order.placed", b"one",
                                      {"Idempotency-Key": "in-1"})
             self.assertEqual((answer.status, answer.json()["state"]), (status, state))
         self.assertEqual(len(self.rows("inbox", "in-1")), 1)
-        self.assertEqual(self.daemon.ask("POST", "/v1/inbox/shop/x", b"one").status, 400)
+        self.assertEqual(self.daemon.ask("POST", "/v1/inbox/till/x", b"one").status, 400)
 
     def test_a_webhook_needs_its_signature_and_either_secret_will_do(self):
         for number, secret in enumerate(["whsec_old", "whsec_new"]):
