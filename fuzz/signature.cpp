@@ -26,6 +26,10 @@ const SignatureVerifier verifiers[] = {
                    .prefix = "v=",
                    .timestamp_header = "X-Time"},
      {secret}},
+    {HmacSignature{.header = "X-Fields", .signature_field = "h1", .timestamp_field = "ts"},
+     {secret}},
+    {Ed25519Signature{}, {"whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="}},
+    {GitLabToken{}, {secret}},
     {BearerToken{}, {secret}}};
 
 }  // namespace

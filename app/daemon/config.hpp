@@ -225,12 +225,16 @@ struct WebhookConfig {
   std::string source = {};  ///< the same; empty: the endpoint's name
   std::string topic_prefix = {};
   Milliseconds tolerance = std::chrono::minutes{5};
-  std::string header = {};  ///< hmac: where the signature is
-  std::string prefix = {};  ///< hmac: what stands before it
+  std::string header_prefix = "webhook-";  ///< standard_webhooks: of its three headers
+  std::string header = {};                 ///< hmac, ed25519: where the signature is
+  std::string prefix = {};                 ///< hmac: what stands before it
   std::string encoding = "hex";
   std::string algorithm = "sha256";
-  std::string timestamp_header = {};
-  std::string signed_content = {};  ///< hmac: empty: `{body}` or `{timestamp}.{body}`
+  std::string timestamp_header = {};  ///< hmac, ed25519
+  std::string signature_field = {};   ///< hmac: of a header that holds fields
+  std::string timestamp_field = {};   ///< hmac: the same
+  std::string separator = ",";        ///< hmac: between fields
+  std::string signed_content = {};    ///< hmac: empty: `{body}` or `{timestamp}.{body}`
 };
 
 struct EventConfig {

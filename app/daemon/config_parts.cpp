@@ -13,10 +13,15 @@ namespace {
 
 const std::string some_address = "http://localhost/";
 
+/// One that the scheme takes.
+std::string good_secret(std::string_view scheme) {
+  return scheme == "ed25519" ? std::string(64, '0') : make_webhook_secret();
+}
+
 /// A list in which only the secret at `index` can be wrong: the error then names its number.
-std::vector<std::string> alone(const std::vector<std::string>& secrets, std::size_t index) {
-  static const std::string good = make_webhook_secret();
-  std::vector<std::string> list(secrets.size(), good);
+std::vector<std::string> alone(const std::vector<std::string>& secrets, std::size_t index,
+                               std::string_view scheme = "standard_webhooks") {
+  std::vector<std::string> list(secrets.size(), good_secret(scheme));
   list[index] = secrets[index];
   return list;
 }
@@ -162,15 +167,17 @@ void try_webhook(TableReader& table, const WebhookConfig& webhook) {
   } else {
     for (std::size_t i = 0; i < webhook.secrets.size(); ++i) {
       table.attempt("secrets", [&] {
-        const SignatureVerifier made{scheme, alone(webhook.secrets, i)};
+        const SignatureVerifier made{scheme, alone(webhook.secrets, i, webhook.scheme)};
       });
     }
   }
   const std::vector<std::string> some_secret(webhook.scheme == "none" ? 0 : 1,
-                                             make_webhook_secret());
-  if (webhook.scheme == "hmac") {
+                                             good_secret(webhook.scheme));
+  if (webhook.scheme == "hmac" && !table.refused("timestamp_field")) {
     const HmacSignature hmac{.header = "signature",
                              .timestamp_header = webhook.timestamp_header,
+                             .signature_field = webhook.signature_field,
+                             .timestamp_field = webhook.timestamp_field,
                              .signed_content = webhook.signed_content};
     table.attempt("signed_content", [&] { const SignatureVerifier made{hmac, some_secret}; });
   }

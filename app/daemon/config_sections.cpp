@@ -1,5 +1,7 @@
 #include "daemon/config_sections.hpp"
 
+#include <algorithm>
+
 #include "daemon/config_parts.hpp"
 
 namespace twinbox::app {
@@ -8,6 +10,56 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Milliseconds year = 24h * 365;
+
+/// A key that the scheme ignores was meant for something: left alone, it would protect nothing.
+void refuse_unused(TableReader& table, const WebhookConfig& webhook) {
+  struct Used {
+    std::string_view key;
+    std::vector<std::string_view> by;
+  };
+  static const std::vector<Used> all = {{"header", {"hmac", "ed25519"}},
+                                        {"header_prefix", {"standard_webhooks"}},
+                                        {"prefix", {"hmac"}},
+                                        {"encoding", {"hmac"}},
+                                        {"algorithm", {"hmac"}},
+                                        {"timestamp_header", {"hmac", "ed25519"}},
+                                        {"signature_field", {"hmac"}},
+                                        {"timestamp_field", {"hmac"}},
+                                        {"separator", {"hmac"}},
+                                        {"signed_content", {"hmac"}}};
+  for (const Used& one : all) {
+    if (!table.given(one.key) || std::ranges::find(one.by, webhook.scheme) != one.by.end()) {
+      continue;
+    }
+    table.refuse(one.key, "the scheme " + webhook.scheme + " does not use it; remove it");
+  }
+  const bool timed = webhook.scheme == "stripe" || webhook.scheme == "standard_webhooks" ||
+                     webhook.scheme == "slack" || webhook.scheme == "ed25519" ||
+                     !webhook.timestamp_header.empty() || !webhook.timestamp_field.empty();
+  if (table.given("tolerance") && !timed) {
+    table.refuse("tolerance", "the scheme " + webhook.scheme + " has no timestamp; remove it");
+  }
+}
+
+/// Of a header like `t=…,v1=…`.
+void check_fields(TableReader& table, const WebhookConfig& webhook) {
+  if (webhook.signature_field.empty()) {
+    for (const std::string_view key : {"timestamp_field", "separator"}) {
+      if (!table.given(key)) continue;
+      table.refuse(key, "needs signature_field, the name of the field with the signature");
+    }
+    return;
+  }
+  if (!webhook.prefix.empty()) {
+    table.refuse("prefix", "a signature in a field has none; remove it, or signature_field");
+  }
+  if (!webhook.timestamp_header.empty() && !webhook.timestamp_field.empty()) {
+    table.refuse("timestamp_field", "there is timestamp_header, too; remove one of them");
+  }
+  if (webhook.separator.size() != 1 || webhook.separator == "=") {
+    table.refuse("separator", "expected one character other than =");
+  }
+}
 
 }  // namespace
 
@@ -173,7 +225,9 @@ void read_webhook(TableReader& table, WebhookConfig& webhook) {
                 {"standard_webhooks", "standard_webhooks"},
                 {"slack", "slack"},
                 {"shopify", "shopify"},
+                {"gitlab", "gitlab"},
                 {"hmac", "hmac"},
+                {"ed25519", "ed25519"},
                 {"bearer", "bearer"},
                 {"none", "none"}});
   table.secrets("secrets", webhook.secrets);
@@ -183,12 +237,16 @@ void read_webhook(TableReader& table, WebhookConfig& webhook) {
   table.text("topic_prefix", webhook.topic_prefix);
   table.text("source", webhook.source);
   table.duration("tolerance", webhook.tolerance, 1s, 24h);
+  table.text("header_prefix", webhook.header_prefix);
   table.text("header", webhook.header);
   table.text("prefix", webhook.prefix);
   table.choice("encoding", webhook.encoding, {{"hex", std::string{"hex"}}, {"base64", "base64"}});
   table.choice("algorithm", webhook.algorithm,
                {{"sha1", std::string{"sha1"}}, {"sha256", "sha256"}, {"sha512", "sha512"}});
   table.text("timestamp_header", webhook.timestamp_header);
+  table.text("signature_field", webhook.signature_field);
+  table.text("timestamp_field", webhook.timestamp_field);
+  table.text("separator", webhook.separator);
   table.text("signed_content", webhook.signed_content);
   table.finish();
   if (webhook.scheme.empty()) {
@@ -203,6 +261,8 @@ void read_webhook(TableReader& table, WebhookConfig& webhook) {
   if (webhook.scheme == "hmac" && webhook.header.empty()) {
     table.refuse("header", "is missing: the header that carries the signature");
   }
+  refuse_unused(table, webhook);
+  if (webhook.scheme == "hmac") check_fields(table, webhook);
   try_webhook(table, webhook);
 }
 

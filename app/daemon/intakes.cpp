@@ -45,6 +45,13 @@ AcceptCall accept_into(const Stores& stores, std::string name) {
 }
 
 SignatureScheme scheme_of(const WebhookConfig& webhook) {
+  if (webhook.scheme == "standard_webhooks") return StandardWebhooks{webhook.header_prefix};
+  if (webhook.scheme == "ed25519") {
+    Ed25519Signature scheme;
+    if (!webhook.header.empty()) scheme.header = webhook.header;
+    if (!webhook.timestamp_header.empty()) scheme.timestamp_header = webhook.timestamp_header;
+    return scheme;
+  }
   if (webhook.scheme != "hmac") return signature_scheme(webhook.scheme);
   return HmacSignature{
       .header = webhook.header,
@@ -54,6 +61,9 @@ SignatureScheme scheme_of(const WebhookConfig& webhook) {
       .encoding = webhook.encoding == "base64" ? SignatureEncoding::base64 : SignatureEncoding::hex,
       .prefix = webhook.prefix,
       .timestamp_header = webhook.timestamp_header,
+      .signature_field = webhook.signature_field,
+      .timestamp_field = webhook.timestamp_field,
+      .separator = webhook.separator.at(0),
       .signed_content = webhook.signed_content};
 }
 

@@ -18,6 +18,7 @@ struct StripeSignature {};   ///< `Stripe-Signature: t=…,v1=…`
 struct GitHubSignature {};   ///< `X-Hub-Signature-256: sha256=…`
 struct SlackSignature {};    ///< `X-Slack-Signature: v0=…`, `X-Slack-Request-Timestamp`
 struct ShopifySignature {};  ///< `X-Shopify-Hmac-Sha256`
+struct GitLabToken {};       ///< `X-Gitlab-Token`; the secrets are the tokens
 
 /// Secrets are `whsec_…` (HMAC, `v1`) or `whpk_…` (an Ed25519 public key, `v1a`).
 struct StandardWebhooks {
@@ -34,18 +35,31 @@ struct HmacSignature {
   SignatureEncoding encoding = SignatureEncoding::hex;
   std::string prefix = {};            ///< before the signature, such as `sha256=`
   std::string timestamp_header = {};  ///< seconds since 1970; empty: there is none
+  /// Of a header that holds fields, such as `t=…,v1=…`: the field of the signature, which may come
+  /// several times, the one of the timestamp, and what stands between fields. Empty: no fields.
+  std::string signature_field = {};
+  std::string timestamp_field = {};
+  char separator = ',';
   /// What is signed. Empty: `{body}`, or `{timestamp}.{body}` when there is a timestamp.
   std::string signed_content = {};
+};
+
+/// Timestamp and body, signed with Ed25519, in hex. The defaults are Discord's. Secrets are public
+/// keys: 64 hexadecimal digits, or `whpk_…`.
+struct Ed25519Signature {
+  std::string header = "X-Signature-Ed25519";
+  std::string timestamp_header = "X-Signature-Timestamp";
 };
 
 struct BearerToken {};  ///< `Authorization: Bearer …`; the secrets are the tokens
 struct Unsigned {};     ///< anybody, but from this machine only
 
-using SignatureScheme =
-    std::variant<StripeSignature, GitHubSignature, StandardWebhooks, SlackSignature,
-                 ShopifySignature, HmacSignature, BearerToken, Unsigned>;
+using SignatureScheme = std::variant<StripeSignature, GitHubSignature, StandardWebhooks,
+                                     SlackSignature, ShopifySignature, GitLabToken, HmacSignature,
+                                     Ed25519Signature, BearerToken, Unsigned>;
 
-/// `stripe`, `github`, `standard_webhooks`, `slack`, `shopify`, `hmac`, `bearer`, `none`.
+/// `stripe`, `github`, `standard_webhooks`, `slack`, `shopify`, `gitlab`, `hmac`, `ed25519`,
+/// `bearer`, `none`.
 std::string_view to_string(const SignatureScheme& scheme) noexcept;
 /// Throws std::invalid_argument naming those that there are. `hmac` still needs its header.
 SignatureScheme signature_scheme(std::string_view name);
@@ -87,7 +101,8 @@ class SignatureVerifier {
   struct Claim;
   struct Read;
   [[nodiscard]] Verification match(const Claim& claim) const;
-  [[nodiscard]] Verification verify_token(const HttpRequest& request) const;
+  [[nodiscard]] Verification verify_bearer(const HttpRequest& request) const;
+  [[nodiscard]] Verification match_token(std::string_view token) const;
 
   SignatureScheme scheme_;
   std::chrono::seconds tolerance_;

@@ -41,7 +41,8 @@ struct ValueFrom {
 /// | standard_webhooks | `webhook-id`          | `/type`           |
 /// | slack             | `/event_id`           | `/event/type`     |
 /// | shopify           | `X-Shopify-Webhook-Id`| `X-Shopify-Topic` |
-/// | hmac              | the body's SHA-256    | the name          |
+/// | gitlab            | `Idempotency-Key`     | `X-Gitlab-Event`  |
+/// | hmac, ed25519     | the body's SHA-256    | the name          |
 /// | bearer, none      | `Idempotency-Key`     | the name          |
 ///
 /// The source is the endpoint's name.

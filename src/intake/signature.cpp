@@ -73,6 +73,10 @@ HashFunction function_of(MacHash hash) noexcept {
 
 /// The schemes that differ in words only.
 std::optional<HmacSignature> as_hmac(const SignatureScheme& scheme) {
+  if (std::holds_alternative<StripeSignature>(scheme)) {
+    return HmacSignature{
+        .header = "Stripe-Signature", .signature_field = "v1", .timestamp_field = "t"};
+  }
   if (std::holds_alternative<GitHubSignature>(scheme)) {
     return HmacSignature{.header = "X-Hub-Signature-256", .prefix = "sha256="};
   }
@@ -99,13 +103,47 @@ void check(const HmacSignature& scheme) {
     throw std::invalid_argument(std::string{"signature scheme hmac: "} + why);
   };
   if (scheme.header.empty()) refuse("name the header that holds the signature");
+  if (scheme.signature_field.empty() && !scheme.timestamp_field.empty()) {
+    refuse("a timestamp field needs a signature field beside it");
+  }
+  if (!scheme.timestamp_field.empty() && !scheme.timestamp_header.empty()) {
+    refuse("the timestamp has a header or a field, not both");
+  }
+  if (!scheme.signature_field.empty() && !scheme.prefix.empty()) {
+    refuse("a signature in a field has no prefix; leave one of them out");
+  }
   const std::string_view content = scheme.signed_content;
   if (content.empty()) return;
   if (!content.ends_with("{body}")) refuse("the signed content must end with {body}");
   const bool has_time = content.find("{timestamp}") != std::string_view::npos;
-  if (has_time == scheme.timestamp_header.empty()) {
-    refuse("a timestamp header and {timestamp} in the signed content go together");
+  if (has_time == (scheme.timestamp_header.empty() && scheme.timestamp_field.empty())) {
+    refuse("a timestamp and {timestamp} in the signed content go together");
   }
+}
+
+std::optional<std::string> decode(const HmacSignature& scheme, std::string_view text) {
+  return scheme.encoding == SignatureEncoding::hex ? decode_hex(text) : decode_base64(text);
+}
+
+/// What the header of a signature looks like, for the log.
+std::string expected(const HmacSignature& scheme) {
+  const std::string code = scheme.encoding == SignatureEncoding::hex ? "<hex>" : "<base64>";
+  if (scheme.signature_field.empty()) return scheme.prefix + code;
+  std::string text;
+  if (!scheme.timestamp_field.empty()) {
+    text = scheme.timestamp_field + "=<seconds>" + scheme.separator;
+  }
+  return text + scheme.signature_field + "=" + code;
+}
+
+/// 64 hexadecimal digits, or as Standard Webhooks writes it.
+std::string read_public_key(std::string_view text, const std::string& which) {
+  auto bytes = decode_hex(text);
+  if (bytes && bytes->size() == ed25519_key_size) return std::move(*bytes);
+  if (text.starts_with("whpk_")) return read_secret(text, which).bytes;
+  throw std::invalid_argument(which +
+                              " must be an Ed25519 public key: 64 hexadecimal digits, or "
+                              "whpk_ and base64 behind it");
 }
 
 }  // namespace
@@ -123,24 +161,6 @@ struct SignatureVerifier::Claim {
 struct SignatureVerifier::Read {
   const HttpRequest& request;
   Claim& claim;
-
-  std::optional<Verification> stripe() const {
-    constexpr std::string_view name = "Stripe-Signature";
-    const auto header = request.headers.find(name);
-    if (!header) return missing(name);
-    std::string_view time;
-    for (const std::string_view part : split(*header, ',')) {
-      const std::string_view item = trim(part);
-      if (item.starts_with("t=")) time = item.substr(2);
-      if (item.starts_with("v1=") && claim.codes.size() < max_signatures) {
-        if (auto code = decode_hex(item.substr(3))) claim.codes.push_back(std::move(*code));
-      }
-    }
-    claim.seconds = parse_seconds(time);
-    if (!claim.seconds || claim.codes.empty()) return malformed(name, "t=<seconds>,v1=<hex>");
-    claim.content.append(time).append(".").append(request.body);
-    return {};
-  }
 
   std::optional<Verification> standard(const StandardWebhooks& scheme) const {
     const std::string id_name = scheme.header_prefix + "id";
@@ -169,30 +189,63 @@ struct SignatureVerifier::Read {
     return {};
   }
 
+  /// Finds the signatures and the time among the fields of a header.
+  void fields(const HmacSignature& scheme, std::string_view header, std::string& time) const {
+    for (const std::string_view part : split(header, scheme.separator)) {
+      const std::string_view item = trim(part);
+      const std::size_t equals = std::min(item.find('='), item.size());
+      const std::string_view name = item.substr(0, equals);
+      const std::string_view value = item.substr(std::min(equals + 1, item.size()));
+      if (name.empty()) continue;
+      if (name == scheme.timestamp_field) time = value;
+      if (name == scheme.signature_field && claim.codes.size() < max_signatures) {
+        if (auto code = decode(scheme, value)) claim.codes.push_back(std::move(*code));
+      }
+    }
+  }
+
   std::optional<Verification> hmac(const HmacSignature& scheme) const {
     claim.function = function_of(scheme.hash);
     const auto header = request.headers.find(scheme.header);
     if (!header) return missing(scheme.header);
-    const bool in_hex = scheme.encoding == SignatureEncoding::hex;
-    std::optional<std::string> code;
-    if (header->starts_with(scheme.prefix)) {
-      const std::string_view text = header->substr(scheme.prefix.size());
-      code = in_hex ? decode_hex(text) : decode_base64(text);
+    const bool has_fields = !scheme.signature_field.empty();
+    std::string time;
+    if (has_fields) {
+      fields(scheme, *header, time);
+    } else if (header->starts_with(scheme.prefix)) {
+      auto code = decode(scheme, header->substr(scheme.prefix.size()));
+      if (code) claim.codes.push_back(std::move(*code));
     }
-    if (!code) return malformed(scheme.header, scheme.prefix + (in_hex ? "<hex>" : "<base64>"));
-    claim.codes.push_back(std::move(*code));
-    std::string content = scheme.signed_content;
     if (!scheme.timestamp_header.empty()) {
-      const auto time = request.headers.find(scheme.timestamp_header);
-      if (!time) return missing(scheme.timestamp_header);
-      claim.seconds = parse_seconds(*time);
-      if (!claim.seconds) return malformed(scheme.timestamp_header, "seconds since 1970");
-      if (content.empty()) content = "{timestamp}.{body}";
-      replace(content, "{timestamp}", *time);
+      const auto found = request.headers.find(scheme.timestamp_header);
+      if (!found) return missing(scheme.timestamp_header);
+      time = *found;
     }
-    if (content.empty()) content = "{body}";
+    const bool has_time = !scheme.timestamp_header.empty() || !scheme.timestamp_field.empty();
+    if (has_time) claim.seconds = parse_seconds(time);
+    if (claim.codes.empty() || (!scheme.timestamp_field.empty() && !claim.seconds)) {
+      return malformed(scheme.header, expected(scheme));
+    }
+    if (has_time && !claim.seconds) return malformed(scheme.timestamp_header, "seconds since 1970");
+    std::string content = scheme.signed_content;
+    if (content.empty()) content = has_time ? "{timestamp}.{body}" : "{body}";
+    if (has_time) replace(content, "{timestamp}", time);
     content.resize(content.size() - std::string_view{"{body}"}.size());
     claim.content = std::move(content) + request.body;
+    return {};
+  }
+
+  std::optional<Verification> ed25519(const Ed25519Signature& scheme) const {
+    const auto header = request.headers.find(scheme.header);
+    if (!header) return missing(scheme.header);
+    const auto time = request.headers.find(scheme.timestamp_header);
+    if (!time) return missing(scheme.timestamp_header);
+    auto signature = decode_hex(*header);
+    if (!signature) return malformed(scheme.header, "<hex>");
+    claim.seconds = parse_seconds(*time);
+    if (!claim.seconds) return malformed(scheme.timestamp_header, "seconds since 1970");
+    claim.signatures.push_back(std::move(*signature));
+    claim.content.append(*time).append(request.body);
     return {};
   }
 };
@@ -213,6 +266,10 @@ SignatureVerifier::SignatureVerifier(SignatureScheme scheme, std::vector<std::st
   for (std::size_t i = 0; i < secrets.size(); ++i) {
     const std::string which = name + ": secret " + std::to_string(i + 1);
     if (secrets[i].empty()) throw std::invalid_argument(which + " is empty");
+    if (std::holds_alternative<Ed25519Signature>(scheme_)) {
+      public_keys_.push_back(read_public_key(secrets[i], which));
+      continue;
+    }
     if (!std::holds_alternative<StandardWebhooks>(scheme_)) {
       keys_.push_back(std::move(secrets[i]));
       continue;
@@ -231,12 +288,16 @@ Verification SignatureVerifier::verify(const HttpRequest& request, Instant now) 
     if (request.loopback) return {};
     return faulty(SignatureFault::not_loopback, "unsigned, and not from this machine");
   }
-  if (std::holds_alternative<BearerToken>(scheme_)) return verify_token(request);
+  if (std::holds_alternative<BearerToken>(scheme_)) return verify_bearer(request);
+  if (std::holds_alternative<GitLabToken>(scheme_)) {
+    const auto token = request.headers.find("X-Gitlab-Token");
+    return token ? match_token(*token) : missing("X-Gitlab-Token");
+  }
   Claim claim;
   const Read read{request, claim};
   std::optional<Verification> fault;
-  if (std::holds_alternative<StripeSignature>(scheme_)) {
-    fault = read.stripe();
+  if (const auto* ed25519 = std::get_if<Ed25519Signature>(&scheme_)) {
+    fault = read.ed25519(*ed25519);
   } else if (const auto* standard = std::get_if<StandardWebhooks>(&scheme_)) {
     fault = read.standard(*standard);
   } else {
@@ -275,7 +336,7 @@ Verification SignatureVerifier::match(const Claim& claim) const {
                 "no secret made this signature (" + std::to_string(tried) + " tried)");
 }
 
-Verification SignatureVerifier::verify_token(const HttpRequest& request) const {
+Verification SignatureVerifier::verify_bearer(const HttpRequest& request) const {
   const auto header = request.headers.find("Authorization");
   if (!header) return missing("Authorization");
   constexpr std::string_view word = "bearer ";
@@ -284,8 +345,12 @@ Verification SignatureVerifier::verify_token(const HttpRequest& request) const {
                         return c >= 'A' && c <= 'Z' ? char(c + 32) : c;
                       });
   if (!bearer) return malformed("Authorization", "Bearer <token>");
+  return match_token(trim(header->substr(word.size())));
+}
+
+Verification SignatureVerifier::match_token(std::string_view offered) const {
   // Digests have one length, so that the time does not tell the token's.
-  const Sha256 given = sha256(trim(header->substr(word.size())));
+  const Sha256 given = sha256(offered);
   bool found = false;
   for (const std::string& token : keys_) {
     const Sha256 known = sha256(token);
@@ -303,7 +368,9 @@ std::string_view to_string(const SignatureScheme& scheme) noexcept {
                                [](const StandardWebhooks&) { return "standard_webhooks"; },
                                [](const SlackSignature&) { return "slack"; },
                                [](const ShopifySignature&) { return "shopify"; },
+                               [](const GitLabToken&) { return "gitlab"; },
                                [](const HmacSignature&) { return "hmac"; },
+                               [](const Ed25519Signature&) { return "ed25519"; },
                                [](const BearerToken&) { return "bearer"; },
                                [](const Unsigned&) { return "none"; }},
                     scheme);
@@ -313,13 +380,14 @@ SignatureScheme signature_scheme(std::string_view name) {
   for (const SignatureScheme& scheme :
        {SignatureScheme{StripeSignature{}}, SignatureScheme{GitHubSignature{}},
         SignatureScheme{StandardWebhooks{}}, SignatureScheme{SlackSignature{}},
-        SignatureScheme{ShopifySignature{}}, SignatureScheme{HmacSignature{}},
+        SignatureScheme{ShopifySignature{}}, SignatureScheme{GitLabToken{}},
+        SignatureScheme{HmacSignature{}}, SignatureScheme{Ed25519Signature{}},
         SignatureScheme{BearerToken{}}, SignatureScheme{Unsigned{}}}) {
     if (to_string(scheme) == name) return scheme;
   }
   throw std::invalid_argument("there is no signature scheme '" + std::string{name} +
                               "'; there are: stripe, github, standard_webhooks, slack, shopify, "
-                              "hmac, bearer, none");
+                              "gitlab, hmac, ed25519, bearer, none");
 }
 
 std::string_view to_string(SignatureFault fault) noexcept {

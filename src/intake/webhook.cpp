@@ -33,7 +33,11 @@ std::pair<ValueFrom, ValueFrom> id_and_topic_of(const SignatureScheme& scheme,
   if (std::holds_alternative<ShopifySignature>(scheme)) {
     return {ValueFrom::header("X-Shopify-Webhook-Id"), ValueFrom::header("X-Shopify-Topic")};
   }
-  if (std::holds_alternative<HmacSignature>(scheme)) {
+  if (std::holds_alternative<GitLabToken>(scheme)) {
+    return {ValueFrom::header("Idempotency-Key"), ValueFrom::header("X-Gitlab-Event")};
+  }
+  if (std::holds_alternative<HmacSignature>(scheme) ||
+      std::holds_alternative<Ed25519Signature>(scheme)) {
     return {ValueFrom::body(), ValueFrom::fixed(name)};
   }
   return {ValueFrom::header("Idempotency-Key"), ValueFrom::fixed(name)};

@@ -171,6 +171,49 @@ TEST(CheckConfig, webhooks) {
                       "t:15 webhook.d.store"}));
 }
 
+TEST(CheckConfig, a_webhook_refuses_what_its_scheme_does_not_use) {
+  EXPECT_EQ(places("[webhook.a]\n"
+                   "scheme = \"github\"\n"
+                   "secrets = [\"env:GOOD\"]\n"
+                   "header = \"X-Signature\"\n"
+                   "header_prefix = \"svix-\"\n"
+                   "tolerance = \"1m\"\n"
+                   "[webhook.b]\n"
+                   "scheme = \"standard_webhooks\"\n"
+                   "secrets = [\"env:GOOD\"]\n"
+                   "header_prefix = \"svix-\"\n"
+                   "tolerance = \"1m\"\n"
+                   "encoding = \"hex\"\n"),
+            (Problems{"t:4 webhook.a.header", "t:5 webhook.a.header_prefix",
+                      "t:6 webhook.a.tolerance", "t:12 webhook.b.encoding"}));
+  EXPECT_EQ(only_text("[webhook.a]\nscheme = \"gitlab\"\nsecrets = [\"env:GOOD\"]\n"
+                      "algorithm = \"sha1\"\n"),
+            "the scheme gitlab does not use it; remove it");
+}
+
+TEST(CheckConfig, a_webhook_with_fields_in_its_header) {
+  const std::string paddle =
+      "[webhook.paddle]\n"
+      "scheme = \"hmac\"\n"
+      "secrets = [\"env:GOOD\"]\n"
+      "header = \"Paddle-Signature\"\n"
+      "timestamp_field = \"ts\"\n"
+      "separator = \";\"\n";
+  const std::string signature = "signature_field = \"h1\"\n";
+  EXPECT_EQ(places(paddle + signature + "signed_content = \"{timestamp}:{body}\"\n"), (Problems{}));
+  EXPECT_EQ(places(paddle),
+            (Problems{"t:5 webhook.paddle.timestamp_field", "t:6 webhook.paddle.separator"}));
+  EXPECT_EQ(places(paddle + signature + "prefix = \"v1\"\ntimestamp_header = \"X-Time\"\n"),
+            (Problems{"t:5 webhook.paddle.timestamp_field", "t:8 webhook.paddle.prefix"}));
+}
+
+TEST(CheckConfig, a_webhook_by_ed25519_takes_public_keys_only) {
+  EXPECT_EQ(places("[webhook.discord]\n"
+                   "scheme = \"ed25519\"\n"
+                   "secrets = [\"env:GOOD\"]\n"),
+            (Problems{"t:3 webhook.discord.secrets"}));
+}
+
 TEST(CheckConfig, what_may_be_there_once) {
   const std::string text =
       "[sink.a]\ntype = \"log\"\n"

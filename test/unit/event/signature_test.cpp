@@ -138,6 +138,50 @@ Sample generic_with_time() {
           "X-Sign"};
 }
 
+// The same vector under the names that Svix gives the headers.
+Sample svix() {
+  return {"svix",
+          StandardWebhooks{"svix-"},
+          "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+          a_request({{"svix-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"},
+                     {"svix-timestamp", "1614265330"},
+                     {"svix-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="}},
+                    R"({"test": 2432232314})"),
+          sent,
+          true,
+          "svix-signature"};
+}
+
+Sample paddle() {
+  return {"paddle",
+          HmacSignature{.header = "Paddle-Signature",
+                        .signature_field = "h1",
+                        .timestamp_field = "ts",
+                        .separator = ';',
+                        .signed_content = "{timestamp}:{body}"},
+          "pdl_ntfset_key",
+          a_request({{"Paddle-Signature",
+                      "ts=1614265330;"
+                      "h1=8f3e75bd69e6b0033293b282eb26045b48614aa5974b9b61de64bc8a309d6e95"}},
+                    R"({"event_id":"evt_1","event_type":"transaction.paid"})"),
+          sent,
+          true,
+          "Paddle-Signature"};
+}
+
+Sample discord() {
+  const std::string body = R"({"version":1,"type":1})";
+  return {"discord",
+          Ed25519Signature{},
+          hex(ed25519_public_key(seed)),
+          a_request({{"X-Signature-Ed25519", hex(ed25519_sign(seed, "1614265330" + body))},
+                     {"X-Signature-Timestamp", "1614265330"}},
+                    body),
+          sent,
+          true,
+          "X-Signature-Ed25519"};
+}
+
 std::vector<Sample> samples() {
   using enum SignatureEncoding;
   return {
@@ -147,6 +191,9 @@ std::vector<Sample> samples() {
       standard_ed25519(),
       slack(),
       shopify(),
+      svix(),
+      paddle(),
+      discord(),
       generic("hmac_sha1_hex", MacHash::sha1, hex, "", "a2282e7648e8caf7d224d6531dcd95c2808a5d89"),
       generic("hmac_sha256_prefix", MacHash::sha256, hex,
               "sha256=", "c6d811ef3aeb02437cd423f1abe13209041864630bdc4e2c04def5c7b0031a23"),
@@ -172,6 +219,9 @@ TEST_P(Signature, a_genuine_request_is_taken) {
 }
 
 std::string other_secret(const Sample& sample) {
+  if (std::holds_alternative<Ed25519Signature>(sample.scheme)) {
+    return hex(ed25519_public_key(std::string(32, 'x')));
+  }
   if (!std::holds_alternative<StandardWebhooks>(sample.scheme)) return "another";
   return "whsec_" + base64("another secret of 24 byt");
 }
@@ -257,6 +307,68 @@ INSTANTIATE_TEST_SUITE_P(all, Signature, ::testing::ValuesIn(samples()),
                          [](const auto& test) { return std::string{test.param.name}; });
 
 // ---- what is special about one scheme
+
+TEST(GitLab, a_token_is_compared_as_a_whole) {
+  const SignatureVerifier verifier{GitLabToken{}, {"new token", "old token"}};
+  const auto verify = [&](HttpHeaders headers) {
+    return verifier.verify(a_request(std::move(headers), "{}"), sent);
+  };
+  EXPECT_TRUE(verify({{"X-Gitlab-Token", "new token"}}).genuine());
+  EXPECT_TRUE(verify({{"x-gitlab-token", "old token"}}).genuine());
+  EXPECT_EQ(verify({}).fault, SignatureFault::missing_header);
+  for (const char* wrong : {"", "new", "new token ", "NEW TOKEN", "new tokennew token"}) {
+    const Verification found = verify({{"X-Gitlab-Token", wrong}});
+    EXPECT_EQ(found.fault, SignatureFault::no_match) << wrong;
+    EXPECT_EQ(found.detail, "unknown token (2 tried)");
+  }
+  EXPECT_EQ(verify({{"Authorization", "Bearer new token"}}).fault, SignatureFault::missing_header);
+}
+
+TEST(Ed25519, a_secret_is_a_public_key) {
+  const std::string digits = hex(ed25519_public_key(seed));
+  EXPECT_NO_THROW((SignatureVerifier{Ed25519Signature{}, {digits, public_key}}));
+  for (const std::string& wrong :
+       {digits.substr(2), digits + "00", private_key, std::string{"whsec_c2VjcmV0"}}) {
+    try {
+      const SignatureVerifier made{Ed25519Signature{}, {digits, wrong}};
+      ADD_FAILURE() << "taken";
+    } catch (const std::invalid_argument& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("ed25519: secret 2 must be an Ed25519 public key"), std::string::npos);
+      EXPECT_EQ(text.find(wrong), std::string::npos);
+    }
+  }
+}
+
+TEST(Fields, any_of_several_signatures_will_do_and_other_fields_mean_nothing) {
+  const Sample one = paddle();
+  const SignatureVerifier verifier{one.scheme, {one.secret}};
+  const std::string good{*one.request.headers.find("Paddle-Signature")};
+  HttpRequest request = one.request;
+  request.headers.set("Paddle-Signature", "h1=00;x;=y; " + good + ";h2=1");
+  EXPECT_TRUE(verifier.verify(request, sent).genuine());
+  request.headers.set("Paddle-Signature", good.substr(good.find("h1=")));
+  EXPECT_EQ(verifier.verify(request, sent).detail,
+            "header Paddle-Signature: expected ts=<seconds>;h1=<hex>");
+  std::string many;
+  for (int i = 0; i < 16; ++i) many += "h1=00;";
+  request.headers.set("Paddle-Signature", many + good);
+  EXPECT_EQ(verifier.verify(request, sent).fault, SignatureFault::no_match);
+}
+
+TEST(Fields, a_scheme_that_contradicts_itself_is_refused) {
+  const std::vector<HmacSignature> wrong = {
+      {.header = "X-Sign", .timestamp_field = "t"},
+      {.header = "X-Sign",
+       .timestamp_header = "X-Time",
+       .signature_field = "v1",
+       .timestamp_field = "t"},
+      {.header = "X-Sign", .prefix = "sha256=", .signature_field = "v1"},
+      {.header = "X-Sign", .signature_field = "v1", .signed_content = "{timestamp}.{body}"}};
+  for (const HmacSignature& scheme : wrong) {
+    EXPECT_THROW((SignatureVerifier{scheme, {"k"}}), std::invalid_argument);
+  }
+}
 
 TEST(StripeScheme, one_of_several_signatures_is_enough) {
   Sample sample = stripe();
@@ -396,10 +508,10 @@ TEST(HmacScheme, refuses_a_description_that_cannot_work) {
   EXPECT_EQ(refused({.header = "X", .signed_content = "{body}."}),
             "signature scheme hmac: the signed content must end with {body}");
   EXPECT_EQ(refused({.header = "X", .signed_content = "{timestamp}{body}"}),
-            "signature scheme hmac: a timestamp header and {timestamp} in the signed content go "
+            "signature scheme hmac: a timestamp and {timestamp} in the signed content go "
             "together");
   EXPECT_EQ(refused({.header = "X", .timestamp_header = "T", .signed_content = "{body}"}),
-            "signature scheme hmac: a timestamp header and {timestamp} in the signed content go "
+            "signature scheme hmac: a timestamp and {timestamp} in the signed content go "
             "together");
 }
 
@@ -437,13 +549,13 @@ TEST(UnsignedScheme, is_for_this_machine_only) {
 }
 
 TEST(SignatureSchemes, are_known_by_name) {
-  for (const char* name :
-       {"stripe", "github", "standard_webhooks", "slack", "shopify", "hmac", "bearer", "none"}) {
+  for (const char* name : {"stripe", "github", "standard_webhooks", "slack", "shopify", "gitlab",
+                           "hmac", "ed25519", "bearer", "none"}) {
     EXPECT_EQ(to_string(signature_scheme(name)), name);
   }
   EXPECT_EQ(refusal([] { signature_scheme("strip"); }),
             "there is no signature scheme 'strip'; there are: stripe, github, standard_webhooks, "
-            "slack, shopify, hmac, bearer, none");
+            "slack, shopify, gitlab, hmac, ed25519, bearer, none");
   EXPECT_EQ(refusal([] {
               SignatureVerifier{StripeSignature{}, {}};
             }),

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "crypto/ed25519.hpp"
 #include "crypto/encoding.hpp"
 #include "crypto/hmac.hpp"
 #include "twinbox/testing.hpp"
@@ -67,6 +68,27 @@ HttpRequest signed_by_slack(std::string body) {
   return {
       .headers = {{"X-Slack-Signature", "v0=" + code}, {"X-Slack-Request-Timestamp", "1614265330"}},
       .body = std::move(body)};
+}
+
+TEST_F(Webhook, gitlab_and_ed25519_have_ids_and_topics_of_their_own) {
+  const HttpResponse gitlab = send(endpoint("gitlab", GitLabToken{}, {"token"}),
+                                   {.headers = {{"X-Gitlab-Token", "token"},
+                                                {"Idempotency-Key", "key-1"},
+                                                {"X-Gitlab-Event", "Push Hook"}},
+                                    .body = "{}"});
+  EXPECT_EQ(gitlab.status, 202);
+  const std::string seed(32, 's');
+  const HttpResponse discord =
+      send(endpoint("discord", Ed25519Signature{}, {hex(ed25519_public_key(seed))}),
+           {.headers = {{"X-Signature-Ed25519", hex(ed25519_sign(seed, "1614265330{}"))},
+                        {"X-Signature-Timestamp", "1614265330"}},
+            .body = "{}"});
+  EXPECT_EQ(discord.status, 202);
+  ASSERT_EQ(written_.size(), 2u);
+  EXPECT_EQ(written_[0].id.str(), "key-1");
+  EXPECT_EQ(written_[0].topic.str(), "Push Hook");
+  EXPECT_EQ(written_[1].id.str(), hex(ContentHash::of("{}").bytes));
+  EXPECT_EQ(written_[1].topic.str(), "discord");
 }
 
 TEST_F(Webhook, stripe_is_known_by_its_body) {
