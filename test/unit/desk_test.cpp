@@ -72,6 +72,8 @@ TEST(DeskPresence, tells_what_was_done_and_what_failed) {
   int told = 0;
   const DispatchObserver observer{.failed = [&](auto, auto&, auto) { ++told; }};
   const OwnerToken owner = OwnerToken::make({});
+  const Environment environment{};
+  const std::string announcement;
   const std::atomic<int> desks = 1;
   Desk desk{{.key = &outbox,
              .store = "north",
@@ -79,7 +81,7 @@ TEST(DeskPresence, tells_what_was_done_and_what_failed) {
                  [&] {
                    return std::shared_ptr<WorkQueue>{std::shared_ptr<void>{}, &outbox};
                  }},
-            {handlers, options, observer, owner, {}, desks}};
+            {handlers, options, observer, owner, environment, announcement, desks}};
   for (int i = 0; i < 3; ++i) outbox.enqueue({.topic = Topic{"a"}, .payload = {}});
   std::vector<Settlement> settlements;
   for (const Message& message : desk.claim_once(10)) {
@@ -105,6 +107,8 @@ TEST(DeskOpening, that_lasts_is_waited_for_by_nobody_who_only_asks_whether_it_is
   const DispatcherOptions options{};
   const DispatchObserver observer{};
   const OwnerToken owner = OwnerToken::make({});
+  const Environment environment{};
+  const std::string announcement;
   const std::atomic<int> desks = 1;
   std::latch begun{1};
   std::latch go_on{1};
@@ -116,7 +120,7 @@ TEST(DeskOpening, that_lasts_is_waited_for_by_nobody_who_only_asks_whether_it_is
                    go_on.wait();
                    return std::shared_ptr<WorkQueue>{std::shared_ptr<void>{}, &outbox};
                  }},
-            {handlers, options, observer, owner, {}, desks}};
+            {handlers, options, observer, owner, environment, announcement, desks}};
   auto opening = std::async(std::launch::async, [&] { return &desk.queue(); });
   begun.wait();
   auto asking = std::async(std::launch::async, [&] { return desk.opened(); });
@@ -136,6 +140,7 @@ TEST(DeskPlace, that_ran_out_unnoticed_is_lost_even_when_it_is_free_to_be_taken_
   const DispatcherOptions options{.lease = 30s, .processors = 1};
   const DispatchObserver observer{};
   const OwnerToken owner = OwnerToken::make(environment);
+  const std::string announcement;
   const std::atomic<int> desks = 1;
   Desk desk{{.key = &outbox,
              .store = "north",
@@ -143,7 +148,7 @@ TEST(DeskPlace, that_ran_out_unnoticed_is_lost_even_when_it_is_free_to_be_taken_
                  [&] {
                    return std::shared_ptr<WorkQueue>{std::shared_ptr<void>{}, &outbox};
                  }},
-            {handlers, options, observer, owner, environment, desks}};
+            {handlers, options, observer, owner, environment, announcement, desks}};
   EXPECT_TRUE(desk.keep_place());
   clock.advance(29s);
   EXPECT_TRUE(desk.keep_place());
