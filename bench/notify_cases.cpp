@@ -5,7 +5,7 @@
 #include "cases.hpp"
 #include "concurrent.hpp"
 #include "contestant.hpp"
-#include "sql/channel.hpp"
+#include "sql/notify_channel.hpp"
 
 namespace twinbox::bench {
 namespace {

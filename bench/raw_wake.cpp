@@ -13,7 +13,7 @@
 #include <libpq-fe.h>
 #include <sqlite3.h>
 
-#include "sql/channel.hpp"
+#include "sql/notify_channel.hpp"
 
 namespace twinbox::bench {
 namespace {

@@ -125,7 +125,7 @@ TEST_P(MarkedCall, MBH_13_a_crash_between_the_claim_and_the_end_of_the_call_does
                 plan.fail_statement(DatabaseError::Kind::connection_lost, 1, "finish_marked");
               },
               {.at_most_once = true, .release_claim_on_error = true});
-  const MessageId id = box.enqueue(a_message());
+  const MessageId id = box.enqueue(a_message()).id;
   try {
     Dispatcher{box, handlers}.step();
   } catch (const DatabaseError&) {
