@@ -16,17 +16,18 @@ const Arrival arrival{Source{"stripe"}, MessageId{"evt_1"}, Topic{"payment"}, "{
 std::size_t run_step(Session& session, const Step& step) {
   static std::uint32_t numbers = 2'000'000;
   const Statement statement{"again", numbers++, {step}};
-  const std::array<Value, 5> texts{arrival.source.view(), arrival.id.view(), arrival.topic.view(),
-                                   Bytes{arrival.payload}, std::int64_t{0}};
+  const std::array<Value, 6> values{arrival.source.view(),  arrival.id.view(), arrival.topic.view(),
+                                    Bytes{arrival.payload}, std::int64_t{0},   true};
   const Value nothing;
   const auto column = [](std::string_view name, ValueType type, const Value& value) {
     return Arg{name, type, std::span{&value, 1}};
   };
-  const std::vector<Arg> args{column("source", ValueType::text, texts[0]),
-                              column("id", ValueType::text, texts[1]),
-                              column("topic", ValueType::text, texts[2]),
-                              column("payload", ValueType::bytes, texts[3]),
-                              column("position", ValueType::integer, texts[4]),
+  const std::vector<Arg> args{column("source", ValueType::text, values[0]),
+                              column("id", ValueType::text, values[1]),
+                              column("topic", ValueType::text, values[2]),
+                              column("payload", ValueType::bytes, values[3]),
+                              column("position", ValueType::integer, values[4]),
+                              column("replaces", ValueType::boolean, values[5]),
                               column("content_type", ValueType::text, nothing),
                               column("headers", ValueType::text, nothing),
                               column("correlation_id", ValueType::text, nothing),
