@@ -122,10 +122,21 @@ bool Desk::has_place() const {
   return parts_.options.processors == 0 || (place_ && place_->held());
 }
 
+/// The database refused the claim and said so: it has leased nothing. A settlement that was refused
+/// with it keeps its lease, or it would be tried again without a pause.
+static bool was_answered(const DatabaseError& error) {
+  using Kind = DatabaseError::Kind;
+  return error.kind() == Kind::invalid_request || error.kind() == Kind::contention ||
+         error.kind() == Kind::permission || error.kind() == Kind::missing_schema;
+}
+
 template <class F>
 Claim Desk::noting_doubt(F&& claim) {
   try {
     return claim();
+  } catch (const DatabaseError& error) {
+    if (!was_answered(error)) doubt_.claim_failed();
+    throw;
   } catch (...) {
     doubt_.claim_failed();
     throw;

@@ -353,16 +353,18 @@ TEST_P(Enqueue, meets_its_own_key_when_it_is_repeated_after_a_lost_answer) {
   EXPECT_EQ(shown("Status"), "2");
 }
 
-TEST_P(Enqueue, leaves_a_dead_message_dead_and_gives_it_the_new_content) {
+TEST_P(Enqueue, leaves_a_dead_message_as_it_is_and_reports_the_conflict) {
   NewMessage message = a_message("t", "old");
   message.id = MessageId{"x"};
   outbox().enqueue(message);
   ASSERT_EQ(outbox().fail(worker_a, claim_one(), "bad content"), 1u);
   message.payload = payload("new");
-  outbox().enqueue(message);
+  const Enqueued repeated = outbox().enqueue(message);
+  EXPECT_TRUE(repeated.duplicate);
+  EXPECT_TRUE(repeated.conflict);
   EXPECT_TRUE(outbox().claim(worker_a, 30s, 10).empty());
   EXPECT_EQ(shown("Status"), "3");
-  EXPECT_EQ(count("select content_version from {schema}outbox_message"), 2);
+  EXPECT_EQ(count("select content_version from {schema}outbox_message"), 1);
 }
 
 TEST_P(Enqueue, tells_the_same_id_of_two_sources_apart) {
@@ -375,16 +377,18 @@ TEST_P(Enqueue, tells_the_same_id_of_two_sources_apart) {
   EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 2u);
 }
 
-TEST_P(Enqueue, moves_an_untried_message_to_its_new_due_time) {
+TEST_P(Enqueue, keeps_the_due_time_of_a_message_that_is_enqueued_again) {
   NewMessage message = a_message();
   message.id = MessageId{"x"};
-  outbox().enqueue(message);
   message.extras.due_at = clock().now() + 1min;
   outbox().enqueue(message);
-  EXPECT_TRUE(outbox().claim(worker_a, 30s, 10).empty());
   message.extras.due_at = {};
-  outbox().enqueue(message);
-  EXPECT_EQ(claim_one().seen_count, 3);
+  const Enqueued repeated = outbox().enqueue(message);
+  EXPECT_TRUE(repeated.duplicate);
+  EXPECT_FALSE(repeated.conflict);
+  EXPECT_TRUE(outbox().claim(worker_a, 30s, 10).empty());
+  clock().advance(1min);
+  EXPECT_EQ(claim_one().seen_count, 2);
 }
 
 TWINBOX_ON_EVERY_BACKEND(Enqueue);
