@@ -55,7 +55,8 @@ class SqliteStore:
         """As a dispatcher of another process does."""
         with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as database, database:
             now = time.time_ns() // 1000
-            database.execute("insert into outbox_worker values (?, ?, '1', ?, ?, ?, ?)",
+            database.execute("insert into outbox_worker (owner, name, version, started_at, seen_at, done, failed) "
+                             "values (?, ?, '1', ?, ?, ?, ?)",
                              (uuid.uuid4().bytes, name, now, now, done, failed))
 
     def remove(self):
