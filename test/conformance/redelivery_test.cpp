@@ -85,7 +85,7 @@ TEST_P(Redelivery, EVB_27_within_a_partition_key_uneven_failures_do_not_change_t
   constexpr int each = 6;
   const Strings keys{"order 7", "order 8", "order 9"};
   // How often each message fails by itself once the sink is back: never the same for neighbours.
-  const auto failures = [](int key, int i) { return (key + 2 * i) % 5; };
+  const auto failures = [](std::size_t key, int i) { return (static_cast<int>(key) + 2 * i) % 5; };
   bool down = true;
   std::map<std::string, int> tries;
   std::map<std::string, Strings> sent;
@@ -102,7 +102,7 @@ TEST_P(Redelivery, EVB_27_within_a_partition_key_uneven_failures_do_not_change_t
   Dispatcher dispatcher{outbox(), handlers};
   std::map<std::string, Strings> expected;
   for (int i = 0; i < each; ++i) {
-    for (int key = 0; key < 3; ++key) {
+    for (std::size_t key = 0; key < 3; ++key) {
       NewMessage message = a_message("order.placed", keys[key] + "/" + std::to_string(i));
       message.extras.partition_key = PartitionKey{keys[key]};
       outbox().enqueue(message);
