@@ -145,8 +145,10 @@ class Watcher::Loop {
 };
 
 void Watcher::Loop::run() {
-  while (!closing_) {
+  for (;;) {
     bell_.silence();
+    // Looked at behind the bell: the ring of the end may be the one that was silenced.
+    if (closing_) return;
     take_opened();
     Plan plan = make_plan();
     wait(plan);
