@@ -113,7 +113,7 @@ void tour(const std::string& file) {
   while (admin.counts().all.dead == 0) {
     if (work_once(outbox, Topic{"invoice.print"}, jammed) == 0) tour_now += 1s;
   }
-  for (const DeadGroup& group : admin.dead_groups()) {
+  for (const DeadGroup& group : admin.dead_groups().groups) {
     say("dead letters: " + std::to_string(group.count) + " × " + group.topic + ", \"" +
         group.error + "\"");
   }

@@ -59,9 +59,10 @@ std::vector<Aim> aims_by_id(const std::vector<OpenBox>& boxes, const ActOptions&
 }
 
 std::vector<Aim> aims_by_group(const std::vector<OpenBox>& boxes, const std::string& name) {
+  constexpr std::int64_t most_groups = 10'000;  // are looked through for the name
   std::vector<Aim> aims;
   for (const OpenBox& box : boxes) {
-    for (const DeadGroup& group : Admin{box.queue}.dead_groups()) {
+    for (const DeadGroup& group : Admin{box.queue}.dead_groups(most_groups).groups) {
       if (group_name(group) == name) aims.push_back({box, group});
     }
   }

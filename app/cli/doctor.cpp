@@ -49,6 +49,8 @@ std::vector<TopicPattern> routed(const app::Config& config, BoxKind kind) {
   return patterns;
 }
 
+constexpr std::size_t most_topics = 20;  // are named
+
 /// The open topics that no route of the configuration takes.
 std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kind,
                                           const Counts& counts) {
@@ -59,6 +61,11 @@ std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kin
     const bool taken = std::ranges::any_of(
         patterns, [&](const TopicPattern& pattern) { return pattern.matches(topic); });
     if (taken || one.open() == 0) continue;
+    if (findings.size() == most_topics) {
+      findings.push_back({"handler", Level::warning, "further topics that no route takes",
+                          "twinbox status --topics lists the open ones"});
+      break;
+    }
     findings.push_back(
         {"handler", Level::warning,
          counted(one.open(), "duty", "duties") + " of topic " + topic + " that no route takes",
@@ -97,9 +104,7 @@ void examine_backlog(const Common& common, OpenStore& store, const std::vector<B
   const app::Config config = chosen_config(common);
   for (auto& [box, first] : before) {
     const Counts second = Admin{box.queue}.counts();
-    StateCounts latest = second.all;
-    latest.oldest_pending = second.oldest_pending;
-    all.push_back({box.name(), compare_backlog(first.all, latest, between)});
+    all.push_back({box.name(), compare_backlog(first.all, second.all, between)});
     // A program of its own may work on a box that the daemon has no route for.
     const bool ours = !routed(config, box.kind).empty() ||
                       (!config.routes.empty() && Workers{box.queue}.list().empty());
@@ -214,7 +219,7 @@ Verb doctor_verb(Common& common) {
       .summary = "what is wrong with a store, and how to mend it",
       .text =
           "Looks at whether the store can be reached, the tables, their functions and indexes, the "
-          "clocks, partition keys that dead letters hold, "
+          "clocks, partition keys that dead letters or far due times stop, "
           "how durable commits are, transactions that hold back vacuum, the file and its disk, and "
           "the "
           "backlog, at which it looks twice. With a configuration, also for topics that no route "

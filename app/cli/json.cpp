@@ -107,10 +107,13 @@ json::value to_json(const std::optional<Duration>& duration) {
 }
 
 json::object to_json(const StateCounts& counts, bool history) {
-  json::object object{
-      {"ready", counts.ready},   {"scheduled", counts.scheduled},
-      {"leased", counts.leased}, {"waiting", counts.waiting},
-      {"dead", counts.dead},     {"oldest_pending_ms", to_json(counts.oldest_pending)}};
+  json::object object{{"ready", counts.ready},
+                      {"scheduled", counts.scheduled},
+                      {"leased", counts.leased},
+                      {"waiting", counts.waiting},
+                      {"dead", counts.dead},
+                      {"oldest_pending_ms", to_json(counts.oldest_pending)},
+                      {"oldest_open_ms", to_json(counts.oldest_open)}};
   if (history) {
     object["done"] = counts.done;
     object["discarded"] = counts.discarded;
@@ -185,6 +188,15 @@ json::object to_json(const MessageDetail& detail) {
                     {"waiting", one.waiting}});
   }
   object["held_keys"] = std::move(held);
+  json::array blocked;
+  for (const BlockedKey& one : detail.blocked_keys) {
+    blocked.push_back({{"handler", one.duty.handler.view()},
+                       {"partition_key", one.key.view()},
+                       {"due_at", to_json(std::optional{one.due_at})},
+                       {"waiting", one.waiting}});
+  }
+  object["blocked_keys"] = std::move(blocked);
+  object["more_attempts"] = detail.more_attempts;
   return object;
 }
 

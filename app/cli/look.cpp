@@ -38,7 +38,7 @@ std::string heading(const Screen& screen, const std::string& text) {
 std::vector<Column> count_columns(const std::string& first, bool history) {
   std::vector<Column> columns = {{first, false, 10}, {"READY", true},   {"SCHEDULED", true},
                                  {"LEASED", true},   {"WAITING", true}, {"DEAD", true},
-                                 {"OLDEST", true}};
+                                 {"OLDEST", true},   {"AGE", true}};
   if (history) {
     for (const char* title : {"DONE", "DISCARDED", "MARKED", "SEEN"})
       columns.push_back({title, true});
@@ -57,12 +57,18 @@ std::vector<Cell> count_row(const std::string& name, const StateCounts& counts, 
                            number(counts.leased, Style::accent),
                            number(counts.waiting, Style::plain),
                            number(counts.dead, Style::bad),
-                           or_dash(counts.oldest_pending)};
+                           or_dash(counts.oldest_pending),
+                           or_dash(counts.oldest_open)};
   if (history) {
     for (const std::int64_t count : {counts.done, counts.discarded, counts.marked, counts.seen})
       row.push_back(number(count, Style::plain));
   }
   return row;
+}
+
+json::value to_json(const Counts::Other& other, bool history) {
+  if (other.names == 0) return nullptr;
+  return json::object{{"names", other.names}, {"counts", cli::to_json(other.counts, history)}};
 }
 
 json::object to_json(const std::map<std::string, StateCounts>& counts, bool history) {
@@ -72,12 +78,15 @@ json::object to_json(const std::map<std::string, StateCounts>& counts, bool hist
 }
 
 void print_details(const Screen& screen, const std::string& box, const char* title,
-                   const std::map<std::string, StateCounts>& counts, bool history) {
+                   const std::map<std::string, StateCounts>& counts, const Counts::Other& other,
+                   bool history) {
   // One line of what the table above says already is no news.
   if (counts.empty() || (counts.size() == 1 && counts.begin()->first.empty())) return;
   Table table(count_columns(title, history));
   for (const auto& [name, one] : counts)
     table.add(count_row(name.empty() ? "(by topic)" : name, one, history));
+  if (other.names > 0)
+    table.add(count_row("(" + std::to_string(other.names) + " others)", other.counts, history));
   screen.print("\n" + heading(screen, box) + table.text(screen.look()));
 }
 
@@ -88,12 +97,13 @@ int status(const Common& common, const StatusOptions& options, const Screen& scr
   std::vector<std::pair<std::string, Counts>> all;
   for (const OpenBox& box : store.boxes()) {
     Counts counts = Admin{box.queue}.counts(options.history);
-    counts.all.oldest_pending = counts.oldest_pending;
     table.add(count_row(box.name(), counts.all, options.history));
     boxes.push_back({{"box", box.name()},
                      {"counts", cli::to_json(counts.all, options.history)},
                      {"topics", to_json(counts.by_topic, options.history)},
-                     {"handlers", to_json(counts.by_handler, options.history)}});
+                     {"other_topics", to_json(counts.other_topics, options.history)},
+                     {"handlers", to_json(counts.by_handler, options.history)},
+                     {"other_handlers", to_json(counts.other_handlers, options.history)}});
     all.emplace_back(box.name(), std::move(counts));
   }
   if (common.json) {
@@ -103,8 +113,10 @@ int status(const Common& common, const StatusOptions& options, const Screen& scr
   screen.print(heading(screen, "store " + printable(store.name())) + table.text(screen.look()));
   if (!options.topics) return exit_ok;
   for (const auto& [box, counts] : all) {
-    print_details(screen, box + " by topic", "TOPIC", counts.by_topic, options.history);
-    print_details(screen, box + " by handler", "HANDLER", counts.by_handler, options.history);
+    print_details(screen, box + " by topic", "TOPIC", counts.by_topic, counts.other_topics,
+                  options.history);
+    print_details(screen, box + " by handler", "HANDLER", counts.by_handler, counts.other_handlers,
+                  options.history);
   }
   return exit_ok;
 }
@@ -187,7 +199,7 @@ int list_entries(const Common& common, const ListOptions& options, const Screen&
   return exit_ok;
 }
 
-int list_groups(const Common& common, const Screen& screen, OpenStore& store,
+int list_groups(const Common& common, std::int64_t limit, const Screen& screen, OpenStore& store,
                 const std::vector<OpenBox>& boxes) {
   const Instant now = store.now();
   json::array answer;
@@ -199,7 +211,8 @@ int list_groups(const Common& common, const Screen& screen, OpenStore& store,
                  {"LAST", true},
                  {"ERROR", false, 16}});
     json::array groups;
-    for (const DeadGroup& group : Admin{box.queue}.dead_groups()) {
+    const DeadGroups dead = Admin{box.queue}.dead_groups(limit);
+    for (const DeadGroup& group : dead.groups) {
       table.add({{group_name(group), Style::accent},
                  group.count,
                  group.topic,
@@ -214,11 +227,16 @@ int list_groups(const Common& common, const Screen& screen, OpenStore& store,
                         {"first_at", rfc3339(group.first_at)},
                         {"last_at", rfc3339(group.last_at)}});
     }
-    answer.push_back({{"box", box.name()}, {"groups", std::move(groups)}});
+    answer.push_back({{"box", box.name()}, {"groups", std::move(groups)}, {"other", dead.other}});
     if (common.json) continue;
     if (&box != &boxes.front()) screen.print("\n");
     screen.print(heading(screen, box.name()) +
                  (table.empty() ? "no dead letters\n" : table.text(screen.look())));
+    if (dead.other > 0) {
+      screen.print(screen.look().paint(Style::faint, counted(dead.other, "dead letter") +
+                                                         " in smaller groups; -n shows more") +
+                   "\n");
+    }
   }
   if (common.json) print_json(screen, {{"boxes", std::move(answer)}});
   return exit_ok;
@@ -227,7 +245,7 @@ int list_groups(const Common& common, const Screen& screen, OpenStore& store,
 int list(const Common& common, const ListOptions& options, const Screen& screen) {
   OpenStore store(common);
   const std::vector<OpenBox> boxes = store.boxes();
-  if (options.groups) return list_groups(common, screen, store, boxes);
+  if (options.groups) return list_groups(common, options.limit, screen, store, boxes);
   return list_entries(common, options, screen, store, boxes);
 }
 

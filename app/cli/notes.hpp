@@ -42,15 +42,18 @@ inline constexpr std::array<Note, 18> json_notes = {{
     {"accept", R"({"state", "duplicate", "conflict"}; state is accepted, duplicate_open, )"
                R"(duplicate_done or duplicate_dead)"},
     {"status", R"({"store", "boxes": [{"box", "counts", "topics": {topic: counts}, )"
-               R"("handlers": {key: counts}}]}; counts are {"ready", "scheduled", "leased", )"
-               R"("waiting", "dead", "oldest_pending_ms"} and with --history also {"done", )"
-               R"("discarded", "marked", "seen"})"},
+               R"("other_topics", "handlers": {key: counts}, "other_handlers"}]}; counts are )"
+               R"({"ready", "scheduled", "leased", "waiting", "dead", "oldest_pending_ms", )"
+               R"("oldest_open_ms"} and with --history also {"done", "discarded", "marked", )"
+               R"("seen"}; the 200 largest topics and handlers are listed, the others are )"
+               R"({"names", "counts"} or null)"},
     {"list", R"({"boxes": [{"box", "entries": [{"message", "duty"}], "next"}]}; next goes to )"
              R"(--after; with --groups {"boxes": [{"box", "groups": [{"group", "count", "topic", )"
-             R"("handler", "error", "first_at", "last_at"}]}]})"},
+             R"("handler", "error", "first_at", "last_at"}], "other"}]}; other counts the dead )"
+             R"(letters of smaller groups)"},
     {"show",
      R"({"box", "message", "payload", "payload_base64", "headers", "hash", "duties", )"
-     R"("timeline", "held_keys"}; payload is text, payload_base64 is there when it is not)"},
+     R"("timeline", "more_attempts", "held_keys", "blocked_keys"}; payload is text, payload_base64 is there when it is not)"},
     {"audit", R"({"boxes": [{"box", "entries": [{"id", "act", "actor", "reason", "operation_id", )"
               R"("number", "affected", "started_at", "at", "finished"}], "next"}]})"},
     {"workers", R"({"boxes": [{"box", "workers": [{"owner", "leases", "name", "version", )"

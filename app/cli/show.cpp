@@ -58,6 +58,13 @@ std::string held_text(const HeldKey& held) {
                        : "held by this dead letter: " + behind + "; requeue or discard it";
 }
 
+/// A key that waits for a due time far away.
+std::string blocked_text(const BlockedKey& blocked) {
+  return (blocked.waiting == HeldKey::most_counted ? "at least " : "") +
+         counted(blocked.waiting, "message waits", "messages wait") +
+         " behind this due time; postpone it to an earlier time or discard it";
+}
+
 void print_message(Sheet& sheet, const MessageDetail& detail) {
   const MessageView& message = detail.message;
   sheet.text("id", message.id.view());
@@ -73,6 +80,7 @@ void print_message(Sheet& sheet, const MessageDetail& detail) {
   if (message.correlation_id) sheet.text("correlation", message.correlation_id->view());
   if (message.partition_key) sheet.text("partition key", message.partition_key->view());
   for (const HeldKey& held : detail.held_keys) sheet.line("", held_text(held));
+  for (const BlockedKey& blocked : detail.blocked_keys) sheet.line("", blocked_text(blocked));
   if (message.content_version > 1)
     sheet.line("content", "version " + std::to_string(message.content_version));
   if (detail.headers) sheet.text("headers", *detail.headers);
@@ -122,6 +130,9 @@ void print_timeline(const Screen& screen, Sheet& sheet, const MessageDetail& det
                {attempt.error, Style::bad}});
   }
   screen.print(table.text(screen.look()));
+  if (detail.more_attempts) {
+    screen.print(screen.look().paint(Style::faint, "  earlier attempts are not shown") + "\n");
+  }
 }
 
 void print_payload(const Screen& screen, Sheet& sheet, const MessageDetail& detail, bool full) {

@@ -132,15 +132,21 @@ CensusTaker::Site* CensusTaker::next_due(Clock::time_point now, Clock::time_poin
   return found;
 }
 
+std::int64_t CensusTaker::share(std::int64_t most) const {
+  const std::int64_t sites = std::max<std::int64_t>(1, std::ssize(sites_));
+  return std::clamp(most_kept / sites, least_kept, most);
+}
+
 CensusTaker::Report CensusTaker::look(const BoxReport& former) const {
   auto report = std::make_shared<BoxReport>(former);
   report->asked = true;
   try {
     WorkQueue& queue = box_of(*former.store, former.kind);
-    Census census = Admin{queue}.census();
+    Census census = Admin{queue}.census(share(Counts::most_names), share(DeadGroups::most_groups));
     report->counts = std::move(census.counts);
-    report->dead_groups = std::move(census.dead_groups);
+    report->dead = std::move(census.dead);
     report->held_keys = std::move(census.held_keys);
+    report->blocked_keys = std::move(census.blocked_keys);
     report->workers = Workers{queue}.list();
     report->leases = NamedLeases{queue}.held();
     report->at = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());

@@ -26,8 +26,9 @@ struct BoxReport {
   std::optional<Instant> at = {};  ///< of the numbers; empty: never seen
   std::string error = {};          ///< why it could not be asked the last time; empty: it could
   Counts counts = {};
-  std::vector<DeadGroup> dead_groups = {};
+  DeadGroups dead = {};
   std::vector<HeldKey> held_keys = {};
+  std::vector<BlockedKey> blocked_keys = {};
   std::vector<Worker> workers = {};
   std::vector<LeaseHolder> leases = {};  ///< by name, chores among them
 };
@@ -38,6 +39,11 @@ struct BoxReport {
 class CensusTaker {
  public:
   using Report = std::shared_ptr<const BoxReport>;  // shared with whoever still reads it
+
+  /// Names of each kind, and groups of dead letters, that the reports of all boxes keep together.
+  /// Each box keeps its share, at least `least_kept`.
+  static constexpr std::int64_t most_kept = 20'000;
+  static constexpr std::int64_t least_kept = 10;
 
   /// `changed` is called after each box, from threads of its own; `patience` is for the first
   /// numbers. What is given must outlive it.
@@ -76,6 +82,7 @@ class CensusTaker {
   Site* next_due(Clock::time_point now, Clock::time_point& wake);
   [[nodiscard]] Clock::duration pause(const Site& site, Clock::time_point now) const;
   Report look(const BoxReport& former) const;
+  [[nodiscard]] std::int64_t share(std::int64_t most) const;
 
   Environment environment_;
   std::function<void()> changed_;

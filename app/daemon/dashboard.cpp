@@ -186,18 +186,35 @@ HttpResponse Dashboard::overview() {
   return answer(overview_json(census_.reports(), pulse_, dispatching_.view(), health()));
 }
 
-HttpResponse Dashboard::stores() {
-  return answer(stores_json(census_.reports(), pulse_, dispatching_.view(), health()));
+HttpResponse Dashboard::stores(const Call& call) {
+  refuse_unknown(call.target, {"store", "after", "limit"});
+  StoresPage page{.after = call.target.find("after").value_or(""),
+                  .store = call.target.find("store").value_or("")};
+  for (const std::string_view name : {page.after, page.store}) {
+    if (!name.empty()) find_store(stores_, name, {});
+  }
+  page.limit = static_cast<std::size_t>(number_of(call.target, "limit", 1, StoresPage::most_stores,
+                                                  static_cast<std::int64_t>(page.limit)));
+  return answer(stores_json(census_.reports(), pulse_, dispatching_.view(), health(), page));
 }
 
 HttpResponse Dashboard::groups(const Call& call) {
-  refuse_unknown(call.target, {"store", "box"});
-  const std::string_view store = call.target.find("store").value_or("");
+  refuse_unknown(call.target, {"store", "box", "topic", "limit"});
   const std::string_view box = call.target.find("box").value_or("");
-  std::optional<BoxKind> kind;
-  if (!box.empty()) kind = parse_box(box);
-  if (!store.empty()) find_store(stores_, store, kind);
-  return answer(groups_json(census_.reports(), store, kind));
+  GroupsWanted wanted{.store = call.target.find("store").value_or(""),
+                      .topic = call.target.find("topic").value_or("")};
+  if (!box.empty()) wanted.kind = parse_box(box);
+  if (!wanted.store.empty()) find_store(stores_, wanted.store, wanted.kind);
+  wanted.limit = static_cast<std::size_t>(number_of(
+      call.target, "limit", 1, GroupsWanted::most_groups, static_cast<std::int64_t>(wanted.limit)));
+  return answer(groups_json(census_.reports(), wanted));
+}
+
+HttpResponse Dashboard::workers(const Call& call) {
+  refuse_unknown(call.target, {"store"});
+  const std::string_view store = call.target.find("store").value_or("");
+  if (!store.empty()) find_store(stores_, store, {});
+  return answer(workers_json(census_.reports(), pulse_, store));
 }
 
 HttpResponse Dashboard::chart(const Call& call) {
@@ -222,10 +239,10 @@ HttpResponse Dashboard::chart(const Call& call) {
 void Dashboard::add_to(Router& router) {
   router.add({"GET", "/v1/overview", Need::read, [this](const Call&) { return overview(); }});
   router.add({"GET", "/v1/history", Need::read, [this](const Call& call) { return chart(call); }});
-  router.add({"GET", "/v1/stores", Need::read, [this](const Call&) { return stores(); }});
+  router.add({"GET", "/v1/stores", Need::read, [this](const Call& call) { return stores(call); }});
   router.add({"GET", "/v1/groups", Need::read, [this](const Call& call) { return groups(call); }});
-  router.add({"GET", "/v1/workers", Need::read,
-              [this](const Call&) { return answer(workers_json(census_.reports(), pulse_)); }});
+  router.add(
+      {"GET", "/v1/workers", Need::read, [this](const Call& call) { return workers(call); }});
   // Streamed by the connection; what is answered here is what cannot be.
   router.add({"GET", "/v1/live", Need::read,
               [](const Call& call) {

@@ -45,8 +45,9 @@ class Dashboard {
 
  private:
   HttpResponse overview();
-  HttpResponse stores();
+  HttpResponse stores(const Call& call);
   HttpResponse groups(const Call& call);
+  HttpResponse workers(const Call& call);
   HttpResponse chart(const Call& call);
 
   [[nodiscard]] HealthThresholds health() const;

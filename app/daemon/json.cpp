@@ -135,6 +135,10 @@ json::object to_json(const StateCounts& counts) {
   if (counts.oldest_pending) {
     out["oldest_pending_seconds"] = static_cast<double>(counts.oldest_pending->count()) / 1e6;
   }
+  out["oldest_open_seconds"] = nullptr;
+  if (counts.oldest_open) {
+    out["oldest_open_seconds"] = static_cast<double>(counts.oldest_open->count()) / 1e6;
+  }
   return out;
 }
 
@@ -167,6 +171,15 @@ json::object to_json(const MessageDetail& detail) {
                                 {"waiting", one.waiting}});
   }
   out["held_keys"] = std::move(held);
+  json::array blocked;
+  for (const BlockedKey& one : detail.blocked_keys) {
+    blocked.push_back(json::object{{"handler", view(one.duty.handler.str())},
+                                   {"partition_key", view(one.key.str())},
+                                   {"due_at", to_json(one.due_at)},
+                                   {"waiting", one.waiting}});
+  }
+  out["blocked_keys"] = std::move(blocked);
+  out["more_attempts"] = detail.more_attempts;
   return out;
 }
 

@@ -135,6 +135,13 @@ void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes
   MetricFamily oldest =
       family("twinbox_oldest_pending_seconds", "How long the oldest duty that is due has waited",
              MetricType::Gauge);
+  MetricFamily age = family("twinbox_oldest_open_seconds",
+                            "Age of the oldest message with open duties, postponed ones included",
+                            MetricType::Gauge);
+  MetricFamily blocked =
+      family("twinbox_blocked_keys",
+             "Partition keys that wait for a due time far in the future, counted up to 100",
+             MetricType::Gauge);
   MetricFamily up = family("twinbox_store_up", "1: the box could be asked", MetricType::Gauge);
   MetricFamily writable =
       family("twinbox_store_writable",
@@ -154,10 +161,15 @@ void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes
       with_state.push_back({"state", state});
       add(states, std::move(with_state), static_cast<double>(value));
     }
-    const Duration age = counts.oldest_pending.value_or(Duration{0});
-    add(oldest, labels, static_cast<double>(age.count()) / 1e6);
+    const auto seconds = [](const std::optional<Duration>& duration) {
+      return static_cast<double>(duration.value_or(Duration{0}).count()) / 1e6;
+    };
+    add(oldest, labels, seconds(counts.oldest_pending));
+    add(age, labels, seconds(counts.oldest_open));
+    add(blocked, labels, static_cast<double>(box->blocked_keys.size()));
   }
-  for (MetricFamily* one : {&states, &oldest, &up, &writable}) families.push_back(std::move(*one));
+  for (MetricFamily* one : {&states, &oldest, &age, &blocked, &up, &writable})
+    families.push_back(std::move(*one));
 }
 
 void add_http(Families& families, const Metrics::Moment& moment) {

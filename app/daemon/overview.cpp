@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "daemon/json.hpp"
+#include <twinbox/event.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -21,10 +22,15 @@ std::int64_t pending(const StateCounts& counts) {
 }
 
 struct Reason {
-  std::string_view about;  ///< store, dead, pending, pause, topic, route
+  std::string_view about;  ///< store, dead, key, pending, pause, topic, route
   HealthState state;
   std::string text;
 };
+
+std::string waiting_text(std::int64_t waiting) {
+  return (waiting == HeldKey::most_counted ? "at least " : "") + std::to_string(waiting) +
+         (waiting == 1 ? " waits" : " wait");
+}
 
 std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& thresholds) {
   std::vector<Reason> reasons;
@@ -48,12 +54,18 @@ std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& 
   }
   for (const HeldKey& held : report.held_keys) {
     if (held.requeued) continue;
-    const bool more = held.waiting == HeldKey::most_counted;
     reasons.push_back({"dead", HealthState::degraded,
                        "dead letter " + held.id.str() + " holds partition key " + held.key.str() +
-                           ", " + (more ? "at least " : "") + std::to_string(held.waiting) +
-                           (held.waiting == 1 ? " waits" : " wait") + ": requeue or discard it"});
+                           ", " + waiting_text(held.waiting) + ": requeue or discard it"});
     if (reasons.size() >= most_reasons) break;
+  }
+  for (const BlockedKey& blocked : report.blocked_keys) {
+    if (reasons.size() >= most_reasons) break;
+    reasons.push_back({"key", HealthState::degraded,
+                       "partition key " + blocked.key.str() + " waits for " + blocked.id.str() +
+                           ", which is due " + Timestamp{blocked.due_at}.str() + ": " +
+                           waiting_text(blocked.waiting) +
+                           "; postpone it to an earlier time or discard it"});
   }
   return reasons;
 }
@@ -93,8 +105,8 @@ void add(StateCounts& sum, const StateCounts& counts) {
   sum.leased += counts.leased;
   sum.waiting += counts.waiting;
   sum.dead += counts.dead;
-  if (!counts.oldest_pending) return;
-  sum.oldest_pending = std::max(sum.oldest_pending.value_or(Duration{0}), *counts.oldest_pending);
+  sum.oldest_pending = std::max(sum.oldest_pending, counts.oldest_pending);
+  sum.oldest_open = std::max(sum.oldest_open, counts.oldest_open);
 }
 
 void add_rates(json::object& out, const Rates& rates) {
@@ -122,24 +134,47 @@ json::object kind_json(BoxKind kind, const Reports& reports, const Pulse& pulse)
   return out;
 }
 
-json::object topics_json(const BoxReport& report, const Pulse& pulse,
-                         const Dispatching::View& dispatch) {
+/// The topics with the most, at most `room`; the others are summed up.
+void add_topics(json::object& out, const BoxReport& report, const Pulse& pulse,
+                const Dispatching::View& dispatch, std::size_t room) {
   std::map<std::string, Rates> rates = pulse.topics(report.kind, report.store->name());
   std::map<std::string, StateCounts> counts = report.counts.by_topic;
-  for (const auto& [topic, rate] : rates) counts.try_emplace(topic);  // busy, with nothing open
-  json::object topics;
-  for (const auto& [topic, of_topic] : counts) {
-    json::object out = to_json(of_topic);
-    add_rates(out, rates[topic]);
-    const auto& paused = dispatch.paused_topics;
-    out["paused"] = std::ranges::find(paused, topic) != paused.end();
-    topics[topic] = std::move(out);
+  Counts::Other other = report.counts.other_topics;
+  if (other.names == 0) {  // else what is missing among the counts is one of those
+    for (const auto& [topic, rate] : rates) counts.try_emplace(topic);  // busy, with nothing open
   }
-  return topics;
+  const auto weight = [&](const std::pair<const std::string, StateCounts>* one) {
+    const auto rate = rates.find(one->first);
+    return std::pair{one->second.open() + one->second.dead,
+                     rate == rates.end() ? 0.0 : rate->second.done_per_minute};
+  };
+  std::vector<const std::pair<const std::string, StateCounts>*> sorted;
+  for (const auto& one : counts) sorted.push_back(&one);
+  std::ranges::stable_sort(sorted, std::greater{}, weight);
+  json::object topics;
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const auto& [topic, of_topic] = *sorted[i];
+    if (i >= room) {
+      ++other.names;
+      add(other.counts, of_topic);
+      continue;
+    }
+    json::object one = to_json(of_topic);
+    add_rates(one, rates[topic]);
+    const auto& paused = dispatch.paused_topics;
+    one["paused"] = std::ranges::find(paused, topic) != paused.end();
+    topics[topic] = std::move(one);
+  }
+  out["topics"] = std::move(topics);
+  out["other_topics"] = nullptr;
+  if (other.names > 0) {
+    out["other_topics"] = json::object{{"topics", other.names}, {"counts", to_json(other.counts)}};
+  }
 }
 
 json::object box_json(const BoxReport& report, const Pulse& pulse,
-                      const Dispatching::View& dispatch, const HealthThresholds& thresholds) {
+                      const Dispatching::View& dispatch, const HealthThresholds& thresholds,
+                      std::size_t topics) {
   const auto& paused = dispatch.paused_stores;
   const std::string& store = report.store->name();
   json::object out{{"box", view(to_string(report.kind))},
@@ -156,8 +191,37 @@ json::object box_json(const BoxReport& report, const Pulse& pulse,
   if (!report.at) return out;
   out["at"] = to_json(*report.at);
   out["counts"] = to_json(report.counts.all);
-  out["topics"] = topics_json(report, pulse, dispatch);
+  add_topics(out, report, pulse, dispatch, topics);
   return out;
+}
+
+/// The reports of the stores on the page, those of one store together, and the name of its last
+/// store where more follow.
+struct PageOfReports {
+  std::vector<CensusTaker::Report> reports;
+  std::string next;
+};
+
+PageOfReports cut_page(const Reports& reports, const StoresPage& page) {
+  PageOfReports cut;
+  const Store* last = nullptr;
+  std::size_t stores = 0;
+  bool begun = page.after.empty();
+  for (const auto& report : reports) {
+    const std::string& name = report->store->name();
+    if (!page.store.empty() && name != page.store) continue;
+    if (!begun || name == page.after) {
+      begun = begun || name == page.after;
+      continue;
+    }
+    if (report->store != last && ++stores > page.limit) {
+      cut.next = last->name();
+      break;
+    }
+    last = report->store;
+    cut.reports.push_back(report);
+  }
+  return cut;
 }
 
 }  // namespace
@@ -211,10 +275,14 @@ json::object overview_json(const Reports& reports, const Pulse& pulse,
 }
 
 json::object stores_json(const Reports& reports, const Pulse& pulse,
-                         const Dispatching::View& dispatch, const HealthThresholds& thresholds) {
+                         const Dispatching::View& dispatch, const HealthThresholds& thresholds,
+                         const StoresPage& page) {
+  const PageOfReports cut = cut_page(reports, page);
+  const std::size_t topics = std::max<std::size_t>(
+      1, StoresPage::most_topics / std::max<std::size_t>(1, cut.reports.size()));
   json::array stores;
   const Store* last = nullptr;
-  for (const auto& report : reports) {
+  for (const auto& report : cut.reports) {
     if (report->store != last) {
       stores.push_back(
           json::object{{"name", report->store->name()},
@@ -223,87 +291,11 @@ json::object stores_json(const Reports& reports, const Pulse& pulse,
     }
     last = report->store;
     stores.back().as_object()["boxes"].as_array().push_back(
-        box_json(*report, pulse, dispatch, thresholds));
+        box_json(*report, pulse, dispatch, thresholds, topics));
   }
-  return {{"stores", std::move(stores)}};
-}
-
-json::object groups_json(const Reports& reports, std::string_view store,
-                         std::optional<BoxKind> kind) {
-  std::optional<Instant> at;
-  std::vector<std::pair<const BoxReport*, const DeadGroup*>> found;
-  for (const auto& report : reports) {
-    if ((!store.empty() && report->store->name() != store) || (kind && report->kind != *kind)) {
-      continue;
-    }
-    if (report->at) at = std::min(at.value_or(*report->at), *report->at);
-    for (const DeadGroup& group : report->dead_groups) found.emplace_back(report.get(), &group);
-  }
-  std::ranges::stable_sort(found, std::greater{},
-                           [](const auto& one) { return one.second->last_at; });
-  json::array groups;
-  for (const auto& [report, group] : found) {
-    json::object out = to_json(*group);
-    out["store"] = report->store->name();
-    out["box"] = view(to_string(report->kind));
-    groups.push_back(std::move(out));
-  }
-  json::object out{{"at", nullptr}, {"groups", std::move(groups)}};
-  if (at) out["at"] = to_json(*at);
+  json::object out{{"stores", std::move(stores)}, {"next", nullptr}};
+  if (!cut.next.empty()) out["next"] = cut.next;
   return out;
-}
-
-/// Those who hold leases and never told who they are stand there by their owner alone.
-json::object workers_json(const Reports& reports, const Pulse& pulse) {
-  json::array workers, leases, housekeeping;
-  for (const auto& report : reports) {
-    const auto in_box = [&](json::object out) {
-      out["store"] = report->store->name();
-      out["box"] = view(to_string(report->kind));
-      return out;
-    };
-    std::map<Uuid, std::int64_t> holders = report->counts.by_owner;
-    for (const Worker& worker : report->workers) {
-      workers.push_back(in_box({{"owner", worker.owner.str()},
-                                {"name", worker.name},
-                                {"version", worker.version},
-                                {"started_at", to_json(worker.started_at)},
-                                {"seen_at", to_json(worker.seen_at)},
-                                {"leases", holders[worker.owner.uuid()]},
-                                {"done", worker.done},
-                                {"failed", worker.failed}}));
-      holders.erase(worker.owner.uuid());
-    }
-    for (const auto& [owner, count] : holders) {
-      workers.push_back(in_box({{"owner", owner.str()},
-                                {"name", nullptr},
-                                {"version", nullptr},
-                                {"started_at", nullptr},
-                                {"seen_at", nullptr},
-                                {"leases", count},
-                                {"done", nullptr},
-                                {"failed", nullptr}}));
-    }
-    for (const LeaseHolder& holder : report->leases) {
-      leases.push_back(in_box({{"name", holder.lease.name.str()},
-                               {"owner", holder.lease.owner.str()},
-                               {"until", to_json(holder.until)}}));
-    }
-  }
-  for (const Pulse::ChoreView& chore : pulse.chores()) {
-    json::object out{{"store", chore.store},
-                     {"box", view(to_string(chore.kind))},
-                     {"chore", view(to_string(chore.report.chore))},
-                     {"last_at", to_json(std::chrono::floor<std::chrono::microseconds>(chore.at))},
-                     {"rows", chore.report.count},
-                     {"end", view(to_string(chore.report.end))},
-                     {"error", nullptr}};
-    if (!chore.report.error.empty()) out["error"] = chore.report.error;
-    housekeeping.push_back(std::move(out));
-  }
-  return {{"workers", std::move(workers)},
-          {"leases", std::move(leases)},
-          {"housekeeping", std::move(housekeeping)}};
 }
 
 json::object chart_json(const History::Chart& chart) {

@@ -83,15 +83,32 @@ struct HeldKey {
   static constexpr std::int64_t most_counted = 1000;
 };
 
+/// A partition key whose first delivery is due far in the future: all that is behind it waits until
+/// then. Postpone it to an earlier time, or discard it.
+struct BlockedKey {
+  DutyKey duty;
+  PartitionKey key;
+  Source source;  ///< of the first message
+  MessageId id;
+  Instant due_at;
+  std::int64_t waiting;  ///< behind it, counted up to HeldKey::most_counted
+
+  static constexpr Duration far = std::chrono::hours{24};  ///< ahead of now
+};
+
 /// One message with everything that is known about it.
 struct MessageDetail {
+  static constexpr std::int64_t most_attempts = 200;  ///< in the timeline
+
   MessageView message;
   std::string payload;
   std::optional<std::string> headers;
   std::optional<ContentHash> hash;
   std::vector<DutyView> duties;
-  std::vector<FailedAttempt> timeline;
-  std::vector<HeldKey> held_keys;  ///< by this message's duties
+  std::vector<FailedAttempt> timeline;  ///< the latest
+  std::vector<HeldKey> held_keys;       ///< by this message's duties
+  std::vector<BlockedKey> blocked_keys = {};
+  bool more_attempts = false;  ///< there are earlier ones
 };
 
 /// States to look for: one of DutyState, all of the open ones, or any.
@@ -143,17 +160,28 @@ struct StateCounts {
                seen = 0;  ///< counted only when history is asked for
   /// How long the oldest duty that is due has been waiting.
   std::optional<Duration> oldest_pending = {};
+  /// Age of the oldest message with open duties, since its creation: one that is postponed again
+  /// and again shows here only.
+  std::optional<Duration> oldest_open = {};
 
   [[nodiscard]] std::int64_t open() const noexcept { return ready + scheduled + leased + waiting; }
 };
 
+/// The names with the most, as many as were asked for.
 struct Counts {
+  static constexpr std::int64_t most_names = 200;  ///< unless told
+
+  /// All further names together.
+  struct Other {
+    std::int64_t names = 0;
+    StateCounts counts = {};
+  };
+
   StateCounts all;
   std::map<std::string, StateCounts> by_topic;
   std::map<std::string, StateCounts> by_handler;
   std::map<Uuid, std::int64_t> by_owner;  ///< leases that are held, by who holds them
-  std::optional<Duration>
-      oldest_pending;  ///< how long the oldest duty that is due has been waiting
+  Other other_topics, other_handlers, other_owners;
 };
 
 /// Dead letters that look alike: numbers, ids and quoted parts of the error are left out of the
@@ -167,11 +195,22 @@ struct DeadGroup {
   Instant last_at;
 };
 
-/// Everything that changes from hour to hour, read in one pass over what is open and what is dead.
+/// The largest groups, as many as were asked for.
+struct DeadGroups {
+  static constexpr std::int64_t most_groups = 200;  ///< unless told
+
+  std::vector<DeadGroup> groups;
+  /// Dead letters in none of them. Where there are very many groups, some of these may look like
+  /// those of a group above.
+  std::int64_t other = 0;
+};
+
+/// Everything that changes from hour to hour, as of one moment.
 struct Census {
   Counts counts;
-  std::vector<DeadGroup> dead_groups;
-  std::vector<HeldKey> held_keys;  ///< the oldest hundred
+  DeadGroups dead;
+  std::vector<HeldKey> held_keys;        ///< the oldest hundred
+  std::vector<BlockedKey> blocked_keys;  ///< the hundred that are due last
 };
 
 /// An act: how far it may go, who asked for it and why.
@@ -227,8 +266,10 @@ class Admin {
   /// `queue` must outlive it.
   explicit Admin(WorkQueue& queue);
 
-  /// `include_history` also counts what is finished, which reads the whole history.
-  [[nodiscard]] Counts counts(bool include_history = false);
+  /// `include_history` also counts what is finished, which reads the whole history. `names`: so
+  /// many topics, handlers and owners are told apart.
+  [[nodiscard]] Counts counts(bool include_history = false,
+                              std::int64_t names = Counts::most_names);
   [[nodiscard]] Page list(const Filter& filter, std::int64_t limit = 50,
                           const std::optional<DutyKey>& after = {});
   [[nodiscard]] std::optional<MessageDetail> get(const MessageKey& key);
@@ -236,10 +277,13 @@ class Admin {
   /// By id alone: throws UsageError that names the sources when several know it.
   [[nodiscard]] std::optional<MessageDetail> get(const MessageId& id);
   [[nodiscard]] std::optional<MessageDetail> get(Session& session, const MessageId& id);
-  [[nodiscard]] std::vector<DeadGroup> dead_groups();
-  [[nodiscard]] Census census();
+  [[nodiscard]] DeadGroups dead_groups(std::int64_t limit = DeadGroups::most_groups);
+  [[nodiscard]] Census census(std::int64_t names = Counts::most_names,
+                              std::int64_t groups = DeadGroups::most_groups);
   /// Those that are held by the oldest messages first.
   [[nodiscard]] std::vector<HeldKey> held_keys(std::int64_t limit = 50);
+  /// Those that are due last first.
+  [[nodiscard]] std::vector<BlockedKey> blocked_keys(std::int64_t limit = 50);
 
   /// Dead becomes ready again, after `delay`: attempts 0, error and a past expiry cleared. One that
   /// holds its partition key goes before all that wait, any other behind them. Returns how many.

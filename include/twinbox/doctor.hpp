@@ -44,7 +44,8 @@ struct DoctorLimits {
 [[nodiscard]] std::vector<Finding> examine_session(Session& session);
 
 /// The tables of a box: their version, functions, indexes, whether they are vacuumed, sequences
-/// that lie behind the data (PostgreSQL), and the dead letters that hold partition keys.
+/// that lie behind the data (PostgreSQL), and the partition keys that dead letters or due times far
+/// in the future stop.
 [[nodiscard]] std::vector<Finding> examine_box(Database& database, BoxKind kind,
                                                BoxOptions options = {});
 

@@ -30,6 +30,9 @@ struct Health {
                              ///< of their partition key
   std::int64_t dead = 0;
   std::int64_t held = 0;  ///< partition keys that dead letters hold; any makes it degraded
+  /// Partition keys that wait for a delivery that is due far in the future (BlockedKey); any makes
+  /// it degraded. Of the deliveries that are due last, the first 10 000 are looked at.
+  std::int64_t blocked = 0;
   /// The first reason is an error in the database's own words, which tell where it is and whose.
   bool broken = false;
 };

@@ -47,8 +47,9 @@ class NamedLeases {
   bool release(const NamedLease& lease);
   /// Who holds it now.
   std::optional<LeaseHolder> holder(const LeaseName& name);
-  /// All that are held now, by name.
-  std::vector<LeaseHolder> held();
+  /// At most `limit` of those that are held now, by name. A further page begins behind the last
+  /// name of this one.
+  std::vector<LeaseHolder> held(std::int64_t limit = 1000, std::string_view after = {});
 
  private:
   WorkQueue& queue_;

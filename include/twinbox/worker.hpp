@@ -30,8 +30,8 @@ class Workers {
   /// `queue` must outlive it.
   explicit Workers(WorkQueue& queue) : queue_(queue) {}
 
-  /// Seen last first.
-  [[nodiscard]] std::vector<Worker> list();
+  /// At most `limit`, seen last first.
+  [[nodiscard]] std::vector<Worker> list(std::int64_t limit = 1000);
   /// Removes those that were not seen for so long. Returns how many.
   std::size_t forget(Duration unseen);
 

@@ -14,4 +14,12 @@ select
   (select count(*) from (
     select 1 from {outcome} where state = 2 order by number, handler limit @dead::bigint) lost) as dead,
   (select count(*) from (
-    select 1 from {hold} where not requeued order by number, handler limit @held::bigint) held) as held;
+    select 1 from {hold} where not requeued order by number, handler limit @held::bigint) held) as held,
+  (select count(*) from (
+    select 1 from (
+      select partition_key, handler from {work}
+      where not waiting and visible_at > {now} + @far::bigint * interval '1 microsecond'
+      order by visible_at desc limit @probe::bigint) d
+    where d.partition_key is not null and exists (
+      select 1 from {work} w where w.partition_key = d.partition_key and w.handler = d.handler and w.waiting)
+    limit @held::bigint) blocked) as blocked;

@@ -33,4 +33,5 @@ where name = any(@name::text[]) and owner is not null and lease_until > {now};
 
 -- name: lease_list
 select name, owner, epoch, lease_until from {named_lease}
-where owner is not null and lease_until > {now} order by name;
+where owner is not null and lease_until > {now} and name > @after::text
+order by name limit @limit::bigint;

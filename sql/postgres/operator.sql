@@ -280,7 +280,7 @@ from {message} m where m.id = @id::text and m.source = @source::text;
 
 -- The sources that know an id: calls that name no source are answered only when it is one.
 -- name: find_sources
-select m.source from {message} m where m.id = @id::text order by m.source;
+select m.source from {message} m where m.id = @id::text order by m.source limit @limit::bigint;
 
 -- name: duties
 select {work_columns} from {work} d where d.number = @number::bigint
@@ -289,40 +289,70 @@ select {outcome_columns} from {outcome} d where d.number = @number::bigint
 order by 1;
 
 -- name: failures
-select failed_at, handler, attempt, worker, error from {failure}
-where number = @number::bigint order by id;
+select failed_at, handler, attempt, worker, error
+from (select * from {failure} where number = @number::bigint order by id desc limit @limit::bigint) latest order by id;
 
--- name: count_open
-select m.topic, d.handler,
+-- What is counted, by topic, handler and holder of the lease.
+-- define: open_groups
+select coalesce(m.topic, '') as topic, d.handler, case when d.lease_until > {now} then d.owner end as holder,
        count(*) filter (where not d.waiting and d.visible_at <= {now}
                           and (d.lease_until is null or d.lease_until <= {now})) as ready,
        count(*) filter (where not d.waiting and d.visible_at > {now}
                           and (d.lease_until is null or d.lease_until <= {now})) as scheduled,
        count(*) filter (where d.lease_until > {now}) as leased,
        count(*) filter (where d.waiting) as waiting,
-       extract(epoch from {now} - min(d.visible_at) filter (where not d.waiting and d.visible_at <= {now}))::float8
-         as oldest_pending,
-       case when d.lease_until > {now} then d.owner end as holder
-from {work} d cross join lateral (select topic from {message} where number = d.number offset 0) m
-group by m.topic, d.handler, holder;
+       0::bigint as dead, 0::bigint as done, 0::bigint as discarded, 0::bigint as marked, 0::bigint as seen,
+       min(d.visible_at) filter (where not d.waiting and d.visible_at <= {now}) as pending_since,
+       min(m.created_at) as open_since
+from {work} d cross join lateral (select topic, created_at from {message} where number = d.number offset 0) m
+group by 1, 2, 3
 
--- name: count_dead
-select m.topic, d.handler, count(*)
+-- define: dead_groups
+select coalesce(m.topic, ''), d.handler, null::uuid, 0::bigint, 0::bigint, 0::bigint, 0::bigint, count(*),
+       0::bigint, 0::bigint, 0::bigint, 0::bigint, null::timestamptz, null::timestamptz
 from {outcome} d cross join lateral (select topic from {message} where number = d.number offset 0) m
-where d.state = 2 group by m.topic, d.handler;
+where d.state = 2 group by 1, 2
 
--- Reads the whole history.
--- name: count_history
-select m.topic, coalesce(d.handler, ''), coalesce(d.state, 0), count(*)
+-- define: history_groups
+select coalesce(m.topic, ''), coalesce(d.handler, ''), null::uuid, 0::bigint, 0::bigint, 0::bigint, 0::bigint, 0::bigint,
+       count(*) filter (where d.state = 1), count(*) filter (where d.state = 3), count(*) filter (where d.state = 4),
+       count(*) filter (where d.state is null), null::timestamptz, null::timestamptz
 from {message} m left join {outcome} d on d.number = m.number
 where coalesce(d.state, 0) <> 2 and (d.state is not null
   or not exists (select 1 from {work} w where w.number = m.number))
-group by 1, 2, 3;
+group by 1, 2
 
--- How long the oldest duty that is due has been waiting.
--- name: oldest_pending
-select extract(epoch from {now} - visible_at)::float8
-from {work} where not waiting and visible_at <= {now} order by visible_at limit 1;
+-- define: sums
+sum(ready)::bigint as ready, sum(scheduled)::bigint as scheduled, sum(leased)::bigint as leased,
+  sum(waiting)::bigint as waiting, sum(dead)::bigint as dead, sum(done)::bigint as done,
+  sum(discarded)::bigint as discarded, sum(marked)::bigint as marked, sum(seen)::bigint as seen,
+  min(pending_since) as pending_since, min(open_since) as open_since
+
+-- The @names topics (kind 0), handlers (1) and holders (2) with the most; one row of each kind sums up all others.
+-- define: top_names
+by_name as (
+  select 0 as kind, topic as name, null::uuid as holder, {sums} from counted group by topic
+  union all
+  select 1, handler, null::uuid, {sums} from counted group by handler
+  union all
+  select 2, '', holder, {sums} from counted where holder is not null group by holder
+), placed as (
+  select *, row_number() over (
+    partition by kind
+    order by ready + scheduled + leased + waiting + dead + done + discarded + marked + seen desc, name, holder) as place
+  from by_name
+)
+select kind, case when place <= @names::bigint then name end, case when place <= @names::bigint then holder end,
+       count(*), {sums}, extract(epoch from {now} - min(pending_since))::float8,
+       extract(epoch from {now} - min(open_since))::float8
+from placed group by 1, 2, 3
+
+-- name: count
+with counted as materialized ({open_groups} union all {dead_groups}), {top_names};
+
+-- Reads the whole history.
+-- name: count_history
+with counted as materialized ({open_groups} union all {dead_groups} union all {history_groups}), {top_names};
 
 -- One row for each dead letter: to sort them by their errors would cost more than to read them. What looks alike is
 -- decided by the beginning of the error (normalise_error), so no more of it is read.
@@ -341,6 +371,24 @@ select h.number, h.handler, h.partition_key, h.requeued, m.source, m.id, (
 from {hold} h cross join lateral (select source, id from {message} where number = h.number offset 0) m
 where h.number between @first::bigint and @last::bigint
 order by h.number, h.handler limit @limit::bigint;
+
+-- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, counted only so far.
+-- define: blocked
+select d.number, d.handler, d.partition_key, d.visible_at, m.source, m.id, behind.waiting
+from {work} d
+cross join lateral (
+  select count(*) as waiting from (
+    select 1 from {work} w where w.partition_key = d.partition_key and w.handler = d.handler and w.waiting
+    order by w.partition_key, w.handler, w.id limit @most::bigint) few) behind
+cross join lateral (select source, id from {message} where number = d.number offset 0) m
+where not d.waiting and d.visible_at > {now} + @far::bigint * interval '1 microsecond'
+  and d.partition_key is not null and behind.waiting > 0
+
+-- name: blocked_keys
+{blocked} order by d.visible_at desc limit @limit::bigint;
+
+-- name: blocked_by
+{blocked} and d.number = @number::bigint order by d.handler;
 
 -- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
 -- name: open_keys

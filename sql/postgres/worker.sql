@@ -19,4 +19,4 @@ delete from {worker} where seen_at <= {now} - @unseen::bigint * interval '1 micr
 select distinct handles from {worker} where owner <> @owner::uuid and live_until > {now} and handles is not null;
 
 -- name: worker_list
-select owner, name, version, started_at, seen_at, done, failed from {worker} order by seen_at desc, owner;
+select owner, name, version, started_at, seen_at, done, failed from {worker} order by seen_at desc, owner limit @limit::bigint;

@@ -13,4 +13,11 @@ select
   (select count(*) from (
     select 1 from {outcome} where state = 2 order by number, handler limit @dead)) as dead,
   (select count(*) from (
-    select 1 from {hold} where requeued = 0 order by number, handler limit @held)) as held;
+    select 1 from {hold} where requeued = 0 order by number, handler limit @held)) as held,
+  (select count(*) from (
+    select 1 from (
+      select partition_key, handler from {work} where waiting = 0 and visible_at > {now} + @far
+      order by visible_at desc limit @probe) d
+    where d.partition_key is not null and exists (
+      select 1 from {work} w where w.partition_key = d.partition_key and w.handler = d.handler and w.waiting = 1)
+    limit @held)) as blocked;

@@ -30,4 +30,5 @@ where name = @name and owner is not null and lease_until > {now};
 
 -- name: lease_list
 select name, owner, epoch, lease_until from {named_lease}
-where owner is not null and lease_until > {now} order by name;
+where owner is not null and lease_until > {now} and name > @after
+order by name limit @limit;

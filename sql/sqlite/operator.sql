@@ -203,7 +203,7 @@ from {message} m where m.id = @id and m.source = @source;
 
 -- The sources that know an id: calls that name no source are answered only when it is one.
 -- name: find_sources
-select m.source from {message} m where m.id = @id order by m.source;
+select m.source from {message} m where m.id = @id order by m.source limit @limit;
 
 -- name: duties
 select {work_columns} from {work} d where d.number = @number
@@ -212,40 +212,67 @@ select {outcome_columns} from {outcome} d where d.number = @number
 order by 1;
 
 -- name: failures
-select failed_at, handler, attempt, worker, error from {failure}
-where number = @number order by id;
+select failed_at, handler, attempt, worker, error
+from (select * from {failure} where number = @number order by id desc limit @limit) order by id;
 
--- name: count_open
-select m.topic, d.handler,
+-- What is counted, by topic, handler and holder of the lease.
+-- define: open_groups
+select coalesce(m.topic, '') as topic, d.handler as handler, case when d.lease_until > {now} then d.owner end as holder,
        count(*) filter (where not d.waiting and d.visible_at <= {now}
                           and (d.lease_until is null or d.lease_until <= {now})) as ready,
        count(*) filter (where not d.waiting and d.visible_at > {now}
                           and (d.lease_until is null or d.lease_until <= {now})) as scheduled,
        count(*) filter (where d.lease_until > {now}) as leased,
        count(*) filter (where d.waiting) as waiting,
-       ({now} - min(d.visible_at) filter (where not d.waiting and d.visible_at <= {now})) / 1000000.0
-         as oldest_pending,
-       case when d.lease_until > {now} then d.owner end as holder
+       0 as dead, 0 as done, 0 as discarded, 0 as marked, 0 as seen,
+       min(d.visible_at) filter (where not d.waiting and d.visible_at <= {now}) as pending_since,
+       min(m.created_at) as open_since
 from {work} d join {message} m on m.number = d.number
-group by m.topic, d.handler, holder;
+group by 1, 2, 3
 
--- name: count_dead
-select m.topic, d.handler, count(*)
+-- define: dead_groups
+select coalesce(m.topic, ''), d.handler, null, 0, 0, 0, 0, count(*), 0, 0, 0, 0, null, null
 from {outcome} d join {message} m on m.number = d.number
-where d.state = 2 group by m.topic, d.handler;
+where d.state = 2 group by 1, 2
 
--- Reads the whole history.
--- name: count_history
-select m.topic, coalesce(d.handler, ''), coalesce(d.state, 0), count(*)
+-- define: history_groups
+select coalesce(m.topic, ''), coalesce(d.handler, ''), null, 0, 0, 0, 0, 0,
+       count(*) filter (where d.state = 1), count(*) filter (where d.state = 3), count(*) filter (where d.state = 4),
+       count(*) filter (where d.state is null), null, null
 from {message} m left join {outcome} d on d.number = m.number
 where coalesce(d.state, 0) <> 2 and (d.state is not null
   or not exists (select 1 from {work} w where w.number = m.number))
-group by 1, 2, 3;
+group by 1, 2
 
--- How long the oldest duty that is due has been waiting.
--- name: oldest_pending
-select ({now} - visible_at) / 1000000.0
-from {work} where waiting = 0 and visible_at <= {now} order by visible_at limit 1;
+-- define: sums
+sum(ready) as ready, sum(scheduled) as scheduled, sum(leased) as leased, sum(waiting) as waiting, sum(dead) as dead,
+  sum(done) as done, sum(discarded) as discarded, sum(marked) as marked, sum(seen) as seen,
+  min(pending_since) as pending_since, min(open_since) as open_since
+
+-- The @names topics (kind 0), handlers (1) and holders (2) with the most; one row of each kind sums up all others.
+-- define: top_names
+by_name as (
+  select 0 as kind, topic as name, null as holder, {sums} from counted group by topic
+  union all
+  select 1, handler, null, {sums} from counted group by handler
+  union all
+  select 2, '', holder, {sums} from counted where holder is not null group by holder
+), placed as (
+  select *, row_number() over (
+    partition by kind
+    order by ready + scheduled + leased + waiting + dead + done + discarded + marked + seen desc, name, holder) as place
+  from by_name
+)
+select kind, case when place <= @names then name end, case when place <= @names then holder end,
+       count(*), {sums}, ({now} - min(pending_since)) / 1000000.0, ({now} - min(open_since)) / 1000000.0
+from placed group by 1, 2, 3
+
+-- name: count
+with counted as materialized ({open_groups} union all {dead_groups}), {top_names};
+
+-- Reads the whole history.
+-- name: count_history
+with counted as materialized ({open_groups} union all {dead_groups} union all {history_groups}), {top_names};
 
 -- One row for each dead letter: to sort them by their errors would cost more than to read them. What looks alike is
 -- decided by the beginning of the error (normalise_error), so no more of it is read.
@@ -264,6 +291,23 @@ select h.number, h.handler, h.partition_key, h.requeued, m.source, m.id, (
 from {hold} h join {message} m on m.number = h.number
 where h.number between @first and @last
 order by h.number, h.handler limit @limit;
+
+-- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, counted only so far.
+-- define: blocked
+select * from (
+  select d.number as number, d.handler as handler, d.partition_key, d.visible_at as visible_at, m.source, m.id, (
+    select count(*) from (
+      select 1 from {work} w where w.partition_key = d.partition_key and w.handler = d.handler and w.waiting = 1
+      limit @most)) as waiting
+  from {work} d join {message} m on m.number = d.number
+  where d.waiting = 0 and d.visible_at > {now} + @far and d.partition_key is not null)
+where waiting > 0
+
+-- name: blocked_keys
+{blocked} order by visible_at desc limit @limit;
+
+-- name: blocked_by
+{blocked} and number = @number order by handler;
 
 -- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
 -- name: open_keys

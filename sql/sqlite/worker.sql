@@ -18,4 +18,4 @@ delete from {worker} where seen_at <= {now} - @unseen returning owner;
 select distinct handles from {worker} where owner <> @owner and live_until > {now} and handles is not null;
 
 -- name: worker_list
-select owner, name, version, started_at, seen_at, done, failed from {worker} order by seen_at desc, owner;
+select owner, name, version, started_at, seen_at, done, failed from {worker} order by seen_at desc, owner limit @limit;

@@ -43,5 +43,5 @@ where owner is not null and lease_until > {now}
   and name in (select {plain:name} from openjson(@rows) with (name nvarchar(600) '$.name') as j);
 
 -- name: lease_list
-select name, owner, epoch, lease_until from {named_lease}
-where owner is not null and lease_until > {now} order by name;
+select top (@limit) name, owner, epoch, lease_until from {named_lease}
+where owner is not null and lease_until > {now} and name > @after order by name;

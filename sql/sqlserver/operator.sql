@@ -267,7 +267,7 @@ from {message} m where m.id = @id and m.source = @source;
 
 -- The sources that know an id: calls that name no source are answered only when it is one.
 -- name: find_sources
-select m.source from {message} m where m.id = @id order by m.source;
+select top (@limit) m.source from {message} m where m.id = @id order by m.source;
 
 -- name: duties
 select * from (
@@ -277,18 +277,18 @@ select * from (
 order by handler;
 
 -- name: failures
-select failed_at, handler, attempt, worker, error from {failure}
-where number = @number order by id;
+select f.failed_at, f.handler, f.attempt, f.worker, f.error
+from (select top (@limit) * from {failure} where number = @number order by id desc) as f order by f.id;
 
 -- define: free
 (d.lease_until is null or d.lease_until <= {now})
 
--- name: count_open
-select c.topic, c.handler, sum(c.ready) as ready, sum(c.scheduled) as scheduled, sum(c.leased) as leased,
-       sum(c.waiting) as waiting,
-       cast(datediff_big(microsecond, min(c.pending_since), {now}) as float) / 1000000 as oldest_pending, c.holder
+-- What is counted, by topic, handler and holder of the lease.
+-- define: open_groups
+select c.topic, c.handler, c.holder, sum(c.ready), sum(c.scheduled), sum(c.leased), sum(c.waiting), 0, 0, 0, 0, 0,
+       min(c.pending_since), min(c.created_at)
 from (
-  select m.topic, d.handler,
+  select coalesce(m.topic, N'') as topic, d.handler, m.created_at,
          case when d.waiting = 0 and d.visible_at <= {now} and {free} then 1 else 0 end as ready,
          case when d.waiting = 0 and d.visible_at > {now} and {free} then 1 else 0 end as scheduled,
          case when d.lease_until > {now} then 1 else 0 end as leased,
@@ -296,27 +296,70 @@ from (
          case when d.waiting = 0 and d.visible_at <= {now} then d.visible_at end as pending_since,
          case when d.lease_until > {now} then d.owner end as holder
   from {work} d join {message} m on m.number = d.number) as c
-group by c.topic, c.handler, c.holder;
+group by c.topic, c.handler, c.holder
 
--- name: count_dead
-select m.topic, d.handler, count(*) as dead
+-- define: dead_groups
+select coalesce(m.topic, N''), d.handler, null, 0, 0, 0, 0, count(*), 0, 0, 0, 0, null, null
 from {outcome} d join {message} m on m.number = d.number
-where d.state = 2 group by m.topic, d.handler;
+where d.state = 2 group by m.topic, d.handler
 
--- Reads the whole history.
--- name: count_history
-select c.topic, c.handler, c.state, count(*) as messages
+-- define: history_groups
+select c.topic, c.handler, null, 0, 0, 0, 0, 0, sum(c.done), sum(c.discarded), sum(c.marked), sum(c.seen), null, null
 from (
-  select m.topic, coalesce(d.handler, N'') as handler, coalesce(d.state, 0) as state
+  select coalesce(m.topic, N'') as topic, coalesce(d.handler, N'') as handler,
+         case when d.state = 1 then 1 else 0 end as done, case when d.state = 3 then 1 else 0 end as discarded,
+         case when d.state = 4 then 1 else 0 end as marked, case when d.state is null then 1 else 0 end as seen
   from {message} m left join {outcome} d on d.number = m.number
   where coalesce(d.state, 0) <> 2 and (d.state is not null
     or not exists (select 1 from {work} w where w.number = m.number))) as c
-group by c.topic, c.handler, c.state;
+group by c.topic, c.handler
 
--- How long the oldest duty that is due has been waiting.
--- name: oldest_pending
-select top (1) cast(datediff_big(microsecond, visible_at, {now}) as float) / 1000000 as oldest_pending
-from {work} where waiting = 0 and visible_at <= {now} order by visible_at;
+-- A common table expression would be read once for each kind.
+-- define: counted
+declare @counted table (
+  topic nvarchar(500) {binary}, handler nvarchar(200) {binary}, holder uniqueidentifier, ready bigint, scheduled bigint,
+  leased bigint, waiting bigint, dead bigint, done bigint, discarded bigint, marked bigint, seen bigint,
+  pending_since datetime2(6), open_since datetime2(6));
+insert into @counted (topic, handler, holder, ready, scheduled, leased, waiting, dead, done, discarded, marked, seen,
+                      pending_since, open_since)
+
+-- define: sums
+sum(ready) as ready, sum(scheduled) as scheduled, sum(leased) as leased, sum(waiting) as waiting, sum(dead) as dead,
+  sum(done) as done, sum(discarded) as discarded, sum(marked) as marked, sum(seen) as seen,
+  min(pending_since) as pending_since, min(open_since) as open_since
+
+-- The @names topics (kind 0), handlers (1) and holders (2) with the most; one row of each kind sums up all others.
+-- define: top_names
+select t.kind, t.name, t.holder, count(*) as names, {sums},
+       cast(datediff_big(microsecond, min(t.pending_since), {now}) as float) / 1000000 as oldest_pending,
+       cast(datediff_big(microsecond, min(t.open_since), {now}) as float) / 1000000 as oldest_open
+from (
+  select p.kind, case when p.place <= @names then p.name end as name, case when p.place <= @names then p.holder end as holder,
+         p.ready, p.scheduled, p.leased, p.waiting, p.dead, p.done, p.discarded, p.marked, p.seen,
+         p.pending_since, p.open_since
+  from (
+    select b.*, row_number() over (
+      partition by b.kind
+      order by b.ready + b.scheduled + b.leased + b.waiting + b.dead + b.done + b.discarded + b.marked + b.seen desc,
+               b.name, b.holder) as place
+    from (
+      select 0 as kind, topic as name, cast(null as uniqueidentifier) as holder, {sums} from @counted group by topic
+      union all
+      select 1, handler, null, {sums} from @counted group by handler
+      union all
+      select 2, N'' {binary}, holder, {sums} from @counted where holder is not null group by holder) as b) as p) as t
+group by t.kind, t.name, t.holder
+
+-- name: count
+{counted}
+{open_groups} union all {dead_groups};
+{top_names};
+
+-- Reads the whole history.
+-- name: count_history
+{counted}
+{open_groups} union all {dead_groups} union all {history_groups};
+{top_names};
 
 -- One row for each dead letter: to sort them by their errors would cost more than to read them. What looks alike is
 -- decided by the beginning of the error (normalise_error), so no more of it is read.
@@ -335,6 +378,26 @@ select top (@limit) h.number, h.handler, h.partition_key, h.requeued, m.source, 
 from {hold} h join {message} m on m.number = h.number
 where h.number between @first and @last
 order by h.number, h.handler;
+
+-- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, counted only so far.
+-- define: blocked
+from (
+  select d.number, d.handler, d.partition_key, d.visible_at, m.source, m.id, (
+    select count(*) from (
+      select top (@most) w.id from {work} w
+      where w.partition_key = d.partition_key and w.handler = d.handler and w.waiting = 1) as behind) as waiting
+  from {work} d join {message} m on m.number = d.number
+  where d.waiting = 0 and d.partition_key is not null
+    and d.visible_at > dateadd(second, cast(@far / 1000000 as int), {now})) as b
+where b.waiting > 0
+
+-- name: blocked_keys
+select top (@limit) b.number, b.handler, b.partition_key, b.visible_at, b.source, b.id, b.waiting
+{blocked} order by b.visible_at desc;
+
+-- name: blocked_by
+select b.number, b.handler, b.partition_key, b.visible_at, b.source, b.id, b.waiting
+{blocked} and b.number = @number order by b.handler;
 
 -- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
 -- name: open_keys

@@ -25,4 +25,4 @@ where seen_at <= dateadd(microsecond, -cast(@unseen % 1000000 as int),
 select distinct handles from {worker} where owner <> @owner and live_until > {now} and handles is not null;
 
 -- name: worker_list
-select owner, name, version, started_at, seen_at, done, failed from {worker} order by seen_at desc, owner;
+select top (@limit) owner, name, version, started_at, seen_at, done, failed from {worker} order by seen_at desc, owner;

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <tuple>
-#include <unordered_map>
 
 #include "core/text.hpp"
 #include "queue/admin_list.hpp"
+#include "queue/group_table.hpp"
 #include "queue/read.hpp"
 
 namespace twinbox {
@@ -165,36 +164,55 @@ std::optional<Duration> maybe_age(const Row& row, int column) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(row.real(column)));
 }
 
-void add_state(StateCounts& counts, int outcome_state, std::int64_t count) {
-  switch (outcome_state) {
-    case 0: counts.seen += count; break;
-    case 1: counts.done += count; break;
-    case 3: counts.discarded += count; break;
-    case 4: counts.marked += count; break;
-    default: break;
-  }
+/// The columns of `top_names`, from `ready` on.
+StateCounts read_counts(const Row& row) {
+  return {.ready = row.integer(4),
+          .scheduled = row.integer(5),
+          .leased = row.integer(6),
+          .waiting = row.integer(7),
+          .dead = row.integer(8),
+          .done = row.integer(9),
+          .discarded = row.integer(10),
+          .marked = row.integer(11),
+          .seen = row.integer(12),
+          .oldest_pending = maybe_age(row, 15),
+          .oldest_open = maybe_age(row, 16)};
 }
 
-/// To all the counts that a row is about: its topic and its handler are the first columns.
-void count_row(Counts& counts, const Row& row, auto&& add) {
-  add(counts.all);
-  add(counts.by_topic[text_or_empty(row, 0)]);
-  add(counts.by_handler[std::string{row.text(1)}]);
+void add(StateCounts& sum, const StateCounts& more) {
+  sum.ready += more.ready;
+  sum.scheduled += more.scheduled;
+  sum.leased += more.leased;
+  sum.waiting += more.waiting;
+  sum.dead += more.dead;
+  sum.done += more.done;
+  sum.discarded += more.discarded;
+  sum.marked += more.marked;
+  sum.seen += more.seen;
+  sum.oldest_pending = std::max(sum.oldest_pending, more.oldest_pending);
+  sum.oldest_open = std::max(sum.oldest_open, more.oldest_open);
 }
 
-void count_open(const Box& box, Session& session, Counts& counts) {
-  box.run(session, box.sql().count_open, {box.now()}, [&](const Row& row) {
-    count_row(counts, row, [&](StateCounts& to) {
-      to.ready += row.integer(2);
-      to.scheduled += row.integer(3);
-      to.leased += row.integer(4);
-      to.waiting += row.integer(5);
-      to.oldest_pending = std::max(to.oldest_pending, maybe_age(row, 6));
-    });
-    if (const auto holder = maybe_uuid(row, 7)) counts.by_owner[*holder] += row.integer(4);
+Counts read_all_counts(const Box& box, Session& session, bool include_history, std::int64_t names) {
+  enum Kind : std::int64_t { topic, handler, owner };
+  Counts counts;
+  const Statement& statement = include_history ? box.sql().count_history : box.sql().count;
+  box.run(session, statement, {{"names", names}, box.now()}, [&](const Row& row) {
+    const std::int64_t kind = row.integer(0);
+    const StateCounts sums = read_counts(row);
+    if (kind == Kind::topic) add(counts.all, sums);
+    if (row.is_null(1)) {
+      (kind == Kind::topic     ? counts.other_topics
+       : kind == Kind::handler ? counts.other_handlers
+                               : counts.other_owners) = {row.integer(3), sums};
+    } else if (kind == Kind::owner) {
+      counts.by_owner.emplace(row.uuid(2), sums.leased);
+    } else {
+      (kind == Kind::topic ? counts.by_topic : counts.by_handler)
+          .emplace(std::string{row.text(1)}, sums);
+    }
   });
-  box.run(session, box.sql().oldest_pending, {box.now()},
-          [&](const Row& row) { counts.oldest_pending = maybe_age(row, 0); });
+  return counts;
 }
 
 /// Those that messages from `first` to `last` hold.
@@ -215,35 +233,33 @@ std::vector<HeldKey> read_held_keys(const Box& box, Session& session, std::int64
   return held;
 }
 
-std::vector<DeadGroup> group_dead(const Box& box, Session& session) {
-  constexpr std::size_t most_known = 1000;
-  std::map<std::tuple<std::string, std::string, std::string>, DeadGroup> groups;
-  std::unordered_map<std::string, DeadGroup*> known;  // by what a row says, word for word
-  std::string words;
+BlockedKey read_blocked_key(const Row& row) {
+  return {.duty = {row.integer(0), HandlerKey{std::string{row.text(1)}, Trusted{}}},
+          .key = PartitionKey{std::string{row.text(2)}, Trusted{}},
+          .source = Source{std::string{row.text(4)}, Trusted{}},
+          .id = MessageId{std::string{row.text(5)}, Trusted{}},
+          .due_at = row.instant(3),
+          .waiting = row.integer(6)};
+}
+
+std::vector<BlockedKey> read_blocked_keys(const Box& box, Session& session, std::int64_t limit) {
+  std::vector<BlockedKey> blocked;
+  box.run(session, box.sql().blocked_keys,
+          {{"limit", limit},
+           {"far", micros(BlockedKey::far)},
+           {"most", HeldKey::most_counted},
+           box.now()},
+          [&](const Row& row) { blocked.push_back(read_blocked_key(row)); });
+  return blocked;
+}
+
+DeadGroups group_dead(const Box& box, Session& session, std::int64_t limit) {
+  GroupTable table(static_cast<std::size_t>(limit));
   box.run(session, box.sql().group_dead, {}, [&](const Row& row) {
-    const std::string_view topic = row.is_null(0) ? std::string_view{} : row.text(0);
-    const std::string_view error = row.is_null(2) ? std::string_view{} : row.text(2);
-    words.assign(topic).append(1, '\0').append(row.text(1)).append(1, '\0').append(error);
-    auto found = known.find(words);
-    if (found == known.end()) {
-      const std::string handler{row.text(1)};
-      std::string normal = normalise_error(error);
-      DeadGroup group{std::string{topic}, HandlerKey{handler, Trusted{}}, normal, 0, row.instant(3),
-                      row.instant(3)};
-      const auto place = groups.try_emplace({group.topic, handler, std::move(normal)}, group).first;
-      if (known.size() >= most_known) known.clear();
-      found = known.emplace(words, &place->second).first;
-    }
-    DeadGroup& group = *found->second;
-    ++group.count;
-    group.first_at = std::min(group.first_at, row.instant(3));
-    group.last_at = std::max(group.last_at, row.instant(3));
+    table.add(row.is_null(0) ? std::string_view{} : row.text(0), row.text(1),
+              row.is_null(2) ? std::string_view{} : row.text(2), row.instant(3));
   });
-  std::vector<DeadGroup> sorted;
-  for (auto& [key, group] : groups) sorted.push_back(std::move(group));
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const DeadGroup& a, const DeadGroup& b) { return a.count > b.count; });
-  return sorted;
+  return table.largest();
 }
 
 }  // namespace
@@ -283,37 +299,23 @@ std::optional<StateFilter> parse_state_filter(std::string_view name) noexcept {
 
 Admin::Admin(WorkQueue& queue) : queue_(queue) {}
 
-Counts Admin::counts(bool include_history) {
+Counts Admin::counts(bool include_history, std::int64_t names) {
+  require_limit(names);
   Box& box = queue_.box();
-  return box.own(Access::read, Scope::transaction, [&](Session& session) {
-    Counts counts;
-    count_open(box, session, counts);
-    box.run(session, box.sql().count_dead, {}, [&](const Row& row) {
-      count_row(counts, row, [&](StateCounts& to) { to.dead += row.integer(2); });
-    });
-    if (include_history) {
-      box.run(session, box.sql().count_history, {}, [&](const Row& row) {
-        const int state = static_cast<int>(row.integer(2));
-        count_row(counts, row, [&](StateCounts& to) { add_state(to, state, row.integer(3)); });
-      });
-    }
-    return counts;
+  return box.own(Access::read, Scope::statement, [&](Session& session) {
+    return read_all_counts(box, session, include_history, names);
   });
 }
 
-Census Admin::census() {
+Census Admin::census(std::int64_t names, std::int64_t groups) {
+  require_limit(names);
+  require_limit(groups);
   Box& box = queue_.box();
   return box.own(Access::read, Scope::transaction, [&](Session& session) {
-    Census census;
-    count_open(box, session, census.counts);
-    census.dead_groups = group_dead(box, session);
-    census.held_keys = read_held_keys(box, session, 0, INT64_MAX, most_shown);
-    for (const DeadGroup& group : census.dead_groups) {
-      census.counts.all.dead += group.count;
-      census.counts.by_topic[group.topic].dead += group.count;
-      census.counts.by_handler[group.handler.str()].dead += group.count;
-    }
-    return census;
+    return Census{.counts = read_all_counts(box, session, false, names),
+                  .dead = group_dead(box, session, groups),
+                  .held_keys = read_held_keys(box, session, 0, INT64_MAX, most_shown),
+                  .blocked_keys = read_blocked_keys(box, session, most_shown)};
   });
 }
 
@@ -349,13 +351,25 @@ std::optional<MessageDetail> Admin::get(Session& session, const MessageKey& key)
   if (!detail) return detail;
   const std::int64_t number = detail->message.number;
   detail->duties = read_duties(box, session, number);
-  box.run(session, box.sql().failures, {{"number", number}}, [&](const Row& row) {
+  const std::int64_t asked = MessageDetail::most_attempts + 1;
+  box.run(session, box.sql().failures, {{"number", number}, {"limit", asked}}, [&](const Row& row) {
     detail->timeline.push_back({row.instant(0), HandlerKey{std::string{row.text(1)}, Trusted{}},
                                 static_cast<int>(row.integer(2)), maybe_uuid(row, 3),
                                 text_or_empty(row, 4)});
   });
-  if (detail->message.partition_key)
+  if (std::ssize(detail->timeline) == asked) {
+    detail->more_attempts = true;
+    detail->timeline.erase(detail->timeline.begin());
+  }
+  if (detail->message.partition_key) {
     detail->held_keys = read_held_keys(box, session, number, number, most_shown);
+    box.run(session, box.sql().blocked_by,
+            {{"number", number},
+             {"far", micros(BlockedKey::far)},
+             {"most", HeldKey::most_counted},
+             box.now()},
+            [&](const Row& row) { detail->blocked_keys.push_back(read_blocked_key(row)); });
+  }
   return detail;
 }
 
@@ -367,20 +381,32 @@ std::optional<MessageDetail> Admin::get(const MessageId& id) {
 std::optional<MessageDetail> Admin::get(Session& session, const MessageId& id) {
   Box& box = queue_.box();
   std::vector<Source> sources;
-  box.run(box.checked(session), box.sql().find_sources, {{"id", id.view()}},
+  constexpr std::size_t most_sources = 10;  // are named
+  box.run(box.checked(session), box.sql().find_sources,
+          {{"id", id.view()}, {"limit", static_cast<std::int64_t>(most_sources + 1)}},
           [&](const Row& row) { sources.emplace_back(std::string{row.text(0)}, Trusted{}); });
   if (sources.empty()) return std::nullopt;
   if (sources.size() == 1) return get(session, MessageKey{sources.front(), id});
   std::string names;
-  for (const Source& source : sources) names += (names.empty() ? "" : ", ") + source.str();
+  for (std::size_t i = 0; i < std::min(most_sources, sources.size()); ++i)
+    names += (names.empty() ? "" : ", ") + sources[i].str();
+  if (sources.size() > most_sources) names += ", …";
   throw UsageError("message id '" + id.str() + "' is known from several sources (" + names +
                    "): name the source");
 }
 
-std::vector<DeadGroup> Admin::dead_groups() {
+DeadGroups Admin::dead_groups(std::int64_t limit) {
+  require_limit(limit);
   Box& box = queue_.box();
   return box.own(Access::read, Scope::statement,
-                 [&](Session& session) { return group_dead(box, session); });
+                 [&](Session& session) { return group_dead(box, session, limit); });
+}
+
+std::vector<BlockedKey> Admin::blocked_keys(std::int64_t limit) {
+  require_limit(limit);
+  Box& box = queue_.box();
+  return box.own(Access::read, Scope::statement,
+                 [&](Session& session) { return read_blocked_keys(box, session, limit); });
 }
 
 std::vector<HeldKey> Admin::held_keys(std::int64_t limit) {

@@ -27,8 +27,8 @@ struct Statements {
       &release_lost, &fail, &reap, &expire, &next_due, &find_work;
   const Statement &requeue, &discard, &postpone, &edit, &content_version, &lock_messages,
       &prune_bound, &prune_pick, &prune, &list_open, &list_dead, &list_finished, &list_all, &get,
-      &find_sources, &duties, &failures, &count_open, &count_dead, &count_history, &oldest_pending,
-      &group_dead, &held_keys, &open_keys;
+      &find_sources, &duties, &failures, &count, &count_history, &group_dead, &held_keys,
+      &blocked_keys, &blocked_by, &open_keys;
   const Statement &operation_begin, &operation_lock, &operation_move, &operation_forget,
       &audit_find, &audit_list;
   const Statement &worker_tell, &worker_leave, &worker_forget, &worker_handles, &worker_list;

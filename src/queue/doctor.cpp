@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "queue/box.hpp"
+#include "queue/doctor_order.hpp"
 #include "queue/script.hpp"
 
 namespace twinbox {
@@ -350,27 +351,6 @@ void examine_sequences(Session& session, const BoxName& box, std::vector<Finding
   });
 }
 
-/// A key that stands still is for a person to decide.
-void examine_order(Session& session, const BoxName& box, std::vector<Finding>& findings) {
-  constexpr std::int64_t most = 100;  // with those that were requeued
-  int room = 10;
-  const auto set = shared_statements(session.dialect(), box);
-  const std::vector<Arg> args{
-      {"first", 0}, {"last", INT64_MAX}, {"limit", most}, {"most", HeldKey::most_counted}};
-  session.execute((*set)["held_keys"], args, [&](const Row& row) {
-    const bool requeued = row.boolean(3);
-    if (requeued || room-- <= 0) return;
-    const std::string id{row.text(5)};
-    const std::int64_t waiting = row.integer(6);
-    const std::string count =
-        std::to_string(waiting) + (waiting == HeldKey::most_counted ? " or more" : "");
-    findings.push_back({"order", Level::warning,
-                        "dead letter " + id + " holds partition key " + std::string{row.text(2)} +
-                            ", " + count + (waiting == 1 ? " message waits" : " messages wait"),
-                        "twinbox requeue " + id + ", or twinbox discard " + id + " --reason …"});
-  });
-}
-
 Finding examine_schema(const SchemaState& state) {
   const std::string version = "version " + std::to_string(state.version);
   const std::string known = std::to_string(state.known_version);
@@ -439,7 +419,7 @@ std::vector<Finding> examine_box(Database& database, BoxKind kind, BoxOptions op
       examine_names(session, box, *box_scripts(database.dialect(), kind, box), findings);
       examine_vacuum(session, box, findings);
       examine_sequences(session, box, findings);
-      examine_order(session, box, findings);
+      examine_order(session, box, database.environment().now(), findings);
     });
     return findings;
   } catch (const DatabaseError& error) {

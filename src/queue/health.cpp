@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <tuple>
 
 #include "queue/box.hpp"
+#include "twinbox/admin.hpp"
 
 namespace twinbox {
 namespace {
@@ -31,10 +33,16 @@ std::string held_text(std::int64_t held) {
          " held by dead letters: requeue or discard them (twinbox doctor names them)";
 }
 
-Health judge(std::int64_t pending, std::int64_t dead, std::int64_t held,
-             const HealthThresholds& thresholds) {
-  Health health{
-      .state = HealthState::healthy, .reasons = {}, .pending = pending, .dead = dead, .held = held};
+std::string blocked_text(std::int64_t blocked) {
+  const std::int64_t hours = BlockedKey::far / std::chrono::hours{1};
+  return counted(blocked, most_held, blocked == 1 ? "partition key waits" : "partition keys wait") +
+         " for a delivery that is due in more than " + std::to_string(hours) +
+         " h: postpone it to an earlier time or discard it (twinbox doctor names it)";
+}
+
+Health judge(Health health, const HealthThresholds& thresholds) {
+  const auto [pending, dead, held, blocked] =
+      std::tuple{health.pending, health.dead, health.held, health.blocked};
   if (dead > thresholds.dead) {
     health.state = HealthState::unhealthy;
     health.reasons.push_back(counted(dead, thresholds.dead, "dead letters"));
@@ -46,6 +54,10 @@ Health judge(std::int64_t pending, std::int64_t dead, std::int64_t held,
   if (held > 0) {
     if (health.state == HealthState::healthy) health.state = HealthState::degraded;
     health.reasons.push_back(held_text(held));
+  }
+  if (blocked > 0) {
+    if (health.state == HealthState::healthy) health.state = HealthState::degraded;
+    health.reasons.push_back(blocked_text(blocked));
   }
   if (health.reasons.empty()) {
     health.reasons.push_back(counted(pending, thresholds.pending, "pending") + ", " +
@@ -73,21 +85,21 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
   const std::string store = "store " + queue.database().name();
   try {
     Health health = box.own(Access::read, Scope::statement, [&](Session& session) {
-      std::int64_t pending = 0;
-      std::int64_t dead = 0;
-      std::int64_t held = 0;
+      Health found{.state = HealthState::healthy, .reasons = {}};
       box.run(session, box.sql().health,
               {{"pending", most_pending},
                {"dead", thresholds.dead + 1},
                {"held", most_held + 1},
                {"probe", std::max(least_probe, probe_factor * most_pending)},
+               {"far", micros(BlockedKey::far)},
                box.now()},
               [&](const Row& row) {
-                pending = std::min(most_pending, row.integer(0) + row.integer(1));
-                dead = row.integer(2);
-                held = row.integer(3);
+                found.pending = std::min(most_pending, row.integer(0) + row.integer(1));
+                found.dead = row.integer(2);
+                found.held = row.integer(3);
+                found.blocked = row.integer(4);
               });
-      return judge(pending, dead, held, thresholds);
+      return judge(std::move(found), thresholds);
     });
     if (const auto refusal = write_refusal(queue.database())) {
       if (health.state == HealthState::healthy) health.reasons.clear();

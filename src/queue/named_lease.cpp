@@ -46,8 +46,9 @@ std::vector<LeaseHolder> holders(Box& box, const std::vector<LeaseName>& names) 
 
 }  // namespace
 
-std::vector<LeaseHolder> NamedLeases::held() {
-  const Arg args[] = {queue_.box().now()};
+std::vector<LeaseHolder> NamedLeases::held(std::int64_t limit, std::string_view after) {
+  require_limit(limit);
+  const Arg args[] = {{"limit", limit}, {"after", after}, queue_.box().now()};
   return read_holders(queue_.box(), queue_.box().sql().lease_list, args);
 }
 

@@ -4,11 +4,12 @@
 
 namespace twinbox {
 
-std::vector<Worker> Workers::list() {
+std::vector<Worker> Workers::list(std::int64_t limit) {
+  require_limit(limit);
   Box& box = queue_.box();
   return box.own(Access::read, Scope::statement, [&](Session& session) {
     std::vector<Worker> workers;
-    box.run(session, box.sql().worker_list, {}, [&](const Row& row) {
+    box.run(session, box.sql().worker_list, {{"limit", limit}}, [&](const Row& row) {
       workers.push_back({OwnerToken{row.uuid(0)}, std::string{row.text(1)},
                          std::string{row.text(2)}, row.instant(3), row.instant(4), row.integer(5),
                          row.integer(6)});

@@ -128,8 +128,8 @@ TEST_P(NumbersCost, counts_groups_lists_and_the_audit_read_no_payload) {
   Admin admin{box};
   const auto look = [&] {
     EXPECT_EQ(admin.counts().all.dead, messages / 2);
-    EXPECT_EQ(admin.census().dead_groups.size(), 1u);
-    EXPECT_EQ(admin.dead_groups().at(0).count, messages / 2);
+    EXPECT_EQ(admin.census().dead.groups.size(), 1u);
+    EXPECT_EQ(admin.dead_groups().groups.at(0).count, messages / 2);
     EXPECT_EQ(admin.list({}).entries.size(), 50u);
     EXPECT_EQ(admin.list({.state = StateFilter::dead}).entries.size(), 30u);
     EXPECT_EQ(admin.audit().entries.size(), 1u);

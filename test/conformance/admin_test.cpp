@@ -47,8 +47,8 @@ TEST_P(AdminOf, counts_by_state_topic_and_handler) {
   EXPECT_EQ(counts.by_topic.at("a").open(), 2);
   EXPECT_EQ(counts.by_topic.at("order.placed").dead, 1);
   EXPECT_EQ(counts.by_handler.at("").open(), 5);
-  ASSERT_TRUE(counts.oldest_pending);
-  EXPECT_EQ(*counts.oldest_pending, Duration{7s});
+  ASSERT_TRUE(counts.all.oldest_pending);
+  EXPECT_EQ(*counts.all.oldest_pending, Duration{7s});
 }
 
 TEST_P(AdminOf, counts_history_only_when_asked_to) {
@@ -64,7 +64,7 @@ TEST_P(AdminOf, an_empty_box_counts_nothing) {
   const Counts counts = admin().counts(true);
   EXPECT_EQ(counts.all.open(), 0);
   EXPECT_TRUE(counts.by_topic.empty());
-  EXPECT_FALSE(counts.oldest_pending);
+  EXPECT_FALSE(counts.all.oldest_pending);
 }
 
 TEST_P(AdminOf, pages_show_every_entry_once_newest_first_while_others_come_and_go) {
@@ -172,7 +172,7 @@ TEST_P(AdminOf, groups_dead_letters_by_topic_handler_and_normalised_error) {
              "order 'B-2' unknown", "order 'C-3' unknown"});
   clock().advance(1min);
   make_dead({"timeout after 1 s"}, "other");
-  const std::vector<DeadGroup> groups = admin().dead_groups();
+  const std::vector<DeadGroup> groups = admin().dead_groups().groups;
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[0].count, 3);
   EXPECT_EQ(groups[0].error, "order '…' unknown");
@@ -335,7 +335,7 @@ TEST_P(AdminOf, a_group_without_topic_is_not_every_topic) {
   box.accept(an_arrival("evt_2"));
   box.fail(worker_a, box.claim(worker_a, 30s, 1), "");
   Admin of_inbox{box};
-  for (const DeadGroup& group : of_inbox.dead_groups()) {
+  for (const DeadGroup& group : of_inbox.dead_groups().groups) {
     if (!group.topic.empty()) continue;
     EXPECT_EQ(of_inbox.discard(group, {.reason = "r"}), 1u);
   }

@@ -143,7 +143,7 @@ TEST_P(CallerTransactionOf, an_operators_acts_by_filter_and_group) {
   const Filter ready{.state = StateFilter::ready};
   check(
       "postpone", [&](Session& s) { return admin.postpone(s, ready, Duration{1h}); }, 2u);
-  const DeadGroup group = admin.dead_groups().at(0);
+  const DeadGroup group = admin.dead_groups().groups.at(0);
   const Act one{.reason = "obsolete", .limit = 1};
   check(
       "requeue", [&](Session& s) { return admin.requeue(s, group, {}, one); }, 1u);

@@ -140,7 +140,7 @@ TEST_P(OperationOf, tells_how_far_it_has_come) {
 TEST_P(OperationOf, a_group_is_discarded_once) {
   make_dead(1, "other");
   make_dead(3, "order 'a' unknown");
-  const auto groups = admin().dead_groups();
+  const auto groups = admin().dead_groups().groups;
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(admin().discard(groups[0], cut_off(five)), 2u);
   EXPECT_EQ(admin().discard(groups[0], five), 3u);
@@ -327,8 +327,8 @@ TEST_P(OperationOf, a_census_shows_what_counts_and_groups_show) {
   EXPECT_EQ(census.counts.by_handler.at("").dead, 3);
   EXPECT_EQ(census.counts.by_owner,
             (std::map<Uuid, std::int64_t>{{worker_a.uuid(), 2}, {worker_b.uuid(), 1}}));
-  EXPECT_EQ(census.counts.oldest_pending, Duration{3s});
-  EXPECT_EQ(census.dead_groups.size(), 2u);
+  EXPECT_EQ(census.counts.all.oldest_pending, Duration{3s});
+  EXPECT_EQ(census.dead.groups.size(), 2u);
   EXPECT_EQ(admin().counts().by_owner, census.counts.by_owner);
 }
 

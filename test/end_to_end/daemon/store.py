@@ -13,6 +13,11 @@ DONE = "select m.id from {0}outbox_message m join {0}outbox_outcome o on o.numbe
        "where o.state = 1"
 
 
+# Numbers are left out when errors are compared.
+LETTERS = "'error ' || " + " || ".join(
+    f"{{0}}(97 + cast(number / {26 ** i} % 26 as int))" for i in range(4))
+
+
 class SqliteStore:
     config = ""
     environment = {}
@@ -59,6 +64,28 @@ class SqliteStore:
                              "values (?, ?, '1', ?, ?, ?, ?)",
                              (uuid.uuid4().bytes, name, now, now, done, failed))
 
+    def make_open(self, count):
+        """Open messages of as many topics."""
+        with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as database, database:
+            now = time.time_ns() // 1000
+            for n in range(count):
+                number = database.execute(
+                    "insert into outbox_message (created_at, last_seen_at, content_version, source, id,"
+                    " topic, payload) values (?, ?, 1, '-', ?, ?, 'x')",
+                    (now, now, f"open-{n}", f"open.{n:06}")).lastrowid
+                database.execute("insert into outbox_work (number, visible_at) values (?, ?)",
+                                 (number, now))
+
+    def postpone_for_days(self, id, days):
+        with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as database, database:
+            database.execute("update outbox_work set visible_at = visible_at + ? where number = "
+                             "(select number from outbox_message where id = ?)",
+                             (days * 86_400_000_000, id))
+
+    def make_errors_differ(self):
+        with contextlib.closing(sqlite3.connect(self.file, timeout=60)) as database, database:
+            database.execute(f"update outbox_outcome set last_error = {LETTERS.format('char')}")
+
     def remove(self):
         """Goes with its folder."""
 
@@ -99,6 +126,23 @@ class PostgresStore:
             insert into {self.schema}.outbox_outcome
               (number, finished_at, attempts, state, reason, last_error)
             select number, now(), 10, 2, 'max_attempts', '{error} by host ' || number from made""")
+
+    def make_open(self, count):
+        self.ask(f"""
+            with made as (
+              insert into {self.schema}.outbox_message
+                (created_at, last_seen_at, content_version, source, id, topic, payload)
+              select now(), now(), 1, '-', 'open-' || n, 'open.' || lpad(n::text, 6, '0'), 'x'
+              from generate_series(1, {count}) n returning number)
+            insert into {self.schema}.outbox_work (number, visible_at)
+            select number, now() from made""")
+
+    def postpone_for_days(self, id, days):
+        self.ask(f"update {self.schema}.outbox_work set visible_at = visible_at + interval '{days} days' "
+                 f"where number = (select number from {self.schema}.outbox_message where id = '{id}')")
+
+    def make_errors_differ(self):
+        self.ask(f"update {self.schema}.outbox_outcome set last_error = {LETTERS.format('chr')}")
 
     def stuck_at(self, number):
         return self.transaction(f"update {self.schema}.outbox_outcome set attempts = attempts "

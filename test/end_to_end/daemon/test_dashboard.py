@@ -113,6 +113,95 @@ class Counted(OnStore, unittest.TestCase):
             self.assertEqual(again.stop(), 0)
 
 
+class Bounded(OnStore, unittest.TestCase):
+    """What grows with the data ends in an answer of bounded size."""
+    many = 5000
+
+    def test_thousands_of_topics_are_the_largest_and_a_rest(self):
+        with self.daemon() as daemon:
+            enqueue(daemon, "large", 3)
+            self.store.make_open(self.many)
+            daemon.wait_for_count("ready", self.many + 3)
+            answer = daemon.ask("GET", "/v1/stores")
+            self.assertLess(len(answer.body), 100_000)
+            box = answer.json()["stores"][0]["boxes"][0]
+            self.assertEqual(len(box["topics"]), 200)
+            self.assertEqual(box["topics"]["large"]["ready"], 3)
+            other = box["other_topics"]
+            self.assertEqual(other["topics"], self.many + 1 - 200)
+            self.assertEqual(other["counts"]["ready"], self.many + 1 - 200)
+            self.assertEqual(box["counts"]["ready"], self.many + 3)
+            self.assertLess(len(daemon.ask("GET", "/v1/overview").body), 10_000)
+            metrics = daemon.ask("GET", "/metrics").body
+            self.assertNotIn(b"open.000", metrics)
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_thousands_of_errors_are_the_newest_groups_and_a_rest(self):
+        with self.daemon() as daemon:
+            self.store.make_dead(self.many)
+            self.store.make_errors_differ()
+            daemon.wait_for_count("dead", self.many)
+            answer = daemon.ask("GET", "/v1/groups")
+            self.assertLess(len(answer.body), 50_000)
+            self.assertEqual(len(answer.json()["groups"]), 100)
+            self.assertEqual(answer.json()["other"], self.many - 100)
+            few = daemon.ask("GET", "/v1/groups?limit=7&topic=t0").json()
+            self.assertEqual((len(few["groups"]), few["other"]), (7, self.many - 7))
+            none = daemon.ask("GET", "/v1/groups?topic=none").json()
+            self.assertEqual((none["groups"], none["other"]), ([], 0))
+            self.assertEqual(daemon.ask("GET", "/v1/groups?limit=1001").status, 400)
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_a_key_that_waits_for_a_due_time_far_away_is_a_reason(self):
+        with self.daemon() as daemon:
+            for key in ["head", "behind"]:
+                daemon.ask("POST", "/v1/outbox/a", b"x", {
+                    "Idempotency-Key": key, "Twinbox-Partition-Key": "customer"})
+            self.store.postpone_for_days("head", 30)
+            sick = daemon.wait_until(lambda overview: overview["reasons"])
+            self.assertEqual(sick["status"], "degraded")
+            [reason] = sick["reasons"]
+            self.assertEqual((reason["about"], reason["box"]), ("key", "outbox"))
+            self.assertIn("partition key customer waits for head, which is due 20", reason["text"])
+            self.assertIn("1 waits", reason["text"])
+            [blocked] = daemon.ask("GET", "/v1/messages/head").json()["blocked_keys"]
+            self.assertEqual((blocked["partition_key"], blocked["waiting"]), ("customer", 1))
+            self.assertIn("partition key waits for a delivery that is due in more than 24 h",
+                          json.dumps(daemon.ask("GET", "/health").json()))
+            self.assertIn('twinbox_blocked_keys{box="outbox",store="main"} 1',
+                          daemon.ask("GET", "/metrics").body.decode())
+            counts = box_of(sick)["counts"]
+            self.assertIsNone(counts["oldest_pending_seconds"])
+            self.assertGreater(counts["oldest_open_seconds"], 0)
+            self.assertEqual(daemon.stop(), 0)
+
+
+@unittest.skipUnless(PostgresStore.url, "no PostgreSQL is there")
+class BoundedOnPostgres(Bounded):
+    where = PostgresStore
+
+
+class Pages(unittest.TestCase):
+    def test_stores_come_in_pages(self):
+        names = [f"s{n}" for n in range(5)]
+        stores = "".join(f'[store.{name}]\nurl = "sqlite:{name}.db"\n' for name in names)
+        with Daemon(stores + '[access]\ntoken_file = "tokens"\n') as daemon:
+            found, after = [], ""
+            while after is not None:
+                page = daemon.ask("GET", f"/v1/stores?limit=2&after={after}").json()
+                self.assertLessEqual(len(page["stores"]), 2)
+                found += [store["name"] for store in page["stores"]]
+                after = page["next"]
+            self.assertEqual(found, names)
+            one = daemon.ask("GET", "/v1/stores?store=s3").json()
+            self.assertEqual([store["name"] for store in one["stores"]], ["s3"])
+            for query in ["limit=0", "limit=1001", "size=1"]:
+                self.assertEqual(daemon.ask("GET", "/v1/stores?" + query).status, 400)
+            self.assertEqual(daemon.ask("GET", "/v1/stores?after=none").status, 404)
+            self.assertEqual(daemon.ask("GET", "/v1/workers?store=none").status, 404)
+            self.assertEqual(daemon.stop(), 0)
+
+
 @unittest.skipUnless(PostgresStore.url, "no PostgreSQL is there")
 class CountedOnPostgres(Counted):
     where = PostgresStore

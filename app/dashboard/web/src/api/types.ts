@@ -27,13 +27,15 @@ export interface Counts {
   waiting: number;
   dead: number;
   oldest_pending_seconds: number | null;
+  /** Age of the oldest open message, postponed ones included. */
+  oldest_open_seconds: number | null;
 }
 
 /** Without store and box: everywhere. */
 export interface Reason {
   store: string | null;
   box: BoxName | null;
-  about: "store" | "dead" | "pending" | "pause" | "topic" | "route";
+  about: "store" | "dead" | "key" | "pending" | "pause" | "topic" | "route";
   status: Status;
   text: string;
 }
@@ -89,6 +91,8 @@ export interface StoreBox {
   done_per_minute?: number | null;
   error_rate?: number | null;
   topics?: Record<string, TopicCounts>;
+  /** All further topics together. */
+  other_topics?: { topics: number; counts: Counts } | null;
   error?: string;
 }
 
@@ -97,6 +101,12 @@ export interface StoreView {
   dialect: string;
   boxes: StoreBox[];
   error?: string;
+}
+
+export interface StoresPage {
+  stores: StoreView[];
+  /** Where the next page begins. */
+  next: string | null;
 }
 
 export interface Duty {
@@ -150,6 +160,14 @@ export interface HeldKey {
   waiting: number;
 }
 
+/** A partition key that waits for this message, which is due far in the future. */
+export interface BlockedKey {
+  handler: string;
+  partition_key: string;
+  due_at: string;
+  waiting: number;
+}
+
 export interface MessageDetail extends MessageHead {
   payload: string;
   payload_encoding: "utf-8" | "base64";
@@ -162,6 +180,8 @@ export interface MessageDetail extends MessageHead {
   duties: Duty[];
   timeline: Attempt[];
   held_keys: HeldKey[];
+  blocked_keys: BlockedKey[];
+  more_attempts: boolean;
 }
 
 export interface MessagePage {
@@ -183,6 +203,8 @@ export interface Group {
 export interface Groups {
   at: string | null;
   groups: Group[];
+  /** Dead letters in none of these groups. */
+  other: number;
 }
 
 export type FilterField =
@@ -281,6 +303,8 @@ export interface Workers {
   workers: Worker[];
   leases: NamedLease[];
   housekeeping: Chore[];
+  /** How many rows are left out. */
+  other: { workers: number; leases: number; housekeeping: number };
 }
 
 export interface Route {

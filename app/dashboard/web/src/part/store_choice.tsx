@@ -1,6 +1,6 @@
 // Which store and which box a view is about; messages and audits live in one of each.
 import { get } from "../api/client";
-import type { BoxName, StoreView } from "../api/types";
+import type { BoxName, StoresPage, StoreView } from "../api/types";
 import { useLoad, type Loaded } from "../load";
 import { visibleText } from "../visible";
 
@@ -10,12 +10,19 @@ export interface Stored {
   box: BoxName;
 }
 
+async function allStores(signal: AbortSignal): Promise<StoreView[]> {
+  const stores: StoreView[] = [];
+  let after: string | null = null;
+  do {
+    const page: StoresPage = await get<StoresPage>("v1/stores", { limit: 1000, after }, signal);
+    stores.push(...page.stores);
+    after = page.next;
+  } while (after);
+  return stores;
+}
+
 export function useStores(tick: number | null = null): Loaded<StoreView[]> {
-  return useLoad(
-    async (signal) => (await get<{ stores: StoreView[] }>("v1/stores", {}, signal)).stores,
-    "stores",
-    tick,
-  );
+  return useLoad(allStores, "stores", tick);
 }
 
 /** What the address says, as far as there is such a store; else the first that has the box. */

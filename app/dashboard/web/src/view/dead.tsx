@@ -13,28 +13,31 @@ import { to, type Parameters } from "../route";
 import { useCanOperate } from "../session";
 import { head, visibleText } from "../visible";
 
-/** Shown at first; a page of thousands helps nobody. */
+/** Shown at first, and more on demand, up to what the daemon gives. */
 const pageSize = 100;
+const most = 1000;
 
 export function Dead({ parameters }: { parameters: Parameters }) {
   const { tick } = useLive();
   const { store, box, topic } = parameters;
+  const [shown, setShown] = useState(pageSize);
   const groups = useLoad(
-    (signal) => get<Groups>("v1/groups", { store, box }, signal),
-    JSON.stringify([store, box]),
+    (signal) => get<Groups>("v1/groups", { store, box, topic, limit: shown }, signal),
+    JSON.stringify([store, box, topic, shown]),
     tick,
   );
   const [acting, setActing] = useState<ActRequest | null>(null);
-  const [shown, setShown] = useState(pageSize);
-  const found = (groups.answer?.groups ?? []).filter((group) => !topic || group.topic === topic);
-  const total = found.reduce((sum, group) => sum + group.count, 0);
+  const found = groups.answer?.groups ?? [];
+  const other = groups.answer?.other ?? 0;
+  const total = found.reduce((sum, group) => sum + group.count, other);
   return (
     <>
       <div class="bar">
         <h1>Dead letters</h1>
         {found.length > 0 && (
           <p class="soft">
-            {plural(total, "message")} in {plural(found.length, "group")}
+            {plural(total, "message")} in {other > 0 && "more than "}
+            {plural(found.length, "group")}
           </p>
         )}
       </div>
@@ -43,13 +46,14 @@ export function Dead({ parameters }: { parameters: Parameters }) {
       {!groups.answer && !groups.problem && <Loading />}
       {groups.answer && found.length === 0 && <Empty title="No dead letters.">Nothing needs you.</Empty>}
       <ul class="groups">
-        {found.slice(0, shown).map((group) => (
+        {found.map((group) => (
           <GroupCard key={JSON.stringify([group.store, group.box, group.topic, group.handler, group.error])} group={group} onAct={setActing} />
         ))}
       </ul>
-      {found.length > shown && (
-        <button type="button" onClick={() => setShown(shown + pageSize)}>
-          Show more groups <span class="soft">({count(found.length - shown)} left)</span>
+      {other > 0 && <p class="soft">{plural(other, "dead letter")} in other groups</p>}
+      {other > 0 && found.length === shown && shown < most && (
+        <button type="button" onClick={() => setShown(Math.min(most, 2 * shown))}>
+          Show more groups
         </button>
       )}
       {acting && (

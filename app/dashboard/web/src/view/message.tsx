@@ -115,6 +115,7 @@ function Shown({ message, target, again }: ShownProps) {
         <section aria-labelledby="timeline-heading">
           <h2 id="timeline-heading">Timeline</h2>
           <Timeline message={message} />
+          {message.more_attempts && <p class="soft">Earlier failed attempts are not shown.</p>}
         </section>
       </div>
     </article>
@@ -206,6 +207,13 @@ function Facts({ message, target }: { message: MessageDetail; target: Target }) 
       {message.partition_key && <Fact name="Partition key" text={message.partition_key} />}
       {message.held_keys.map((held) => (
         <Fact key={held.handler} name="Holds its key" text={holdText(held)} />
+      ))}
+      {message.blocked_keys.map(({ handler, waiting }) => (
+        <Fact
+          key={handler}
+          name="Key waits for it"
+          text={`${plural(waiting, "message")} behind this due time; postpone it to an earlier time or discard it`}
+        />
       ))}
       {trace && (
         <div>

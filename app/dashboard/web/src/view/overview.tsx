@@ -107,6 +107,8 @@ function placeOf(reason: Reason): string {
   switch (reason.about) {
     case "dead":
       return to("dead", at);
+    case "key":
+      return to("messages", { ...at, state: "scheduled" });
     case "pending":
       return to("messages", { ...at, state: "open" });
     case "topic":
@@ -133,6 +135,7 @@ function Box({ box }: { box: BoxOverview }) {
         <Number label="scheduled" value={compact(counts.scheduled)} href={list("scheduled")} />
         <Number label="waiting" value={compact(counts.waiting)} href={list("waiting")} />
         <Number label="oldest due" value={duration(counts.oldest_pending_seconds)} />
+        <Number label="oldest open" value={duration(counts.oldest_open_seconds)} />
         <Number label="handler p50 / p99" value={`${milliseconds(box.p50_ms)} / ${milliseconds(box.p99_ms)}`} />
       </dl>
     </section>

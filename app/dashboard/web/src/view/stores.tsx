@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { BoxName, Counts, Dispatch, Status, StoreView } from "../api/types";
-import { count, duration, percent, rate } from "../format";
+import { count, duration, percent, plural, rate } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
 import { Choice } from "../part/choice";
@@ -21,6 +21,8 @@ export interface Row {
   store: string;
   box: BoxName;
   topic: string | null;
+  /** So many topics together: those beyond the largest. */
+  others?: number;
   dialect: string;
   status: Status | null;
   paused: boolean;
@@ -51,20 +53,23 @@ function storeRows(stores: StoreView[], dispatch: Dispatch): Row[] {
 
 function topicRows(stores: StoreView[], dispatch: Dispatch): Row[] {
   return stores.flatMap((store) =>
-    store.boxes.flatMap((box) =>
-      Object.entries(box.topics ?? {}).map(([topic, counts]) => ({
-        store: store.name,
-        box: box.box,
+    store.boxes.flatMap((box) => {
+      const at = { store: store.name, box: box.box, dialect: store.dialect, status: null, error: null };
+      const rows: Row[] = Object.entries(box.topics ?? {}).map(([topic, counts]) => ({
+        ...at,
         topic,
-        dialect: store.dialect,
-        status: null,
         paused: dispatch.paused || dispatch.paused_topics.includes(topic),
         counts,
         perMinute: { ...none, ...counts }.done_per_minute,
         errorRate: { ...none, ...counts }.error_rate,
-        error: null,
-      })),
-    ),
+      }));
+      const other = box.other_topics;
+      if (other) {
+        const rates = { perMinute: null, errorRate: null };
+        rows.push({ ...at, ...rates, topic: "", others: other.topics, paused: dispatch.paused, counts: other.counts });
+      }
+      return rows;
+    }),
   );
 }
 
@@ -177,8 +182,8 @@ function columns(kind: "stores" | "topics", dispatch: Dispatch, onPause: ListedP
       sort: (row) => row.topic ?? row.store,
       cell: (row) => (
         <>
-          <a href={to("messages", { store: row.store, box: row.box, state: "open", topic: row.topic ?? undefined })}>
-            <Name text={row.topic ?? row.store} />
+          <a href={to("messages", { store: row.store, box: row.box, state: "open", topic: row.topic || undefined })}>
+            {row.others ? plural(row.others, "other topic") : <Name text={row.topic ?? row.store} />}
           </a>
           {!topics && <span class="soft"> {row.dialect}</span>}
           {row.paused && <span class="tag">paused</span>}
@@ -216,7 +221,7 @@ function columns(kind: "stores" | "topics", dispatch: Dispatch, onPause: ListedP
       sort: (row) => row.counts?.dead ?? -1,
       cell: (row) =>
         row.counts && row.counts.dead > 0 ? (
-          <a class="bad" href={to("dead", { store: row.store, box: row.box, topic: row.topic ?? undefined })}>
+          <a class="bad" href={to("dead", { store: row.store, box: row.box, topic: row.topic || undefined })}>
             {count(row.counts.dead)}
           </a>
         ) : row.counts ? (
@@ -232,6 +237,13 @@ function columns(kind: "stores" | "topics", dispatch: Dispatch, onPause: ListedP
       sort: (row) => row.counts?.oldest_pending_seconds ?? -1,
       cell: (row) => duration(row.counts?.oldest_pending_seconds),
     },
+    {
+      name: "age",
+      title: "Age",
+      number: true,
+      sort: (row) => row.counts?.oldest_open_seconds ?? -1,
+      cell: (row) => duration(row.counts?.oldest_open_seconds),
+    },
     { name: "rate", title: "Done/min", number: true, sort: (row) => row.perMinute ?? -1, cell: (row) => rate(row.perMinute) },
     {
       name: "errors",
@@ -246,7 +258,7 @@ function columns(kind: "stores" | "topics", dispatch: Dispatch, onPause: ListedP
       name: "act",
       title: "Pause or resume",
       unseen: true,
-      cell: (row) => (
+      cell: (row) => row.others ? null : (
         <button
           type="button"
           class="small"

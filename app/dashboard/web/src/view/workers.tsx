@@ -1,7 +1,7 @@
 // Who works on the boxes, what only one may do, and what tidies up.
 import { get } from "../api/client";
 import type { Chore, NamedLease, Worker, Workers as Answer } from "../api/types";
-import { count } from "../format";
+import { count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
 import { Empty, Loading, Trouble } from "../part/notice";
@@ -23,6 +23,7 @@ export function Workers() {
       {answer && (
         <>
           <WorkerTable workers={answer.workers} />
+          <Others count={answer.other.workers} of="worker" />
           <h2>Only one at a time</h2>
           {answer.leases.length === 0 ? (
             <Empty title="Nothing is held by name." />
@@ -34,6 +35,7 @@ export function Workers() {
               rowKey={(row) => JSON.stringify([row.store, row.box, row.name, row.owner])}
             />
           )}
+          <Others count={answer.other.leases} of="lease" />
           <h2>Housekeeping</h2>
           {answer.housekeeping.length === 0 ? (
             <Empty title="Nothing has been tidied yet." />
@@ -45,10 +47,15 @@ export function Workers() {
               rowKey={(row) => JSON.stringify([row.store, row.box, row.chore])}
             />
           )}
+          <Others count={answer.other.housekeeping} of="chore" />
         </>
       )}
     </>
   );
+}
+
+function Others({ count: left, of }: { count: number; of: string }) {
+  return left > 0 ? <p class="soft">{plural(left, `more ${of}`)} not shown</p> : null;
 }
 
 const where = {

@@ -1,0 +1,36 @@
+// Dead letters by what they died of, in bounded memory.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "twinbox/admin.hpp"
+
+namespace twinbox {
+
+/// Counts dead letters that look alike. Keeps ten times as many groups as are wanted; when there
+/// are more, the smaller half is summed up, so that a large group is always among the largest.
+class GroupTable {
+ public:
+  explicit GroupTable(std::size_t wanted) : wanted_(wanted) {}
+
+  void add(std::string_view topic, std::string_view handler, std::string_view error, Instant at);
+  /// The wanted number, by count.
+  [[nodiscard]] DeadGroups largest();
+
+ private:
+  DeadGroup& find(std::string_view topic, std::string_view handler, std::string_view error,
+                  Instant at);
+  void drop_small();
+
+  const std::size_t wanted_;
+  std::map<std::tuple<std::string, std::string, std::string>, DeadGroup> groups_;
+  std::unordered_map<std::string, DeadGroup*> known_;  // by what a row says, word for word
+  std::string words_;
+  std::int64_t other_ = 0;
+};
+
+}  // namespace twinbox
