@@ -52,6 +52,12 @@ LimitConfig a_limit() {
   return limit;
 }
 
+Config a_config() {
+  Config config;
+  config.access.loopback_without_token = true;
+  return config;
+}
+
 Router a_router() {
   const auto echo = [](const Call& call) {
     HttpResponse response = problem(200, "OK", call.target.segments.back());
@@ -73,7 +79,7 @@ Router a_router() {
 const LimitConfig limit = a_limit();
 const Router router = a_router();
 Sessions sessions;
-const Access access{Config{}, {{"nobody", Role::admin, std::string(64, '0')}}, sessions};
+const Access access{a_config(), {{"nobody", Role::admin, std::string(64, '0')}}, sessions};
 
 /// What goes over the wire is one answer and nothing else.
 void check_answer(const HttpResponse& response, bool head_only) {

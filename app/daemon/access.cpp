@@ -89,8 +89,7 @@ bool from_own_page(const HttpRequest& head) {
 }  // namespace
 
 Access::Access(const Config& config, std::vector<Token> tokens, Sessions& sessions)
-    : trusts_loopback_(trusts_loopback(config.server)),
-      loopback_without_token_(config.access.loopback_without_token && trusts_loopback_),
+    : trusts_loopback_(config.access.loopback_without_token && only_loopback(config.server)),
       tls_(!config.server.tls_certificate.empty()),
       tokens_(std::move(tokens)),
       sessions_(sessions) {
@@ -98,7 +97,7 @@ Access::Access(const Config& config, std::vector<Token> tokens, Sessions& sessio
   for (const std::string& host : config.server.hosts) hosts_.push_back(host_of(host));
 }
 
-bool Access::trusts_loopback(const ServerConfig& server) {
+bool Access::only_loopback(const ServerConfig& server) {
   return server.hosts.empty() && server.tls_certificate.empty() && names_loopback(server.listen);
 }
 
@@ -165,7 +164,7 @@ const Token* Access::find_hash(std::string_view hash) const {
 std::optional<HttpResponse> Access::refuse(const HttpRequest& head, Need need) const {
   if (auto foreign = refuse_foreign(head)) return foreign;
   if (need == Need::nothing || need == Need::signature) return {};
-  const bool local = loopback_without_token_ && head.loopback;
+  const bool local = trusts_loopback_ && head.loopback;
   if (local && (need == Need::send || need == Need::read) && !bearer(head)) return {};
   const Token* token = find(head);
   if (token == nullptr) {

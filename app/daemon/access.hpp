@@ -27,9 +27,11 @@ class Access {
   /// Keeps the tokens of `config`; `sessions` must outlive it.
   Access(const Config& config, std::vector<Token> tokens, Sessions& sessions);
 
-  /// Whether a peer on this machine counts as local. Not where `server` is meant to be reached from
-  /// elsewhere, by hosts, TLS or its address: a proxy that says nothing of itself would be local.
-  static bool trusts_loopback(const ServerConfig& server);
+  /// Whether only this machine is meant to reach `server`: no hosts, no TLS, a loopback address.
+  static bool only_loopback(const ServerConfig& server);
+  /// Whether a peer on this machine counts as local: `loopback_without_token` is set, and only this
+  /// machine is meant to reach the server. Otherwise a proxy that does not announce itself would
+  /// make all its clients local.
   [[nodiscard]] bool trusts_loopback() const noexcept { return trusts_loopback_; }
 
   /// Empty: the request may go on.
@@ -64,7 +66,6 @@ class Access {
 
   std::vector<std::string> hosts_;
   bool trusts_loopback_;
-  bool loopback_without_token_;
   bool tls_;
   std::vector<Token> tokens_;
   Sessions& sessions_;

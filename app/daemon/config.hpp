@@ -55,8 +55,8 @@ struct LogConfig {
 };
 
 struct AccessConfig {
-  std::string token_file = {};         ///< empty: `twinbox.tokens` beside the only SQLite store
-  bool loopback_without_token = true;  ///< intake and reading, from this machine
+  std::string token_file = {};          ///< empty: `twinbox.tokens` beside the only SQLite store
+  bool loopback_without_token = false;  ///< sending, reading, unsigned webhooks: this machine
   Milliseconds session_time = std::chrono::hours{7 * 24};  ///< of a browser, since its login
   Milliseconds session_idle = std::chrono::hours{8};       ///< since its last request
 };

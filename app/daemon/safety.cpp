@@ -92,17 +92,18 @@ std::vector<ConfigProblem> config_warnings(const Config& config) {
   for (const SinkConfig& sink : config.sinks) {
     warn_of_short(report, "sink." + sink.name + ".secrets", sink.secrets);
   }
-  const bool local = Access::trusts_loopback(config.server);
+  const bool only_loopback = Access::only_loopback(config.server);
+  const bool local = config.access.loopback_without_token && only_loopback;
   for (const WebhookConfig& webhook : config.webhooks) {
     warn_of_short(report, "webhook." + webhook.name + ".secrets", webhook.secrets);
     if (webhook.scheme == "none" && !local) {
-      report.add("webhook." + webhook.name + ".scheme",
-                 "\"none\" accepts nothing on a server with hosts, TLS or an address off loopback; "
-                 "use \"bearer\" or a signature");
+      report.add(
+          "webhook." + webhook.name + ".scheme",
+          "\"none\" accepts nothing unless access.loopback_without_token is true and the "
+          "server has no hosts, no TLS and a loopback address; use \"bearer\" or a signature");
     }
   }
-  if (!local && config.access.loopback_without_token &&
-      config.places.contains("access.loopback_without_token")) {
+  if (!only_loopback && config.access.loopback_without_token) {
     report.add("access.loopback_without_token",
                "has no effect on a server with hosts, TLS or an address off loopback; remove it");
   }

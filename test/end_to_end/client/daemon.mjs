@@ -11,7 +11,12 @@ export async function startDaemon(config, environment = {}) {
   const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('TWINBOX_'));
   const child = spawn(process.env.TWINBOX_PROGRAM, ['serve', '--config', 'twinbox.toml'], {
     cwd: folder,
-    env: { ...Object.fromEntries(inherited), TWINBOX_SERVER_LISTEN: '127.0.0.1:0', ...environment },
+    env: {
+      ...Object.fromEntries(inherited),
+      TWINBOX_SERVER_LISTEN: '127.0.0.1:0',
+      TWINBOX_ACCESS_LOOPBACK_WITHOUT_TOKEN: 'true',
+      ...environment,
+    },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const lines = [];

@@ -77,13 +77,18 @@ def box_of(overview, name="outbox"):
 
 
 class Daemon:
-    """`twinbox serve` on a free port, in a folder of its own."""
+    """`twinbox serve` on a free port, in a folder of its own.
 
-    def __init__(self, config="", environment=None, folder=None, args=(), process=None):
+    Unless `local` is false, this machine may send and read without a token.
+    """
+
+    def __init__(self, config="", environment=None, folder=None, args=(), process=None, local=True):
         self.options = process or {}  # of Popen
         self.folder = pathlib.Path(folder or new_folder("twinbox_daemon_"))
         self.args = list(args)
         self.environment = {"TWINBOX_SERVER_LISTEN": "127.0.0.1:0", **(environment or {})}
+        if local:
+            self.environment["TWINBOX_ACCESS_LOOPBACK_WITHOUT_TOKEN"] = "true"
         self.configure(config)
         self.lines = []
         self.token = None

@@ -230,7 +230,7 @@ class Many(unittest.TestCase):
 
 class Roles(unittest.TestCase):
     def test_who_may_only_look_is_refused_at_every_act(self):
-        daemon = Daemon("[access]\nloopback_without_token = false\n")
+        daemon = Daemon(local=False)
         (daemon.folder / "twinbox.tokens").write_text("".join(
             f"{role} {role} {hashlib.sha256(role.encode()).hexdigest()}\n"
             for role in ["send", "read", "operate"]))

@@ -310,7 +310,7 @@ class Live(unittest.TestCase):
         return status == 200
 
     def test_a_token_is_needed_and_when_it_is_taken_back_the_events_end(self):
-        daemon = Daemon("[access]\nloopback_without_token = false\n")
+        daemon = Daemon(local=False)
         tokens = daemon.folder / "twinbox.tokens"
         line = "{0} read " + hashlib.sha256(b"secret").hexdigest() + "\n"
         other = "keep admin " + hashlib.sha256(b"other").hexdigest() + "\n"

@@ -12,9 +12,9 @@ from daemon import LIMIT, Daemon
 ROLES = ["send", "read", "operate", "admin"]
 
 
-def with_roles(config=""):
+def with_roles(**options):
     """A daemon that knows a token `tokenof<role>` for each role."""
-    daemon = Daemon(config)
+    daemon = Daemon(**options)
     (daemon.folder / "twinbox.tokens").write_text("".join(
         f"{role}1 {role} {hashlib.sha256(b'tokenof' + role.encode()).hexdigest()}\n"
         for role in ROLES))
@@ -61,7 +61,7 @@ class Login(unittest.TestCase):
     def test_me_tells_what_each_role_may_do(self):
         can = {"send": (False, False), "read": (True, False), "operate": (True, True),
                "admin": (True, True)}
-        with with_roles("[access]\nloopback_without_token = false\n") as daemon:
+        with with_roles(local=False) as daemon:
             nobody = daemon.ask("GET", "/v1/me").json()
             self.assertEqual((nobody["actor"], nobody["role"]), (None, None))
             self.assertEqual(nobody["can"], {"read": False, "operate": False})

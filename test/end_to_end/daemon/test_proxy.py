@@ -16,6 +16,8 @@ from daemon import LIMIT, Daemon, certified_folder, new_folder
 NGINX = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "daemon.md"
 
+UNSIGNED = '[webhook.anybody]\nscheme = "none"\n'
+
 FRAME = """daemon off;
 pid nginx.pid;
 error_log stderr;
@@ -63,7 +65,7 @@ class Proxy(unittest.TestCase):
     def test_the_documented_configuration(self):
         folder = certified_folder("twinbox_nginx_")
         block = re.search(r"```nginx\n(.*?)```", PAGE.read_text(), re.S)[1]
-        with Daemon('[server]\nhosts = ["box.example"]\n', folder=folder) as daemon:
+        with Daemon('[server]\nhosts = ["box.example"]\n', folder=folder, local=False) as daemon:
             daemon.wait_for_token()
             for documented, here in [("listen 443 ssl", f"listen 127.0.0.1:{self.free_port()} ssl"),
                                      ("/etc/ssl/box.pem", f"{folder}/cert.pem"),
@@ -98,19 +100,35 @@ class Proxy(unittest.TestCase):
             connection.close()
             self.assertEqual(daemon.stop(), 0)
 
-    def test_a_bare_proxy_pass_makes_nobody_local(self):
+    def pass_to(self, daemon, *directives):
+        """A connection through an nginx that adds no header of its own."""
         folder = pathlib.Path(new_folder("twinbox_nginx_"))
-        with Daemon() as daemon:
-            daemon.wait_for_token()
+        port = self.serve(folder, f"server {{ listen 127.0.0.1:{self.free_port()}; location / "
+                                  f"{{ proxy_pass http://127.0.0.1:{daemon.port}; "
+                                  f"{' '.join(directives)} }} }}")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+        self.addCleanup(connection.close)
+        return connection
+
+    def refuses_strangers(self, connection):
+        for method, target in [("POST", "/v1/outbox/a"), ("GET", "/v1/messages"),
+                               ("POST", "/webhooks/anybody")]:
+            response, body = self.ask(connection, method, target, b"x", {"Idempotency-Key": "w"})
+            self.assertEqual(response.status, 401, (target, body))
+        self.assertEqual(self.ask(connection, "GET", "/health/live")[0].status, 200)
+
+    def test_a_bare_proxy_pass_makes_nobody_local(self):
+        keep_alive = 'proxy_http_version 1.1; proxy_set_header Connection "";'
+        with Daemon(UNSIGNED, local=False) as daemon:
+            for directives in [[], [keep_alive], [keep_alive, "proxy_set_header Host localhost;"]]:
+                with self.subTest(directives):
+                    self.refuses_strangers(self.pass_to(daemon, *directives))
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_where_local_programs_need_no_token_http_1_0_is_not_local(self):
+        with Daemon(UNSIGNED) as daemon:
             self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
-            port = self.serve(folder, f"server {{ listen 127.0.0.1:{self.free_port()}; location / "
-                                      f"{{ proxy_pass http://127.0.0.1:{daemon.port}; }} }}")
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
-            self.addCleanup(connection.close)
-            for method, target in [("POST", "/v1/outbox/a"), ("GET", "/v1/messages")]:
-                response, body = self.ask(connection, method, target, b"x", {})
-                self.assertEqual(response.status, 401, body)
-            self.assertEqual(self.ask(connection, "GET", "/health/live")[0].status, 200)
+            self.refuses_strangers(self.pass_to(daemon, "proxy_http_version 1.0;"))
             self.assertEqual(daemon.stop(), 0)
 
 

@@ -124,7 +124,7 @@ class Refusals(unittest.TestCase):
 
 class Roles(unittest.TestCase):
     def test_a_token_can_do_what_its_role_says_and_no_more(self):
-        daemon = Daemon("[access]\nloopback_without_token = false\n")
+        daemon = Daemon(local=False)
         roles = ["send", "read", "operate", "admin"]
         (daemon.folder / "twinbox.tokens").write_text("# name role sha256\n" + "".join(
             f"{role} {role} {hashlib.sha256(b'token of ' + role.encode()).hexdigest()}\n"

@@ -85,7 +85,7 @@ export class Daemon {
   port = 0;
 
   constructor(options: Options) {
-    const { backend, stores = ["main"], config = routes, before = "", access = "", more = "", withTokens = true } = options;
+    const { backend, stores = ["main"], config = routes, before = "", access = "loopback_without_token = true\n", more = "", withTokens = true } = options;
     this.store = stores[0]!;
     const tables = stores.map((name, index) => {
       const url = backend === "sqlite" ? `sqlite:${name}.db` : process.env.TWINBOX_TEST_POSTGRES!;

@@ -63,7 +63,7 @@ test("the form takes a token, says when it is none, and gives it back", async ({
 });
 
 test("where reading needs a token, the page asks for one", async ({ serve, reader, page }) => {
-  const daemon = await serve({ access: "loopback_without_token = false\n" });
+  const daemon = await serve({ access: "" });
   reader.expected = /401/;
   await reader.open(daemon, "#/stores", null);
   await expect(page.getByText("to those who have a token")).toBeVisible();

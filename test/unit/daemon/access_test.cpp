@@ -34,8 +34,10 @@ int status(const Access& access, const HttpRequest& request, Need need) {
   return refusal ? refusal->status : 200;
 }
 
-TEST(Access, intake_and_reading_need_no_token_on_this_machine) {
-  const Access access = an_access();
+constexpr const char* local = "[access]\nloopback_without_token = true\n";
+
+TEST(Access, intake_and_reading_can_need_no_token_on_this_machine) {
+  const Access access = an_access(local);
   EXPECT_EQ(status(access, a_request(true), Need::send), 200);
   EXPECT_EQ(status(access, a_request(true), Need::read), 200);
   EXPECT_EQ(status(access, a_request(true), Need::operate), 401);
@@ -144,8 +146,8 @@ TEST(Access, a_session_is_worth_what_its_token_is_worth_now) {
 
 TEST(Access, a_cookie_that_is_none_of_its_tokens_takes_nothing_away) {
   HttpRequest request = a_request(true, {{"Cookie", "twinbox=of another port"}});
-  EXPECT_EQ(status(an_access(), request, Need::read), 200);
-  EXPECT_EQ(status(an_access(), request, Need::operate), 401);
+  EXPECT_EQ(status(an_access(local), request, Need::read), 200);
+  EXPECT_EQ(status(an_access(local), request, Need::operate), 401);
 }
 
 TEST(Access, a_link_of_another_site_leads_to_the_page_and_to_nothing_else) {
@@ -158,9 +160,11 @@ TEST(Access, a_link_of_another_site_leads_to_the_page_and_to_nothing_else) {
   EXPECT_EQ(status(access, request, Need::nothing), 403);
 }
 
-TEST(Access, the_exception_for_this_machine_can_be_switched_off) {
-  const Access access = an_access("[access]\nloopback_without_token = false\n");
+TEST(Access, this_machine_needs_a_token_unless_it_is_told_otherwise) {
+  const Access access = an_access();
+  EXPECT_FALSE(access.trusts_loopback());
   EXPECT_EQ(status(access, a_request(true), Need::send), 401);
+  EXPECT_EQ(status(access, a_request(true), Need::read), 401);
 }
 
 TEST(Access, a_server_that_is_meant_for_others_trusts_nobody_for_being_here) {
@@ -168,14 +172,14 @@ TEST(Access, a_server_that_is_meant_for_others_trusts_nobody_for_being_here) {
        {"hosts = [\"box.example\"]", "listen = \"0.0.0.0:7117\"", "listen = \"[::]:7117\"",
         "listen = \":7117\"", "listen = \"192.0.2.1:7117\"",
         "tls_certificate = \"c\"\ntls_key = \"k\""}) {
-    const Access access = an_access(std::string{"[server]\n"} + server + "\n");
+    const Access access = an_access(std::string{local} + "[server]\n" + server + "\n");
     EXPECT_FALSE(access.trusts_loopback()) << server;
     EXPECT_EQ(status(access, a_request(true), Need::send), 401) << server;
     EXPECT_EQ(status(access, a_request(true), Need::read), 401) << server;
     EXPECT_EQ(status(access, a_request(true), Need::nothing), 200) << server;
   }
   for (const char* listen : {"127.0.0.1:7117", "localhost:0", "[::1]:7117", "127.0.0.2:1"}) {
-    const Access access = an_access(std::string{"[server]\nlisten = \""} + listen + "\"\n");
+    const Access access = an_access(std::string{local} + "[server]\nlisten = \"" + listen + "\"\n");
     EXPECT_EQ(status(access, a_request(true), Need::send), 200) << listen;
   }
 }

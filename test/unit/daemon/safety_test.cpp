@@ -78,6 +78,16 @@ TEST_F(Safety, a_secret_that_can_be_guessed_is_told_without_being_shown) {
   EXPECT_EQ(warnings[0].text.find("secret 2 has fewer than 16 characters"), 0u);
 }
 
+TEST_F(Safety, a_webhook_that_accepts_nothing_is_told) {
+  const auto warnings = [](std::string more) {
+    return keys(config_warnings(parse_config(
+        "[access]\ntoken_file = \"/none\"\n" + more + "[webhook.here]\nscheme = \"none\"\n", "t",
+        {})));
+  };
+  EXPECT_EQ(warnings(""), Keys{"webhook.here.scheme"});
+  EXPECT_EQ(warnings("loopback_without_token = true\n"), Keys{});
+}
+
 TEST_F(Safety, rules_without_effect_are_told) {
   const auto warnings = config_warnings(
       parse_config("[server]\nhosts = [\"box.example\"]\n[access]\ntoken_file = \"/none\"\n"
