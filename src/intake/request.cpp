@@ -51,13 +51,6 @@ void add_member(std::string& json, std::string_view name, std::string_view value
   append_json_string(json, value);
 }
 
-std::string lower(std::string_view text) {
-  std::string out{text};
-  std::ranges::transform(out, out.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return out;
-}
-
 /// What happens here and now, or else what the sender said.
 std::optional<TraceContext> trace_of(const HttpRequest& request) {
   if (auto trace = current_trace()) return trace;
@@ -67,6 +60,13 @@ std::optional<TraceContext> trace_of(const HttpRequest& request) {
 }
 
 }  // namespace
+
+std::string lower(std::string_view text) {
+  std::string out{text};
+  std::ranges::transform(out, out.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return out;
+}
 
 std::vector<std::string> path_pieces(const HttpRequest& request, std::string_view prefix,
                                      std::size_t count) {

@@ -24,6 +24,9 @@ std::string properties_of(const HttpRequest& request, const IntakeOptions& optio
 MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options,
                         const Properties& properties);
 
+/// With the ASCII letters in lower case: names of headers are the same in any case.
+std::string lower(std::string_view text);
+
 /// `Idempotency-Key` or `ce-id`.
 std::optional<std::string> id_of(const HttpRequest& request);
 

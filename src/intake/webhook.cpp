@@ -61,7 +61,7 @@ class Reader {
       case ValueFrom::Kind::header: {
         const auto value = request_.headers.find(from.text);
         if (!value) refuse(what, "there is no header " + from.text);
-        if (from.text == "Idempotency-Key") return idempotency_key(*value);
+        if (lower(from.text) == "idempotency-key") return idempotency_key(*value);
         return std::string{*value};
       }
       case ValueFrom::Kind::pointer: break;

@@ -91,6 +91,17 @@ TEST_F(Webhook, gitlab_and_ed25519_have_ids_and_topics_of_their_own) {
   EXPECT_EQ(written_[1].topic.str(), "discord");
 }
 
+TEST_F(Webhook, the_header_of_an_id_is_named_in_any_case) {
+  HttpRequest request{.headers = {{"Idempotency-Key", "\"key-1\""}}};
+  request.loopback = true;
+  for (const char* name : {"Idempotency-Key", "idempotency-key", "IDEMPOTENCY-KEY"}) {
+    WebhookEndpoint one = endpoint("one", Unsigned{}, {});
+    one.id = ValueFrom::header(name);
+    ASSERT_LT(send(one, request).status, 300) << name;
+    EXPECT_EQ(written_.back().id.str(), "key-1") << name;
+  }
+}
+
 TEST_F(Webhook, stripe_is_known_by_its_body) {
   const auto answer = send(endpoint("stripe", StripeSignature{}, {"s"}),
                            signed_by_stripe(R"({"id":"evt_1","type":"charge.succeeded"})"));
