@@ -124,7 +124,7 @@ where (
     order by 1) keys) >= 0
 order by id collate "C", source collate "C"
 on conflict (id, source) do update
-set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = m.seen_count + 1
+set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = least(m.seen_count, 2147483646) + 1
 where m.partition_key is null
    or pg_advisory_xact_lock(hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint))::text is not null;
 
@@ -161,7 +161,7 @@ with wanted as materialized (
   update {message} m
   set topic = a.topic, payload = a.payload, content_type = a.content_type, headers = a.headers,
       correlation_id = a.correlation_id, hash = a.hash, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
-      expires_at = a.expires_at, content_version = m.content_version + 1,
+      expires_at = a.expires_at, content_version = least(m.content_version, 2147483646) + 1,
       partition_key = case when a.bare then a.partition_key else m.partition_key end
   from decided a
   where m.ctid = a.place and a.replaced
@@ -218,7 +218,7 @@ select * from {function:accept_batch}(
   select a.*, a.replaces and (a.open or a.dead) and cardinality(a.free) = a.duties as replaced from arrived a
 ), seen as (
   update {message} m
-  set last_seen_at = greatest(m.last_seen_at, {now}), seen_count = m.seen_count + 1,
+  set last_seen_at = greatest(m.last_seen_at, {now}), seen_count = least(m.seen_count, 2147483646) + 1,
       topic = case when a.replaced then a.topic else m.topic end,
       payload = case when a.replaced then a.payload else m.payload end,
       content_type = case when a.replaced then a.content_type else m.content_type end,
@@ -228,7 +228,7 @@ select * from {function:accept_batch}(
       hash_algorithm = case when a.replaced then a.hash_algorithm else m.hash_algorithm end,
       due_at = case when a.replaced then a.due_at else m.due_at end,
       expires_at = case when a.replaced then a.expires_at else m.expires_at end,
-      content_version = case when a.replaced then m.content_version + 1 else m.content_version end
+      content_version = case when a.replaced then least(m.content_version, 2147483646) + 1 else m.content_version end
   from decided a
   where m.ctid = a.place
 ), moved as (
@@ -282,7 +282,7 @@ select * from {function:accept_batch}(
 insert into {message} as m (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)
 values (@source::text, @id::text, @topic::text, @hash::bytea, @hash_algorithm::text, {now}, {now})
 on conflict (id, source) do update
-set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = m.seen_count + 1;
+set last_seen_at = greatest(m.last_seen_at, excluded.last_seen_at), seen_count = least(m.seen_count, 2147483646) + 1;
 
 -- define: state
 case

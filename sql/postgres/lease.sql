@@ -10,7 +10,7 @@ insert into {named_lease} as l (name, owner, epoch, lease_until)
 values (@name::text, @owner::uuid, 1, {now} + @lease::bigint * interval '1 microsecond')
 on conflict (name) do update
 set owner = excluded.owner,
-    epoch = case when {mine} then l.epoch else l.epoch + 1 end,
+    epoch = case when {mine} then l.epoch else least(l.epoch, 9223372036854775806) + 1 end,
     lease_until = case when {mine} then greatest(l.lease_until, excluded.lease_until) else excluded.lease_until end
 where l.owner is null or l.owner = excluded.owner or l.lease_until <= {now}
 returning epoch;

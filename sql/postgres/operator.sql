@@ -119,7 +119,7 @@ with duty as (
 update {message} m
 set payload = coalesce(@payload::bytea, m.payload), headers = coalesce(@headers::text, m.headers),
     content_type = coalesce(@content_type::text, m.content_type),
-    content_version = m.content_version + 1, hash = null, hash_algorithm = null
+    content_version = least(m.content_version, 2147483646) + 1, hash = null, hash_algorithm = null
 from old where m.number = old.number
 returning m.number;
 

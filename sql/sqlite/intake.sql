@@ -80,7 +80,7 @@ insert into {message} (source, id, topic, payload, content_type, headers, correl
 values (@source, @id, @topic, @payload, @content_type, @headers, @correlation_id, @partition_key, @hash,
         @hash_algorithm, @due_at, @expires_at, {now}, {now}, 1)
 on conflict (id, source) do update
-set last_seen_at = max(last_seen_at, excluded.last_seen_at), seen_count = seen_count + 1;
+set last_seen_at = max(last_seen_at, excluded.last_seen_at), seen_count = min(seen_count, 2147483646) + 1;
 
 select @position,
        case
@@ -100,7 +100,7 @@ from {message} m where m.id = @id and m.source = @source;
 update {message}
 set topic = @topic, payload = @payload, content_type = @content_type, headers = @headers,
     correlation_id = @correlation_id, hash = @hash, hash_algorithm = @hash_algorithm, due_at = @due_at,
-    expires_at = @expires_at, content_version = content_version + 1,
+    expires_at = @expires_at, content_version = min(content_version, 2147483646) + 1,
     partition_key = case when content_version = 0 then @partition_key else partition_key end
 where number = @number and @replaced;
 -- each
@@ -131,13 +131,14 @@ where m.id = @id and m.source = @source and m.content_version > 0
        or exists (select 1 from {outcome} d where d.number = m.number and d.handler in ('', @handlers ->> '$[0].key')));
 -- each
 update {message}
-set last_seen_at = max(last_seen_at, {now}), seen_count = seen_count + 1, topic = @topic, payload = @payload,
+set last_seen_at = max(last_seen_at, {now}), seen_count = min(seen_count, 2147483646) + 1,
+    topic = @topic, payload = @payload,
     content_type = @content_type, headers = @headers, correlation_id = @correlation_id, hash = @hash,
     hash_algorithm = @hash_algorithm, due_at = @due_at, expires_at = @expires_at,
-    content_version = content_version + 1
+    content_version = min(content_version, 2147483646) + 1
 where number = @number and @replaced;
 -- each
-update {message} set last_seen_at = max(last_seen_at, {now}), seen_count = seen_count + 1
+update {message} set last_seen_at = max(last_seen_at, {now}), seen_count = min(seen_count, 2147483646) + 1
 where number = @number and not @replaced;
 -- each
 {move_duties};
@@ -146,7 +147,7 @@ where number = @number and not @replaced;
 insert into {message} (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)
 values (@source, @id, @topic, @hash, @hash_algorithm, {now}, {now})
 on conflict (id, source) do update
-set last_seen_at = max(last_seen_at, excluded.last_seen_at), seen_count = seen_count + 1;
+set last_seen_at = max(last_seen_at, excluded.last_seen_at), seen_count = min(seen_count, 2147483646) + 1;
 
 -- define: state
 case when {open} then 1 when {dead} then 3 when {finished} then 2 else 0 end

@@ -8,7 +8,7 @@ insert into {named_lease} as l (name, owner, epoch, lease_until)
 values (@name, @owner, 1, {now} + @lease)
 on conflict (name) do update
 set owner = excluded.owner,
-    epoch = case when {mine} then l.epoch else l.epoch + 1 end,
+    epoch = case when {mine} then l.epoch else min(l.epoch, 9223372036854775806) + 1 end,
     lease_until = case when {mine} then max(l.lease_until, excluded.lease_until) else excluded.lease_until end
 where l.owner is null or l.owner = excluded.owner or l.lease_until <= {now}
 returning epoch;

@@ -54,7 +54,7 @@ set number = m.number, content_version = m.content_version, headers = m.headers,
 from {message} m where a.id = @operation and {editable};
 update {message} as m
 set payload = coalesce(@payload, payload), headers = coalesce(@headers, headers),
-    content_type = coalesce(@content_type, content_type), content_version = content_version + 1,
+    content_type = coalesce(@content_type, content_type), content_version = min(content_version, 2147483646) + 1,
     hash = null, hash_algorithm = null
 where {editable}
 returning number;

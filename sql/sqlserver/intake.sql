@@ -102,7 +102,8 @@ where not exists (select 1 from {message} m where {is_arrived})
 order by a.id, a.source;
 {or_again}
 update {message}
-set last_seen_at = case when last_seen_at > {now} then last_seen_at else {now} end, seen_count = seen_count + 1
+set last_seen_at = case when last_seen_at > {now} then last_seen_at else {now} end,
+    seen_count = case when seen_count < 2147483647 then seen_count + 1 else seen_count end
 where number in (select m.number from {arrived} join {message} m on {is_arrived})
   and number not in (select f.number from @fresh f);
 -- It came in between, under another key: that one's lock must come before the row.
@@ -150,7 +151,8 @@ where k.fresh = 0
 update m
 set topic = a.topic, payload = {payload}, content_type = a.content_type, headers = a.headers,
     correlation_id = a.correlation_id, hash = {hash}, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
-    expires_at = a.expires_at, content_version = m.content_version + 1,
+    expires_at = a.expires_at,
+    content_version = case when m.content_version < 2147483647 then m.content_version + 1 else m.content_version end,
     partition_key = case when k.bare = 1 then a.partition_key else m.partition_key end
 from {message} m join @arrived k on k.number = m.number join {arrived} on a.position = k.position
 where k.replaced = 1;
@@ -192,7 +194,8 @@ select @source, @id, @topic, cast(@hash as varbinary(max)), @hash_algorithm, {no
 where not exists (select 1 from {message} m where m.id = @id and m.source = @source);
 {or_again}
 update {message}
-set last_seen_at = case when last_seen_at > {now} then last_seen_at else {now} end, seen_count = seen_count + 1
+set last_seen_at = case when last_seen_at > {now} then last_seen_at else {now} end,
+    seen_count = case when seen_count < 2147483647 then seen_count + 1 else seen_count end
 where id = @id and source = @source and not exists (select 1 from @new);
 
 -- define: open

@@ -14,7 +14,7 @@ declare @given table (epoch bigint);
 delete from @given;
 update {named_lease}
 set owner = @owner,
-    epoch = case when {mine} then epoch else epoch + 1 end,
+    epoch = case when {mine} then epoch when epoch < 9223372036854775807 then epoch + 1 else epoch end,
     lease_until = case when {mine} and lease_until > {lease_end} then lease_until else {lease_end} end
 output inserted.epoch into @given (epoch)
 where name = @name and (owner is null or owner = @owner or lease_until <= {now});

@@ -96,7 +96,8 @@ from {audit} a
 join (select number, content_version, headers, payload from {message} where {editable}) m on a.id = @operation;
 update {message}
 set payload = coalesce(cast(@payload as varbinary(max)), payload), headers = coalesce(@headers, headers),
-    content_type = coalesce(@content_type, content_type), content_version = content_version + 1,
+    content_type = coalesce(@content_type, content_type),
+    content_version = case when content_version < 2147483647 then content_version + 1 else content_version end,
     hash = null, hash_algorithm = null
 output inserted.number as number
 where {editable};
