@@ -171,25 +171,54 @@ TEST_P(PostgresFunction, a_program_in_sql_and_one_in_cpp_share_the_work) {
 }
 
 TEST_P(PostgresFunction, accept_answers_what_became_of_a_message) {
-  const std::string accept = "inbox_accept('stripe', 'evt_1', 'payment', '~payload~'::text)";
+  const std::string accept =
+      "state from inbox_accept('stripe', 'evt_1', 'payment', '~payload~'::text)";
   EXPECT_EQ(call(accept), "accepted");
   EXPECT_EQ(call(accept), "duplicate_open");
   const std::string claim = "work_id from inbox_claim(" + owner_ + ", '1 minute', 1)";
   EXPECT_EQ(call("inbox_ack(" + owner_ + ", array(select " + claim + "))"), "1");
   EXPECT_EQ(call(accept), "duplicate_done");
   EXPECT_EQ(inbox().state(a_key("evt_1")), MessageState::done);
-  EXPECT_EQ(call("inbox_accept('stripe', 'evt_2', 'payment', '\\x00'::bytea)"), "accepted");
+  EXPECT_EQ(call("state from inbox_accept('stripe', 'evt_2', 'payment', '\\x00'::bytea)"),
+            "accepted");
   EXPECT_EQ(call("inbox_fail(" + owner_ + ", array(select " + claim + "), 'no')"), "1");
-  EXPECT_EQ(call("inbox_accept('stripe', 'evt_2', 'payment', '')"), "duplicate_dead");
+  EXPECT_EQ(call("state from inbox_accept('stripe', 'evt_2', 'payment', '')"), "duplicate_dead");
   EXPECT_EQ(call("inbox_abandon(" + owner_ + ", array[1])"), "0");
   EXPECT_EQ(call("count(*) from inbox_reap()"), "0");
 }
 
+TEST_P(PostgresFunction, accept_answers_a_row_with_the_state_a_duplicate_and_a_conflict) {
+  const auto accept = [&](const std::string& more) {
+    return call("a::text from inbox_accept('stripe', 'evt_1', " + more + ") a");
+  };
+  EXPECT_EQ(accept("'payment', 'one'"), "(accepted,f,f)");
+  EXPECT_EQ(accept("'payment', 'one'"), "(duplicate_open,t,f)");
+  EXPECT_EQ(accept("'payment', 'two'"), "(duplicate_open,t,t)");
+  EXPECT_EQ(accept("'refund', 'one'"), "(duplicate_open,t,t)");
+  EXPECT_EQ(accept("'payment', 'one', handlers => array['mail']"), "(duplicate_open,t,f)");
+  EXPECT_EQ(accept("'payment', '\\x6f6e65'::bytea"), "(duplicate_open,t,f)");
+  EXPECT_EQ(call("convert_from(payload, 'UTF8') from inbox_message"), "one") << "the first stays";
+  EXPECT_TRUE(inbox().mark_processed(a_key()));
+  EXPECT_EQ(accept("'payment', 'two'"), "(duplicate_done,t,t)");
+}
+
+TEST_P(PostgresFunction, accept_compares_hashes) {
+  const auto accept = [&](const std::string& hash) {
+    return call("conflict from inbox_accept('s', 'e', 't', 'p', hash => " + hash + ")");
+  };
+  EXPECT_EQ(accept("'\\x01'"), "f");
+  EXPECT_EQ(accept("'\\x01'"), "f");
+  EXPECT_EQ(accept("'\\x02'"), "t");
+  EXPECT_EQ(accept("null"), "f");
+}
+
 TEST_P(PostgresFunction, accept_makes_a_duty_for_each_handler) {
-  EXPECT_EQ(call("inbox_accept('s', 'e', 't', '', handlers => array['mail', 'ledger'])"),
+  EXPECT_EQ(call("state from inbox_accept('s', 'e', 't', '', handlers => array['mail', 'ledger'])"),
             "accepted");
-  EXPECT_EQ(call("inbox_accept('s', 'e', 't', '', handlers => array['mail'])"), "duplicate_open");
-  EXPECT_EQ(call("inbox_accept('s', 'e', 't', '', handlers => array['audit'])"), "accepted");
+  EXPECT_EQ(call("state from inbox_accept('s', 'e', 't', '', handlers => array['mail'])"),
+            "duplicate_open");
+  EXPECT_EQ(call("state from inbox_accept('s', 'e', 't', '', handlers => array['audit'])"),
+            "accepted");
   EXPECT_EQ(call("string_agg(handler, ' ' order by handler) from inbox_work"), "audit ledger mail");
 }
 

@@ -154,6 +154,23 @@ TEST_P(SqlserverProcedure, accept_answers_what_became_of_a_message) {
   EXPECT_EQ(call("inbox_abandon " + owner_ + ", N'[1]'"), "0");
 }
 
+TEST_P(SqlserverProcedure, accept_answers_a_row_with_the_state_a_duplicate_and_a_conflict) {
+  const auto accept = [&](const std::string& payload) {
+    std::string answer;
+    database().in_transaction([&](Session& session) {
+      session.execute(in_schema("exec {schema}inbox_accept N'stripe', N'evt_1', N't', " + payload),
+                      {}, [&](const Row& row) {
+                        answer = std::string{row.text(0)} + (row.boolean(1) ? " duplicate" : "") +
+                                 (row.boolean(2) ? " conflict" : "");
+                      });
+    });
+    return answer;
+  };
+  EXPECT_EQ(accept("0x01"), "accepted");
+  EXPECT_EQ(accept("0x01"), "duplicate_open duplicate");
+  EXPECT_EQ(accept("0x02"), "duplicate_open duplicate conflict");
+}
+
 TEST_P(SqlserverProcedure, accept_makes_a_duty_for_each_handler) {
   const std::string accept = "inbox_accept N's', N'e', N't', 0x, @handler_keys = ";
   EXPECT_EQ(call(accept + "N'[\"mail\", \"ledger\"]'"), "accepted");

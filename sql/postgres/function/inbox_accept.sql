@@ -1,15 +1,14 @@
--- A program in any language accepts inside its own transaction. Answers 'accepted', 'duplicate_open',
--- 'duplicate_done' or 'duplicate_dead'. The first message of a key stays as it is.
+-- A program in any language accepts inside its own transaction:
+-- select state from infra.inbox_accept('source', 'id', 'topic', 'payload'). Answers a row: the state 'accepted',
+-- 'duplicate_open', 'duplicate_done' or 'duplicate_dead', whether it is a duplicate, and whether the message was known
+-- with another topic, payload or hash. The first message of a key stays as it is.
 
 create or replace function {function:accept}(
   source text, id text, topic text, payload bytea, hash bytea default null, due_at timestamptz default null,
   handlers text[] default array[''], correlation_id text default null, partition_key text default null,
   headers text default null, content_type text default null, expires_at timestamptz default null,
-  hash_algorithm text default 'sha256')
-returns text
+  hash_algorithm text default 'sha256', out state text, out duplicate boolean, out conflict boolean)
 language plpgsql as $twinbox$
-declare
-  answer int;
 begin
   perform {function:check_text}('source', source, 255);
   perform {function:check_text}('id', id, case when handlers = array[''] then 255 else 200 end);
@@ -29,22 +28,22 @@ begin
     raise exception 'handlers: at least one is needed, each once' using errcode = 'invalid_parameter_value';
   end if;
   perform {function:check_text}('handler', h, 200) from unnest(handlers) h where h <> '';
-  select b.answer into answer from {function:accept_batch}(
+  select (array['accepted', 'duplicate_open', 'duplicate_done', 'duplicate_dead'])[b.answer + 1], b.answer <> 0,
+         b.conflict
+  into state, duplicate, conflict from {function:accept_batch}(
     array[source], array[id], array[topic], array[payload], array[content_type], array[headers],
     array[nullif(correlation_id, '')], array[nullif(partition_key, '')], array[hash],
     array[case when hash is not null then hash_algorithm end], array[due_at], array[expires_at],
     array[1::bigint], array[false],
     (select jsonb_agg(jsonb_build_object('key', h, 'legacy', '[]'::jsonb))::text from unnest(handlers) h)) b;
-  return (array['accepted', 'duplicate_open', 'duplicate_done', 'duplicate_dead'])[answer + 1];
 end $twinbox$;
 
 create or replace function {function:accept}(
   source text, id text, topic text, payload text, hash bytea default null, due_at timestamptz default null,
   handlers text[] default array[''], correlation_id text default null, partition_key text default null,
   headers text default null, content_type text default null, expires_at timestamptz default null,
-  hash_algorithm text default 'sha256')
-returns text
+  hash_algorithm text default 'sha256', out state text, out duplicate boolean, out conflict boolean)
 language sql as $twinbox$
-  select {function:accept}(source, id, topic, convert_to(payload, 'UTF8'), hash, due_at, handlers, correlation_id,
-                           partition_key, headers, content_type, expires_at, hash_algorithm)
+  select * from {function:accept}(source, id, topic, convert_to(payload, 'UTF8'), hash, due_at, handlers, correlation_id,
+                                  partition_key, headers, content_type, expires_at, hash_algorithm)
 $twinbox$;

@@ -1,6 +1,6 @@
--- A program in any language accepts inside its own transaction. Answers 'accepted', 'duplicate_open',
--- 'duplicate_done' or 'duplicate_dead' in a row, and whether it was known with other content. The first message of a key
--- stays as it is. @handler_keys is a JSON array of texts.
+-- A program in any language accepts inside its own transaction. Answers a row: the state 'accepted',
+-- 'duplicate_open', 'duplicate_done' or 'duplicate_dead', whether it is a duplicate, and whether the message was known
+-- with another topic, payload or hash. The first message of a key stays as it is. @handler_keys is a JSON array of texts.
 
 create procedure {function:accept}
   @source nvarchar(max), @id nvarchar(max), @topic nvarchar(max), @payload varbinary(max), @hash varbinary(max) = null,
@@ -51,6 +51,7 @@ begin
     from @arrived k);
   set @differs = (select k.conflict from @arrived k);
   {end}
-  select @answer as answer, @differs as conflict;
+  select @answer as state, cast(case when @answer = 'accepted' then 0 else 1 end as bit) as duplicate,
+         @differs as conflict;
 end;
 go
