@@ -92,6 +92,8 @@ class Dispatcher {
   void pause_topic(const Topic& topic);
   void resume_topic(const Topic& topic);
 
+  /// Whom it claims for in each store, until it finds a server there with another history: from
+  /// then on it uses a new token, since that server may give the same epochs again.
   [[nodiscard]] const OwnerToken& owner() const noexcept;
 
  private:

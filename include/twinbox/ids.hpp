@@ -96,7 +96,9 @@ struct Uuid {
   auto operator<=>(const Uuid&) const = default;
 };
 
-/// Who holds a lease: one per worker, constant for its life.
+/// Who holds a lease: one per worker. After an asynchronous failover of PostgreSQL a token that was
+/// used before may meet its own epochs again: make a new one for each claim, or after each
+/// failover.
 class OwnerToken {
  public:
   /// Throws std::invalid_argument when `uuid` is all zero.

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "database/watch.hpp"
 #include "twinbox/session.hpp"
@@ -35,6 +36,9 @@ class Connection : public Session {
   virtual void rollback() noexcept = 0;
   /// False once the connection is broken: the pool throws it away.
   [[nodiscard]] virtual bool usable() const noexcept = 0;
+  /// Which copy of the data this is, and which course it has taken: another text after a failover,
+  /// from when on numbers may come again that were given before. Empty: not known.
+  [[nodiscard]] virtual std::string_view history() const noexcept { return {}; }
   /// Makes what is done with it until the next commit() or rollback() end with kind `cancelled`,
   /// soon; those two themselves are not touched. Does not wait. The only call allowed from another
   /// thread.

@@ -47,6 +47,12 @@ Desk::Desk(QueueSource source, const DeskParts& parts)
 
 Desk::~Desk() { leave(); }
 
+std::shared_ptr<Desk> Desk::successor(const OwnerToken& owner) const {
+  DeskParts parts = parts_;
+  parts.owner = owner;
+  return std::make_shared<Desk>(source_, parts);
+}
+
 WorkQueue& Desk::queue() {
   const std::scoped_lock lock{opening_};
   if (!queue_) {
@@ -152,13 +158,27 @@ std::vector<Message> Desk::claim_once(std::int64_t limit) {
   const Clock::time_point begin = Clock::now();
   WorkQueue& box = queue();
   Claim claim = noting_doubt([&] {
-    return claim_or_bury(box, {parts_.owner, parts_.options.lease, limit});
+    return claim_or_bury(box, {.owner = parts_.owner,
+                               .lease = parts_.options.lease,
+                               .limit = limit,
+                               .check = [this](const Session& of) { check_history(of); }});
   });
   report_dead(claim.dead);
   std::vector<Message> messages = std::move(claim.leased);
   if (observer_.claimed && !messages.empty())
     observer_.claimed(store(), messages.size(), since(begin));
   return messages;
+}
+
+void Desk::check_history(const Session& session) {
+  const auto* connection = dynamic_cast<const Connection*>(&session);
+  const std::string_view history = connection != nullptr ? connection->history() : "";
+  if (history.empty()) return;
+  const std::scoped_lock lock{history_mutex_};
+  if (history_.empty()) history_ = history;
+  if (history_ == history) return;
+  throw HistoryChanged("store " + store() + ": the server's history is " + std::string{history} +
+                       ", not " + history_ + " as before: its epochs may repeat");
 }
 
 Claim Desk::claim(Session* session, std::int64_t limit) {
@@ -171,7 +191,8 @@ Claim Desk::claim(Session* session, std::int64_t limit) {
                              .limit = limit,
                              .visible_from = whole ? std::nullopt : floor_,
                              .asks_next_due = whole,
-                             .looks_first = whole && expects_nothing};
+                             .looks_first = whole && expects_nothing,
+                             .check = [this](const Session& of) { check_history(of); }};
   Claim claim = session != nullptr ? claim_or_bury(*queue_, *session, request)
                                    : claim_or_bury(*queue_, request);
   next_due_ = claim.next_due;

@@ -34,10 +34,17 @@ struct DeskParts {
   const Handlers& handlers;
   const DispatcherOptions& options;
   const DispatchObserver& observer;
-  const OwnerToken& owner;
+  OwnerToken owner;
   const Environment& environment;
   const std::string& announcement;
   const std::atomic<int>& desks;  ///< how many there are
+};
+
+/// The server is another one than the one that was claimed from, or an earlier state of it: it may
+/// give the same epochs again. Nothing has been leased; a desk with another owner can claim.
+class HistoryChanged : public DatabaseError {
+ public:
+  explicit HistoryChanged(const std::string& message) : DatabaseError(Kind::cancelled, message) {}
 };
 
 /// One visit at a time, and beside it one that only writes down.
@@ -48,6 +55,8 @@ class Desk : public std::enable_shared_from_this<Desk> {
 
   [[nodiscard]] const std::string& store() const noexcept { return source_.store; }
   [[nodiscard]] const void* key() const noexcept { return source_.key; }
+  /// The same for another owner, from the beginning.
+  [[nodiscard]] std::shared_ptr<Desk> successor(const OwnerToken& owner) const;
 
   /// Opens the box on first use. Thread-safe.
   WorkQueue& queue();
@@ -128,6 +137,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   void leave();
   void warn_of_few_connections();
   Claim claim(Session* session, std::int64_t limit);
+  void check_history(const Session& session);
   template <class F>
   Claim noting_doubt(F&& claim);
   std::vector<Message> claim_alone(std::int64_t limit);
@@ -144,6 +154,8 @@ class Desk : public std::enable_shared_from_this<Desk> {
   const DeskParts parts_;
   Presence presence_;
   const DispatchObserver observer_;
+  std::mutex history_mutex_;
+  std::string history_;  ///< of the first server that was claimed from
   std::mutex opening_;
   std::shared_ptr<WorkQueue> queue_;  ///< shared with the set of databases it comes from
   std::unique_ptr<Caller> caller_;

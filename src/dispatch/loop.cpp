@@ -176,6 +176,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   std::optional<Duration> rest;
   bool active = true;
   bool renewal_owed = !renewed.empty();
+  bool history_changed = false;
   try {
     const Interruptible until_the_end{last};
     // First: what follows may be refused for ever.
@@ -188,6 +189,8 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     messages = desk.settle_and_claim(finished, active ? limit : 0);
     if (begins && !stop.stop_requested()) desk.tell_presence(!messages.empty());
     desk.works();
+  } catch (const HistoryChanged&) {
+    history_changed = true;
   } catch (const std::exception& error) {
     if (!was_stopped(error, stop)) rest = desk.rest_after(error);
   } catch (...) {
@@ -198,6 +201,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   lock.lock();
 
   stop_lost(desk, lost, lock);
+  if (history_changed) succeed(desk);
   if (!active) leave_place(desk, lock);
   reservations_.erase(&desk);
   troubled_visits_ -= probing ? 1 : 0;

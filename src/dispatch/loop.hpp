@@ -121,6 +121,8 @@ class Dispatcher::Loop {
   static bool everything(const Task& task);
   /// What waits for a worker and is chosen is released, for others to take.
   void give_back(Desk& desk, const std::function<bool(const Task&)>& chosen);
+  /// What it has claimed is finished under its own owner; what comes next is claimed by another.
+  void succeed(Desk& desk);
   /// Null: somebody else has done so. Destroy it without the lock: its store may be closed with it.
   SharedDesk take_out(Desk& desk);
 

@@ -84,8 +84,9 @@ void Dispatcher::Loop::add(QueueSource source) {
 void Dispatcher::Loop::remove(const void* key) {
   SharedDesk gone;  // destroyed after the lock
   const std::scoped_lock lock{mutex_};
-  const auto found = std::find_if(desks_.begin(), desks_.end(),
-                                  [&](const SharedDesk& desk) { return desk->key() == key; });
+  const auto found = std::find_if(desks_.begin(), desks_.end(), [&](const SharedDesk& desk) {
+    return desk->key() == key && !desk->leaving;
+  });
   if (found == desks_.end()) return;
   Desk& desk = **found;
   desk.leaving = true;
@@ -95,6 +96,21 @@ void Dispatcher::Loop::remove(const void* key) {
     schedule(desk, Clock::now());
     wake(others_wanted());
   }
+}
+
+void Dispatcher::Loop::succeed(Desk& desk) {
+  if (desk.leaving) return;
+  desk.leaving = true;
+  give_back(desk, everything);
+  const SharedDesk next = desk.successor(OwnerToken::make(environment_));
+  next->paused = desk.paused;
+  desks_.push_back(next);
+  ++desk_count_;
+  desks_changed_ = true;
+  house_.notify_all();
+  environment_.write(LogLevel::warning, "history_changed",
+                     {{"store", std::string_view{desk.store()}}});
+  if (active_) schedule(*next, Clock::now());
 }
 
 Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {

@@ -20,7 +20,19 @@ std::size_t Dispatcher::Loop::step() {
     next_step_ = place + 1;
     if (paused_ || desk->paused || desk->leaving) return 0;
   }
-  const std::size_t count = step(*desk);
+  std::size_t count = 0;
+  try {
+    count = step(*desk);
+  } catch (const HistoryChanged&) {
+    SharedDesk gone;  // destroyed after the lock
+    {
+      const std::scoped_lock lock{mutex_};
+      succeed(*desk);
+      if (!active_ && desk->held.empty()) gone = take_out(*desk);
+      next_step_ = desks_.size() - 1;
+    }
+    return step();
+  }
   if (count > 0 && options_.order == PollOrder::drain_first) {
     const std::scoped_lock lock{mutex_};
     next_step_ = place;

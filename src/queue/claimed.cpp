@@ -49,6 +49,7 @@ Message read_missing(const Row& row) {
 }
 
 Taken claim_some(const Box& box, Session& session, const ClaimRequest& request) {
+  if (request.check) request.check(session);
   Taken taken;
   taken.leased.reserve(static_cast<std::size_t>(std::min<std::int64_t>(request.limit, 1024)));
   box.run(session, box.sql().claim,

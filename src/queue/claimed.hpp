@@ -1,6 +1,7 @@
 // Claims and sweeps, with what they make dead by themselves.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,8 @@ struct ClaimRequest {
   /// Nobody has said that there is something: on SQLite it is looked for before the one writer of
   /// the file is waited for. Needs `asks_next_due`.
   bool looks_first = false;
+  /// Called before anything is leased on a connection of our own; may throw.
+  std::function<void(const Session&)> check = {};
 };
 
 /// WorkQueue::claim, telling what became of the rest, in a transaction of its own.

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <string_view>
@@ -207,16 +208,18 @@ Result ask(PGconn* connection, const Question& question, const std::stop_token& 
                   {"", first_line(PQerrorMessage(connection))}, question.where, true);
   }
   Result last;
+  std::optional<DatabaseError> refused;
   for (;;) {
     await_answer(connection, question, stop);
     Result next{PQgetResult(connection)};
-    if (next == nullptr) return last;
+    if (next == nullptr) break;
     const auto status = PQresultStatus(next.get());
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
-      throw failure(question.act, report_of(next.get()), question.where, true);
-    }
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && !refused)
+      refused = failure(question.act, report_of(next.get()), question.where, true);
     last = std::move(next);
   }
+  if (refused) throw *refused;
+  return last;
 }
 
 bool is_behind_a_pooler(PGconn* connection, std::string_view act, std::string_view where,

@@ -36,7 +36,8 @@ struct Question {
   std::chrono::milliseconds limit{0};  ///< of the wait for each part of the answer; zero: none
 };
 
-/// The last answer. Throws DatabaseError, kind `cancelled` when a stop is requested.
+/// The last answer. An error leaves the connection usable. Throws DatabaseError, kind `cancelled`
+/// when a stop is requested.
 Result ask(PGconn* connection, const Question& question, const std::stop_token& stop);
 
 /// A pooler answers a login itself, with a process number of its own. Throws as ask().

@@ -26,6 +26,12 @@ constexpr const char* steering =
     "datestyle=iso";
 
 // A caller's own statements are planned as on any other connection of his.
+// The system identifier tells clusters apart, the timeline the promotions of one. The control file
+// learns of a promotion only at the next checkpoint, the name of the current WAL file at once.
+constexpr const char* ask_history =
+    "; select (select system_identifier from pg_control_system()) || '/' || "
+    "case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end";
+
 constexpr std::array without_steering{
     "set local enable_seqscan to default", "set local enable_bitmapscan to default",
     "set local jit to default", "set local plan_cache_mode to default",
@@ -65,7 +71,18 @@ void PostgresConnection::steer(const std::stop_token& stop) {
   std::string settings = steering;
   if (limits_.lock.count() > 0)
     settings += "; set lock_timeout = " + std::to_string(limits_.lock.count());
-  ask(connection_.get(), {std::move(settings), "connect", where_, limits_.answer}, stop);
+  const auto send = [&](std::string sql) {
+    return ask(connection_.get(), {std::move(sql), "connect", where_, limits_.answer}, stop);
+  };
+  try {
+    const Result answer = send(settings + ask_history);
+    history_ = PQgetvalue(answer.get(), 0, 0);
+  } catch (const DatabaseError& error) {
+    // A server without these functions, or a role that may not call them: the history stays
+    // unknown.
+    if (error.kind() != Kind::permission && error.kind() != Kind::missing_schema) throw;
+    send(settings);
+  }
 }
 
 void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept {

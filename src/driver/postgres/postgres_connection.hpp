@@ -42,6 +42,7 @@ class PostgresConnection final : public Connection {
   void commit() override;
   void rollback() noexcept override;
   [[nodiscard]] bool usable() const noexcept override;
+  [[nodiscard]] std::string_view history() const noexcept override { return history_; }
   void interrupt() noexcept override { interrupt_wanted_ = true; }
 
  private:
@@ -82,6 +83,7 @@ class PostgresConnection final : public Connection {
   Handle connection_;
   std::shared_ptr<PGcancel> cancel_;  // shared with a request that is under way
   std::string where_;
+  std::string history_;  // empty behind a pooler that may change the server
   Limits limits_;
   std::chrono::milliseconds answer_limit_{0};  // of the call that is under way
   std::string set_lock_limit_;  // flies with each begin of our own, where nothing is kept
