@@ -320,6 +320,7 @@ StoreDefinition StoreConfig::definition() const {
   if (outbox_retention) definition.outbox.retention = *outbox_retention;
   if (inbox_retention) definition.inbox.retention = *inbox_retention;
   definition.outbox.hold_keys = definition.inbox.hold_keys = hold_keys;
+  definition.inbox.require_synchronous = inbox_require_synchronous;
   return definition;
 }
 

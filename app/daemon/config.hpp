@@ -80,7 +80,8 @@ struct StoreConfig {
   Milliseconds retry_limit = std::chrono::seconds{5};
   std::optional<Milliseconds> outbox_retention = {};
   std::optional<Milliseconds> inbox_retention = {};
-  bool hold_keys = false;  ///< a dead letter holds its partition key
+  bool hold_keys = false;                  ///< a dead letter holds its partition key
+  bool inbox_require_synchronous = false;  ///< BoxOptions::require_synchronous
 
   [[nodiscard]] StoreDefinition definition() const;
   bool operator==(const StoreConfig&) const = default;

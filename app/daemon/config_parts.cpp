@@ -125,6 +125,8 @@ void try_store(TableReader& table, const StoreConfig& store) {
   };
   attempt("", {.name = store.name, .url = "sqlite::memory:"});
   attempt("url", {.url = store.url});
+  if (store.inbox_require_synchronous)
+    attempt("inbox_require_synchronous", {.url = store.url, .inbox_require_synchronous = true});
   attempt("schema", {.url = "sqlite::memory:", .schema = store.schema});
   attempt("outbox_table", {.url = "sqlite::memory:", .outbox_table = store.outbox_table});
   attempt("inbox_table", {.url = "sqlite::memory:", .inbox_table = store.inbox_table});

@@ -165,6 +165,7 @@ void read_store(TableReader table, StoreConfig& store, const toml::table* source
   table.duration("outbox_retention", store.outbox_retention, 0ms, 100 * year);
   table.duration("inbox_retention", store.inbox_retention, 0ms, 100 * year);
   table.boolean("hold_keys", store.hold_keys);
+  table.boolean("inbox_require_synchronous", store.inbox_require_synchronous);
   table.finish();
   const auto* written = source == nullptr ? nullptr : source->get_as<std::string>("url");
   if (written != nullptr && holds_password(written->get())) {

@@ -34,9 +34,9 @@ struct DoctorLimits {
 /// What the database's clock says; on SQLite, which has none, this process's. Throws DatabaseError.
 [[nodiscard]] Instant clock_of(Database& database);
 
-/// Whether the database can be reached, its clock, how durable a commit is, transactions that hold
-/// back vacuum (PostgreSQL), the file, its rights and its disk (SQLite). A database that cannot be
-/// asked is a finding; nothing is thrown for it.
+/// Whether the database can be reached, its clock, how durable a commit is, whether it waits for a
+/// standby and which transactions hold back vacuum (PostgreSQL), the file, its rights and its disk
+/// (SQLite). A database that cannot be asked is a finding; nothing is thrown for it.
 [[nodiscard]] std::vector<Finding> examine_database(Database& database,
                                                     const DoctorLimits& limits = {});
 
@@ -44,8 +44,9 @@ struct DoctorLimits {
 [[nodiscard]] std::vector<Finding> examine_session(Session& session);
 
 /// The tables of a box: their version, functions, indexes, whether they are vacuumed, sequences
-/// that lie behind the data (PostgreSQL), and the partition keys that dead letters or due times far
-/// in the future stop.
+/// that lie behind the data (PostgreSQL), the partition keys that dead letters or due times far in
+/// the future stop, and whether commits wait for a standby where BoxOptions::require_synchronous
+/// asks for it.
 [[nodiscard]] std::vector<Finding> examine_box(Database& database, BoxKind kind,
                                                BoxOptions options = {});
 

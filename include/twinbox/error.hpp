@@ -17,6 +17,7 @@ class DatabaseError : public std::runtime_error {
     commit_in_doubt,  ///< the answer to a commit was lost: it may or may not have happened
     out_of_space,     ///< disk full or quota reached
     read_only,        ///< a file without the right to write, or a server that is a standby
+    not_synchronous,  ///< the commit would wait for no standby (BoxOptions::require_synchronous)
     corrupt,          ///< the file is damaged or is no database
     permission,       ///< the role lacks a right, or the login was refused
     missing_schema,   ///< a table or function that should be there is not
@@ -33,7 +34,8 @@ class DatabaseError : public std::runtime_error {
   [[nodiscard]] const std::string& native_code() const noexcept { return native_code_; }
   /// True when the same call may simply be made again: nothing of it was committed.
   [[nodiscard]] bool retryable() const noexcept {
-    return kind_ == Kind::connection_lost || kind_ == Kind::contention || kind_ == Kind::read_only;
+    return kind_ == Kind::connection_lost || kind_ == Kind::contention ||
+           kind_ == Kind::read_only || kind_ == Kind::not_synchronous;
   }
 
  private:

@@ -39,6 +39,10 @@ struct BoxOptions {
   /// True: a message that fails for ever holds its partition key, and those behind it wait until it
   /// is requeued and done, or discarded.
   bool hold_keys = false;
+  /// An inbox on PostgreSQL. True: a call that takes something in fails with `not_synchronous`, and
+  /// writes nothing, unless its commit waits for a standby: synchronous_standby_names is not empty,
+  /// and synchronous_commit is neither `off` nor `local`.
+  bool require_synchronous = false;
 };
 
 /// Finished messages older than `older_than` are deleted; Duration::max(): none. Values below zero

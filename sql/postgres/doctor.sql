@@ -2,7 +2,8 @@
 
 -- name: doctor_settings
 select name, setting as value from pg_settings
-where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'autovacuum', 'transaction_read_only')
+where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'autovacuum', 'transaction_read_only',
+               'synchronous_standby_names')
 union all
 select 'in_recovery', case when pg_is_in_recovery() then 'on' else 'off' end;
 

@@ -3,6 +3,10 @@
 -- waited for. Callers hand batches over without repeated keys; rows are locked in the order of their keys.
 -- A column of nothing but nulls may come as a null instead of an array: it is filled up beside the others.
 
+-- Before a statement that takes something in, in the same round trip, for boxes whose commits must wait for a standby.
+-- name: require_synchronous
+select 1 where {function:require_synchronous}()::text is null;
+
 -- Columns are taken apart in a select list, side by side: one unnest of them all in a from clause writes each of them
 -- down first, which costs the server up to a sixth more for a batch of 16.
 -- define: plain_columns

@@ -10,6 +10,7 @@ std::string_view to_string(DatabaseError::Kind kind) noexcept {
     case Kind::commit_in_doubt: return "commit_in_doubt";
     case Kind::out_of_space: return "out_of_space";
     case Kind::read_only: return "read_only";
+    case Kind::not_synchronous: return "not_synchronous";
     case Kind::corrupt: return "corrupt";
     case Kind::permission: return "permission";
     case Kind::missing_schema: return "missing_schema";

@@ -14,20 +14,40 @@ using namespace std::chrono_literals;
 constexpr Duration longest = std::chrono::hours{24 * 3650};
 constexpr std::int64_t largest_batch = 100'000;
 
+/// What a source is answered after.
+constexpr std::array<std::string_view, 8> taking_in = {
+    "add",       "again",    "accept", "observe", "mark_processed", "mark_processing",
+    "mark_dead", "try_claim"};
+
+std::map<std::string_view, Statement> with_check(const StatementSet& set, bool synchronous) {
+  std::map<std::string_view, Statement> checked;
+  if (!synchronous) return checked;
+  for (const std::string_view name : taking_in)
+    checked.emplace(name, run_after(set["require_synchronous"], set[name]));
+  return checked;
+}
+
+const Statement& either(const std::map<std::string_view, Statement>& checked,
+                        const StatementSet& set, std::string_view name) {
+  const auto found = checked.find(name);
+  return found != checked.end() ? found->second : set[name];
+}
+
 }  // namespace
 
-Statements::Statements(const StatementSet& set)
-    : add(set["add"]),
+Statements::Statements(const StatementSet& set, bool synchronous)
+    : checked(with_check(set, synchronous)),
+      add(either(checked, set, "add")),
       add_own(set.contains("add_own") ? set["add_own"] : add),
-      accept(set["accept"]),
-      again(set.contains("again") ? set["again"] : accept),
-      observe(set["observe"]),
+      accept(either(checked, set, "accept")),
+      again(set.contains("again") ? either(checked, set, "again") : accept),
+      observe(either(checked, set, "observe")),
       state(set["state"]),
       lock_message(set["lock_message"]),
-      mark_processing(set["mark_processing"]),
-      mark_processed(set["mark_processed"]),
-      mark_dead(set["mark_dead"]),
-      try_claim(set["try_claim"]),
+      mark_processing(either(checked, set, "mark_processing")),
+      mark_processed(either(checked, set, "mark_processed")),
+      mark_dead(either(checked, set, "mark_dead")),
+      try_claim(either(checked, set, "try_claim")),
       release_claim(set["release_claim"]),
       mark(set["mark"]),
       finish_marked(set["finish_marked"]),
@@ -100,6 +120,16 @@ BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
     throw std::out_of_range("max_expiries: " + std::to_string(options.max_expiries) +
                             ", must be 0 (no limit) or more");
   }
+  if (options.require_synchronous && kind == BoxKind::outbox) {
+    throw std::invalid_argument(
+        "require_synchronous: set for an outbox, which answers no source; set it for the inbox");
+  }
+  if (options.require_synchronous && dialect != Dialect::postgres) {
+    throw std::invalid_argument("require_synchronous: the database is " +
+                                std::string{to_string(dialect)} +
+                                ", and only PostgreSQL can say whether a commit waits for a "
+                                "standby; remove the option");
+  }
   return options;
 }
 
@@ -109,7 +139,7 @@ Box::Box(Database& database, BoxKind kind, BoxOptions options)
       kind_(kind),
       options_(checked_options(std::move(options), kind, database.dialect())),
       set_(shared_statements(database.dialect(), {options_.schema, options_.table})),
-      statements_(*set_) {
+      statements_(*set_, options_.require_synchronous) {
   Schema schema(database_, kind_, options_);
   if (options_.deploy_schema) schema.deploy();
   schema.require();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -18,8 +19,10 @@ namespace twinbox {
 
 /// The statements of a box, found once.
 struct Statements {
-  explicit Statements(const StatementSet& set);
+  /// `synchronous`: those that take something in first require a commit that waits for a standby.
+  Statements(const StatementSet& set, bool synchronous);
 
+  const std::map<std::string_view, Statement> checked;
   const Statement &add, &add_own, &accept, &again, &observe, &state, &lock_message,
       &mark_processing, &mark_processed, &mark_dead, &try_claim, &release_claim;
   const Statement &mark, &finish_marked, &put_back, &discard_held;

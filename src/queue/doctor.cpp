@@ -51,6 +51,28 @@ bool is(const Settings& settings, std::string_view name, std::string_view value)
   return found != settings.end() && found->second == value;
 }
 
+std::string value_of(const Settings& settings, std::string_view name) {
+  const auto found = settings.find(name);
+  return found == settings.end() ? std::string{} : found->second;
+}
+
+/// What PostgreSQL looks at when it decides whether a commit waits for a standby.
+Finding judge_replication(const Settings& settings, bool required) {
+  const std::string names = value_of(settings, "synchronous_standby_names");
+  const std::string commit = value_of(settings, "synchronous_commit");
+  const bool waits = !names.empty() && commit != "off" && commit != "local";
+  std::string found = (names.empty() ? "synchronous_standby_names is empty"
+                                     : "synchronous_standby_names is '" + names + "'") +
+                      ", synchronous_commit is " + commit + ": ";
+  if (waits) return {"replication", Level::ok, found + "a commit waits for a standby"};
+  found += "a commit waits for no standby, and a failover can undo it";
+  if (!required) return {"replication", Level::ok, found};
+  return {"replication", Level::error, found + "; require_synchronous refuses what comes in",
+          names.empty() ? "set synchronous_standby_names in postgresql.conf, then: select "
+                          "pg_reload_conf();"
+                        : "set synchronous_commit = on for this role"};
+}
+
 void judge_postgres(const Settings& settings, std::vector<Finding>& findings) {
   const std::size_t before = findings.size();
   const auto server_file = [](const std::string& line) {
@@ -75,6 +97,7 @@ void judge_postgres(const Settings& settings, std::vector<Finding>& findings) {
   }
   if (findings.size() == before)
     findings.push_back({"durability", Level::ok, "a commit is on disk when it is answered"});
+  findings.push_back(judge_replication(settings, false));
   if (is(settings, "autovacuum", "off")) {
     findings.push_back(
         {"vacuum", Level::error,
@@ -420,6 +443,8 @@ std::vector<Finding> examine_box(Database& database, BoxKind kind, BoxOptions op
       examine_vacuum(session, box, findings);
       examine_sequences(session, box, findings);
       examine_order(session, box, database.environment().now(), findings);
+      if (options.require_synchronous)
+        findings.push_back(judge_replication(read_settings(session), true));
     });
     return findings;
   } catch (const DatabaseError& error) {

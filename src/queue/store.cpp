@@ -24,8 +24,8 @@ auto comparable(const RetryPolicy& policy) {
 }
 
 auto comparable(const BoxOptions& options) {
-  const auto& [schema, table, deploy_schema, retry, max_expiries, retention, gate, hold_keys] =
-      options;
+  const auto& [schema, table, deploy_schema, retry, max_expiries, retention, gate, hold_keys,
+               require_synchronous] = options;
   return std::tuple{std::string_view{schema},
                     std::string_view{table},
                     deploy_schema,
@@ -33,7 +33,8 @@ auto comparable(const BoxOptions& options) {
                     max_expiries,
                     retention,
                     gate,
-                    hold_keys};
+                    hold_keys,
+                    require_synchronous};
 }
 
 auto comparable(const DatabaseOptions& options) {

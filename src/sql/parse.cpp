@@ -156,8 +156,8 @@ class BlockReader {
     } else if (mark_ == many_mark) {
       statement_.many.push_back(std::move(step));
     } else if (mark_ == call_mark) {
-      if (!statement_.call.sql.empty()) refuse("a second `-- call`, keep one");
-      statement_.call = std::move(step);
+      if (!statement_.call.empty()) refuse("a second `-- call`, keep one");
+      statement_.call.push_back(std::move(step));
     } else {
       if (step.each && statement_.steps.empty()) {
         refuse("`-- each` before the first step, put a step that returns rows before it");
@@ -213,6 +213,15 @@ std::vector<Statement> parse_statements(const SqlFile& file, Dialect dialect,
     statements.push_back(BlockReader{file, part.name, dialect}.read(text));
   }
   return statements;
+}
+
+Statement run_after(const Statement& first, const Statement& statement) {
+  Statement both = statement;
+  both.number = next_number();
+  for (std::vector<Step>* form : {&both.steps, &both.one, &both.call}) {
+    if (!form->empty()) form->insert(form->begin(), first.steps.begin(), first.steps.end());
+  }
+  return both;
 }
 
 StatementSet::StatementSet(Dialect dialect, const BoxName& box)

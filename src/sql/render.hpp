@@ -67,6 +67,9 @@ std::pair<std::string, std::vector<std::string>> rewrite_parameters(std::string_
 std::vector<Statement> parse_statements(const SqlFile& file, Dialect dialect,
                                         const Placeholders& values);
 
+/// `statement` with the steps of `first` before its own, in whatever form it is run on PostgreSQL.
+Statement run_after(const Statement& first, const Statement& statement);
+
 /// What the file defines for itself becomes placeholders of `values`. Throws as parse_statements.
 void add_definitions(const SqlFile& file, Dialect dialect, Placeholders& values);
 

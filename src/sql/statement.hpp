@@ -28,7 +28,7 @@ struct Statement {
   std::vector<Step> steps;
   /// PostgreSQL: `select * from <function>(…)`, for sessions that may not set the planner (somebody
   /// else's connection, or one behind a pooler). Empty when there is no such function.
-  Step call = {};
+  std::vector<Step> call = {};
   /// PostgreSQL: what is run instead of the steps when there is one element of each column, which
   /// is given as it is, without an array. To take arrays apart costs a single call a sixth.
   std::vector<Step> one = {};

@@ -42,7 +42,7 @@ TEST_P(PostgresDoctor, names_who_holds_back_vacuum_and_how_to_end_it) {
 }
 
 TEST_P(PostgresDoctor, tells_unsafe_commits_of_the_connection_and_of_the_server) {
-  EXPECT_FALSE(any(examine_database(database()), "synchronous_commit"));
+  EXPECT_FALSE(any(examine_database(database()), "synchronous_commit is off"));
   const std::string separator = place().address().find('?') == std::string::npos ? "?" : "&";
   Database hasty(place().address() + separator + "options=-c%20synchronous_commit%3Doff", {},
                  environment());

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 namespace twinbox::test {
 namespace {
@@ -79,6 +80,7 @@ void PostgresWire::forward(int client) {
   const int server = connect_to_server();
   cut_ = false;
   swallow_ = false;
+  bool server_spoke = true;
   while (!ends_ && !cut_) {
     std::array<pollfd, 2> ready{{{client, POLLIN, 0}, {server, POLLIN, 0}}};
     if (::poll(ready.data(), ready.size(), look_every_ms) <= 0) continue;
@@ -86,8 +88,14 @@ void PostgresWire::forward(int client) {
     const bool asks =
         ready[0].revents != 0 && ::recv(client, &first, 1, MSG_PEEK) == 1 && first == 'Q';
     if (asks && until_login_.exchange(false)) swallow_ = true;
-    if (ready[0].revents != 0 && !pass(client, server, false)) break;
-    if (ready[1].revents != 0 && !pass(server, client, swallow_)) break;
+    if (ready[0].revents != 0) {
+      if (std::exchange(server_spoke, false)) ++round_trips_;
+      if (!pass(client, server, false)) break;
+    }
+    if (ready[1].revents != 0) {
+      server_spoke = true;
+      if (!pass(server, client, swallow_)) break;
+    }
   }
   ::close(server);
 }

@@ -23,6 +23,8 @@ class PostgresWire {
   /// The same for the next connection, from its first question after the login on.
   void swallow_after_login() { until_login_ = true; }
   [[nodiscard]] bool swallows() const { return swallow_; }
+  /// How often the client has spoken, each time after the server.
+  [[nodiscard]] int round_trips() const { return round_trips_; }
   /// Cuts the wire of the present connection; the next one works.
   void cut() { cut_ = true; }
 
@@ -38,6 +40,7 @@ class PostgresWire {
   std::atomic<bool> until_login_ = false;
   std::atomic<bool> cut_ = false;
   std::atomic<bool> ends_ = false;
+  std::atomic<int> round_trips_ = 0;
   std::thread thread_;
 };
 

@@ -29,7 +29,7 @@ inline Statement own(std::vector<std::string_view> sql, std::string_view call = 
   static std::atomic<std::uint32_t> numbers{1'000'000};
   Statement statement{"own", numbers++, {}, {}};
   for (const auto text : sql) statement.steps.push_back(step(text));
-  if (!call.empty()) statement.call = step(call);
+  if (!call.empty()) statement.call = {step(call)};
   return statement;
 }
 

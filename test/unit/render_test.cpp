@@ -253,7 +253,7 @@ TEST(Block, becomes_a_statement) {
             "note = '@x; 'outbox''\n"
             "where id = $3");
   EXPECT_EQ(statements[0].steps[0].params, (Names{"now", "lease", "id"}));
-  EXPECT_TRUE(statements[0].call.sql.empty());
+  EXPECT_TRUE(statements[0].call.empty());
   EXPECT_EQ(statements[1].name, "reap");
   EXPECT_NE(statements[0].number, statements[1].number);
 }
@@ -275,9 +275,10 @@ TEST(Block, has_steps_with_parameters_of_their_own) {
   EXPECT_FALSE(claim.steps[0].each);
   EXPECT_TRUE(claim.steps[1].each);
   EXPECT_EQ(claim.steps[1].params, (Names{"owner", "id"}));
-  EXPECT_EQ(claim.call.sql, "select * from \"infra\".\"outbox_claim\"($1, $2)");
-  EXPECT_EQ(claim.call.params, (Names{"owner", "a"}));
-  EXPECT_FALSE(claim.call.each);
+  ASSERT_EQ(claim.call.size(), 1u);
+  EXPECT_EQ(claim.call[0].sql, "select * from \"infra\".\"outbox_claim\"($1, $2)");
+  EXPECT_EQ(claim.call[0].params, (Names{"owner", "a"}));
+  EXPECT_FALSE(claim.call[0].each);
 }
 
 TEST(Block, may_have_steps_for_one_on_postgres) {

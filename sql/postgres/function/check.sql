@@ -57,3 +57,19 @@ begin
   raise exception '% cannot be written in a % transaction: use read committed', what,
     current_setting('transaction_isolation') using errcode = 'invalid_transaction_state';
 end $twinbox$;
+
+-- As the server decides at the commit whether it waits for a standby. What changes after the call is not seen.
+create or replace function {function:require_synchronous}()
+returns void
+language plpgsql as $twinbox$
+begin
+  if current_setting('synchronous_standby_names') = '' or current_setting('max_wal_senders') = '0' then
+    raise exception 'synchronous_standby_names is empty, so a commit waits for no standby'
+      using errcode = 'TB001',
+            hint = 'Name a standby in synchronous_standby_names, or set require_synchronous to false.';
+  elsif current_setting('synchronous_commit') in ('off', 'local') then
+    raise exception 'synchronous_commit is %, so this commit waits for no standby', current_setting('synchronous_commit')
+      using errcode = 'TB001',
+            hint = 'Set synchronous_commit to on for this role and transaction, or require_synchronous to false.';
+  end if;
+end $twinbox$;

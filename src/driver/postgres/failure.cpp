@@ -52,6 +52,7 @@ Kind kind_of(std::string_view sqlstate) noexcept {
   if (ends_connection(sqlstate) || is("3D000")) return Kind::connection_lost;
   if (is("53100")) return Kind::out_of_space;
   if (is("25006")) return Kind::read_only;
+  if (is("TB001")) return Kind::not_synchronous;
   if (is("42501") || begins("28")) return Kind::permission;
   if (is("42P01") || is("3F000") || is("42883")) return Kind::missing_schema;
   if (is("57014")) return Kind::cancelled;

@@ -176,9 +176,8 @@ void Parameters::add(Oid type, const char* value, std::size_t length, int format
 
 Form Form::of(const Statement& statement, std::span<const Arg> args, bool may_steer) {
   constexpr std::size_t one = 128;
-  constexpr std::size_t call = 255;
-  if (!may_steer && !statement.call.sql.empty())
-    return {.steps = {&statement.call, 1}, .number = call};
+  constexpr std::size_t call = 192;
+  if (!may_steer && !statement.call.empty()) return {.steps = statement.call, .number = call};
   const bool single = std::ranges::all_of(
       args, [](const Arg& arg) { return !arg.is_column || arg.column.size() == 1; });
   if (single && !statement.one.empty())

@@ -91,6 +91,11 @@ void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept 
   if (severity != nullptr && std::string_view{severity} == "FATAL") {
     static_cast<PostgresConnection*>(self)->closing_ = true;
   }
+  // Its words are in the server's language; nothing else warns from there.
+  const char* function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+  if (function != nullptr && std::string_view{function} == "SyncRepWaitForLSN") {
+    static_cast<PostgresConnection*>(self)->gave_up_standby_ = true;
+  }
 }
 
 void PostgresConnection::begin(Access access, Scope scope) {
@@ -239,6 +244,13 @@ void PostgresConnection::land(Flight& flight, std::string_view statement, bool o
   // A commit is left alone: one that waits for its standby would end as if the standby had it.
   if (flight.timed_out() && !flight.interrupted() && !decides) request_cancel(cancel_);
   if (broken_) fail_lost(flight, statement, ours, decides);
+  if (std::exchange(gave_up_standby_, false)) {
+    throw failure(Kind::commit_in_doubt, statement,
+                  {"",
+                   "the server was told to wait no longer for its standby, so a failover may "
+                   "undo the commit"},
+                  where_, ours);
+  }
   const auto* error = flight.error();
   if (error == nullptr) return;
   auto report = report_of(error);

@@ -90,7 +90,8 @@ class PostgresConnection final : public Connection {
   bool pooler_;                 // nothing is kept on the server beyond a transaction
   bool broken_ = false;   // answers are missing: nobody knows what the next one would belong to
   bool closing_ = false;  // the server has said that it ends the connection, or was asked to cancel
-  bool read_only_ = false;  // the server has refused a write in this transaction
+  bool gave_up_standby_ = false;  // the server has committed without waiting for its standby
+  bool read_only_ = false;        // the server has refused a write in this transaction
   std::atomic<bool> interrupt_wanted_ = false;
   Access access_ = Access::read;
   Scope scope_ = Scope::statement;

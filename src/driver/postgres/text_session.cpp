@@ -85,9 +85,7 @@ std::size_t PostgresTextSession::execute(const Statement& statement, std::span<c
                                          RowSink rows) {
   statement_ = statement.name;
   ours_ = true;
-  const std::span<const Step> steps = statement.call.sql.empty()
-                                          ? std::span<const Step>{statement.steps}
-                                          : std::span<const Step>{&statement.call, 1};
+  const std::span<const Step> steps = statement.call.empty() ? statement.steps : statement.call;
   std::vector<std::unique_ptr<TextResult>> results;
   for (const auto& step : steps) results.push_back(run_step(step.sql, step.params, args));
   for (const auto& result : results) deliver(*result, rows);

@@ -479,6 +479,20 @@ TEST_P(Intake, EVB_33_a_custom_endpoint_is_built_from_the_same_parts) {
   EXPECT_EQ(inbox().state(a_key("7", "shop")), MessageState::open);
 }
 
+TEST_P(Intake, says_503_while_a_commit_waits_for_no_standby_and_that_is_required) {
+  if (!on_postgres()) GTEST_SKIP() << "only PostgreSQL can require it";
+  BoxOptions strict = options();
+  strict.require_synchronous = true;
+  inbox();
+  Inbox box{database(), strict};
+  InboxIntake intake{accept_into(box), intake_options()};
+  const HttpResponse answer = intake.handle(a_request(path));
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(answer.headers.find("Retry-After"), "5");
+  EXPECT_EQ(inbox().state(a_key()), std::nullopt);
+  EXPECT_EQ(log().events("intake_error").size(), 1u);
+}
+
 TWINBOX_ON_EVERY_BACKEND(Intake);
 TWINBOX_ON_EVERY_BACKEND(FaultyIntake);
 

@@ -36,6 +36,22 @@ TEST_P(StoreTrouble, a_database_that_is_gone_costs_no_message_its_place) {
   }
 }
 
+TEST_P(StoreTrouble, a_commit_that_waits_for_no_standby_acknowledges_nothing) {
+  inbox();
+  BoxOptions strict = options();
+  strict.require_synchronous = true;
+  Inbox box{database(), strict};
+  DeliveryDesk desk{accept_into(box), one_retry(), "test", environment()};
+  desk.add({1, an_arrival()});
+  auto time = DeliveryDesk::Time{} + 1h;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(desk.step(time).empty());
+    ASSERT_TRUE(desk.next());
+    time = *desk.next();
+  }
+  EXPECT_NE(desk.last_error().find("synchronous_standby_names"), std::string::npos);
+}
+
 TEST_P(StoreTrouble, a_stop_ends_an_accept_that_waits_for_a_silent_store) {
   inbox();
   Database database{place().address(), {.wait_limit = 1h}, environment()};

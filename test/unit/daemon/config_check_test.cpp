@@ -43,6 +43,16 @@ std::string only_text(std::string_view text, const Variables& variables = secret
   return "";
 }
 
+TEST(CheckConfig, only_postgres_can_require_a_synchronous_standby) {
+  EXPECT_EQ(places("[store.main]\nurl = \"sqlite::memory:\"\ninbox_require_synchronous = true\n"),
+            Problems{"t:3 store.main.inbox_require_synchronous"});
+  const Config config = parse_config(
+      "[store.main]\nurl = \"postgresql://localhost/shop\"\ninbox_require_synchronous = true\n",
+      "t", secrets);
+  EXPECT_TRUE(config.stores.at(0).definition().inbox.require_synchronous);
+  EXPECT_FALSE(config.stores.at(0).definition().outbox.require_synchronous);
+}
+
 TEST(CheckConfig, a_good_one_has_no_problem) {
   EXPECT_EQ(places("[store.main]\nurl = \"sqlite::memory:\"\n"
                    "[sink.a]\ntype = \"http\"\nurl = \"https://example.com/\"\n"
