@@ -25,9 +25,11 @@ struct ServerConfig {
   std::vector<std::string> hosts = {};  ///< further names that a Host or Origin may give
   std::string tls_certificate = {};     ///< PEM files; both or none
   std::string tls_key = {};
-  int threads = 1;   ///< that read and write sockets
-  int workers = 64;  ///< requests that may wait for stores at once
-  int queue = 1024;  ///< requests that may wait for a worker
+  int threads = 1;        ///< that read and write sockets
+  int workers = 64;       ///< requests that may store messages at once
+  int readers = 8;        ///< requests that may read or operate at once
+  int inline_calls = 32;  ///< events that may be handled within their request at once
+  int queue = 1024;       ///< requests of each of these kinds that may wait
 
   bool operator==(const ServerConfig&) const = default;
 };
@@ -42,6 +44,7 @@ struct LimitConfig {
   Milliseconds header_time = std::chrono::seconds{10};
   Milliseconds body_time = std::chrono::seconds{30};
   Milliseconds handle_time = std::chrono::seconds{30};
+  Milliseconds read_time = std::chrono::seconds{10};  ///< for the query of a request that reads
   Milliseconds write_time = std::chrono::seconds{30};
   Milliseconds idle_time = std::chrono::seconds{75};
   Milliseconds stop_time = std::chrono::seconds{20};  ///< for requests under way after SIGTERM

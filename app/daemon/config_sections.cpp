@@ -88,6 +88,8 @@ void read_server(TableReader table, ServerConfig& server) {
   table.text("tls_key", server.tls_key);
   table.integer("threads", server.threads, 1, 64);
   table.integer("workers", server.workers, 1, 1024);
+  table.integer("readers", server.readers, 1, 1024);
+  table.integer("inline_calls", server.inline_calls, 1, 1024);
   table.integer("queue", server.queue, 1, 1'000'000);
   table.finish();
   const std::size_t colon = server.listen.rfind(':');
@@ -115,6 +117,7 @@ void read_limit(TableReader table, LimitConfig& limit) {
   table.duration("header_time", limit.header_time, 10ms, 1h);
   table.duration("body_time", limit.body_time, 10ms, 1h);
   table.duration("handle_time", limit.handle_time, 10ms, 1h);
+  table.duration("read_time", limit.read_time, 10ms, 1h);
   table.duration("write_time", limit.write_time, 10ms, 1h);
   table.duration("idle_time", limit.idle_time, 10ms, 24h);
   table.duration("stop_time", limit.stop_time, 0ms, 1h);

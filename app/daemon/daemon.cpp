@@ -1,6 +1,7 @@
 #include "daemon/daemon.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <iostream>
@@ -10,6 +11,7 @@
 #include <time.h>
 
 #include "daemon/http_server.hpp"
+#include "daemon/lane.hpp"
 #include "daemon/log.hpp"
 #include "daemon/metrics.hpp"
 #include "daemon/notify.hpp"
@@ -19,10 +21,12 @@
 #include "daemon/service.hpp"
 #include "daemon/sources.hpp"
 #include "daemon/stores.hpp"
+#include "daemon/time_limits.hpp"
 #include "daemon/tracer.hpp"
-#include "daemon/worker_pool.hpp"
+#include "daemon/write_monitor.hpp"
 #include "dashboard/bundle.hpp"
 #include <twinbox/error.hpp>
+#include <twinbox/interruptible.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -81,7 +85,9 @@ class Daemon {
         service_(make_service(config, read_tokens(token_file(config)))),
         server_(config.server, config.limit, http_service(), log_.environment()),
         queue_limit_(static_cast<std::size_t>(config.server.queue)),
-        workers_(static_cast<std::size_t>(config.server.workers), queue_limit_) {}
+        lanes_{Lane{lane("health", health_threads)}, Lane{lane("intake", config.server.workers)},
+               Lane{lane("read", config.server.readers)},
+               Lane{lane("inline", config.server.inline_calls)}} {}
 
   ~Daemon() { dashboard_.stop(); }  // before the server, whose connections it wakes
   Daemon(const Daemon&) = delete;
@@ -96,6 +102,7 @@ class Daemon {
     dispatching_.set(current()->config());
     dashboard_.set(current()->config().health);
     dashboard_.start();
+    writes_.start();
     server_.start();
     sources_.set(current()->config());
     log_.write(LogLevel::info, "listening", {{"address", show(server_.endpoint())}});
@@ -127,7 +134,13 @@ class Daemon {
     notify_manager("STOPPING=1");
     log_.write(LogLevel::info, "stopping", {});
     sources_.stop();
+    // What waits for a receiver is repeated by who sent it, or by a dispatcher.
+    lane_of(LaneKind::inline_call).close();
+    inline_stop_.request_stop();
     server_.stop(current()->config().limit.stop_time);
+    for (Lane& lane : lanes_) lane.close();  // nobody is answered any more
+    limits_.end_all();
+    writes_.stop();
     dispatching_.stop();
     dashboard_.stop();
     log_.write(LogLevel::info, "stopped", {});
@@ -140,10 +153,13 @@ class Daemon {
                                     .dispatching = dispatching_,
                                     .dashboard = dashboard_,
                                     .sessions = sessions_,
+                                    .writes = writes_,
+                                    .limits = limits_,
                                     .environment = log_.environment(),
                                     .spans = spans(),
                                     .observer = [this] { return observer(BoxKind::inbox, {}); },
-                                    .metrics = [this] { return metrics_text(); }};
+                                    .metrics = [this] { return metrics_text(); },
+                                    .stop = inline_stop_.get_token()};
     return std::make_shared<const Service>(config, surroundings, std::move(tokens));
   }
 
@@ -157,9 +173,12 @@ class Daemon {
   }
 
   std::string metrics_text() {
+    std::vector<Lane::Status> lanes;
+    for (const Lane& lane : lanes_) lanes.push_back(lane.status());
     return metrics_.text({.server = server_,
                           .boxes = dashboard_.census().glance(),
-                          .waiting = workers_.waiting(),
+                          .lanes = std::move(lanes),
+                          .writes = writes_,
                           .spans_sent = tracer_.sent(),
                           .spans_dropped = tracer_.dropped(),
                           .conflicts = log_.conflicts(),
@@ -239,26 +258,61 @@ class Daemon {
         return share(std::move(calls), endpoint, std::move(request), std::move(answer));
       }
     }
-    auto task = [this, context = std::move(context), request = std::move(request), answer] {
-      answer(call(*context, request));
-    };
-    if (!workers_.submit(std::move(task))) answer(queue_is_full());
+    Lane& lane = lane_of(kind_of(*context));
+    Lane::Task task{.run = [this, context, request = std::move(request),
+                            answer] { answer(call(*context, request)); },
+                    .drop = [answer] { answer(stopping()); }};
+    if (endpoint.reads_store) bound_reader(task, *context);
+    if (!lane.submit(std::move(task))) answer(is_full(lane));
   }
 
-  static HttpResponse queue_is_full() {
-    return busy("more requests wait than server.queue allows");
+  static LaneKind kind_of(const Request& request) {
+    const Match& match = *request.match();
+    const bool calls = match.endpoint->calls_handler && match.endpoint->calls_handler(match.target);
+    return calls ? LaneKind::inline_call : match.endpoint->lane;
+  }
+
+  Lane& lane_of(LaneKind kind) { return lanes_.at(static_cast<std::size_t>(kind)); }
+
+  [[nodiscard]] Lane::Options lane(std::string name, int threads) const {
+    return {.name = std::move(name),
+            .threads = static_cast<std::size_t>(threads),
+            .queue = queue_limit_};
+  }
+
+  /// Readers leave most of a store's connections to those who write, however slow their queries.
+  void bound_reader(Lane::Task& task, const Request& request) {
+    const std::string_view name = request.match()->target.find("store").value_or("");
+    for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
+      const Store* store = stores_.find(name, kind);
+      if (store == nullptr) continue;
+      task.key = store;
+      task.most_running = std::max<std::size_t>(1, store->definition().database.pool_size / 4);
+      return;
+    }
+  }
+
+  static HttpResponse stopping() {
+    return busy("the daemon stops; repeat the request with the same id");
+  }
+
+  static HttpResponse is_full(const Lane& lane) {
+    return busy("the " + lane.name() +
+                " lane is full: all its threads are busy, and as many requests wait as "
+                "server.queue allows; repeat the request later with the same id");
   }
 
   void share(std::shared_ptr<SharedCalls> calls, const Endpoint& endpoint, HttpRequest request,
              const HttpService::Answer& answer) {
+    Lane& lane = lane_of(endpoint.lane);
     switch (calls->add(std::move(request), answer, queue_limit_)) {
-      case SharedCalls::Added::full: return answer(queue_is_full());
+      case SharedCalls::Added::full: lane.count_refusal(); return answer(is_full(lane));
       case SharedCalls::Added::waits: return;
       case SharedCalls::Added::needs_work: break;
     }
-    workers_.submit_always([this, calls = std::move(calls), path = endpoint.path] {
+    lane.submit_always({.run = [this, calls = std::move(calls), path = endpoint.path] {
       calls->work([&](const std::exception_ptr& error) { return explain(path, error); });
-    });
+    }});
   }
 
   /// Null: it does not ask for events, or too many listen already.
@@ -276,12 +330,39 @@ class Daemon {
     const Match& match = *context.match();
     std::optional<TraceScope> scope;
     if (context.trace) scope.emplace(*context.trace);
+    std::optional<TimeLimits::Limit> limit;
+    std::optional<Interruptible> interruptible;
+    if (match.endpoint->reads_store) {
+      limit.emplace(limits_, context.service->config().limit.read_time);
+      interruptible.emplace(limit->token());
+    }
     try {
       return match.endpoint->call(
           {request, match.target, context.service->access().actor(request)});
+    } catch (const DatabaseError& error) {
+      if (limit && error.kind() == DatabaseError::Kind::cancelled) {
+        return limit->passed() ? read_too_long(context) : stopping();
+      }
+      return explain(match.endpoint->path, std::current_exception());
     } catch (...) {
       return explain(match.endpoint->path, std::current_exception());
     }
+  }
+
+  HttpResponse read_too_long(const Request& context) {
+    const Match& match = *context.match();
+    const std::string store{match.target.find("store").value_or(stores_.all()[0].store->name())};
+    const auto time = context.service->config().limit.read_time;
+    log_.write(LogLevel::warning, "read_ended",
+               {{"store", store},
+                {"endpoint", match.endpoint->path},
+                {"milliseconds", std::int64_t{time.count()}}});
+    return problem(
+        504, title_of(504),
+        "store " + store + ": the query was ended after limit.read_time (" +
+            std::to_string(time.count()) +
+            " ms); ask for less (a state, a topic, a smaller limit), look at what blocks "
+            "the database, or raise limit.read_time");
   }
 
   HttpResponse explain(const std::string& path, const std::exception_ptr& thrown) {
@@ -349,6 +430,7 @@ class Daemon {
         log_.write(LogLevel::warning, "store_unavailable",
                    {{"store", entry.store->name()}, {"error", error.what()}});
         dashboard_.census().doubt(*entry.store, error.what());
+        writes_.mark_unreachable(*entry.store, error.what());
       }
     }
   }
@@ -446,6 +528,9 @@ class Daemon {
   Dispatching dispatching_;
   Sources sources_{stores_, log_.environment()};
   Dashboard dashboard_;
+  WriteMonitor writes_{stores_, log_.environment()};
+  TimeLimits limits_;
+  std::stop_source inline_stop_;
   ActRunner acts_{log_.environment(), [this](const Store& store, BoxKind kind) {
                     dashboard_.census().look_again(store, kind);
                   }};
@@ -454,7 +539,8 @@ class Daemon {
   std::shared_ptr<const Service> service_;  // shared with the requests that are under way
   HttpServer server_;
   const std::size_t queue_limit_;
-  WorkerPool workers_;  // ends before the server, to which its tasks answer
+  static constexpr int health_threads = 2;
+  std::array<Lane, lane_count> lanes_;  // end before the server, to which their tasks answer
 };
 
 }  // namespace

@@ -102,6 +102,7 @@ void add_webhooks(Router& router, const Config& config, const Stores& stores,
        .path = "/webhooks/{endpoint}",
        .need = Need::signature,
        .call = [intake](const Call& call) { return intake->handle(call.request); },
+       .lane = LaneKind::intake,
        .exists = [names = std::move(names)](
                      const Target& target) { return names.contains(target.segments.back()); }});
 }
@@ -143,9 +144,9 @@ AnswerCall inline_answer(const EventConfig& event, const Stores& stores, SinkMak
   Handlers handlers;
   handlers.add(EventName{event.name, event.version}.topic(), {sinks.make(event.sink, {}), {}});
   auto lazy = std::make_shared<LazyAnswer>(
-      [&stores, store = event.store, handlers = std::move(handlers), observer = calls.observer] {
+      [&stores, store = event.store, handlers = std::move(handlers), calls] {
         return inline_mode(find_store(stores, store, BoxKind::inbox).inbox(), handlers,
-                           {.observer = observer()});
+                           {.observer = calls.observer(), .stop = calls.stop});
       });
   return [lazy, &stores, name = event.store, held = calls.held, options](const Arrival& arrival) {
     Store& store = find_store(stores, name, BoxKind::inbox);
@@ -159,6 +160,7 @@ void add_named_events(Router& router, const Config& config, const Stores& stores
                       const InlineCalls& calls, const IntakeOptions& options) {
   std::vector<EventName> names;
   std::map<std::string, AnswerCall> ways;
+  std::set<std::pair<std::string, std::string>> inlined;  // as the path names them
   for (const EventConfig& event : config.events) {
     const EventName name{event.name, event.version};
     if (!ways.emplace(name.type(), event.inline_mode
@@ -168,13 +170,21 @@ void add_named_events(Router& router, const Config& config, const Stores& stores
       throw std::invalid_argument("event " + name.type() + " is there twice");
     }
     names.push_back(name);
+    if (event.inline_mode) inlined.emplace(event.name, "v" + std::to_string(event.version));
   }
   const AnswerCall take = [ways = std::move(ways)](const Arrival& arrival) {
     return ways.at(arrival.topic.str())(arrival);
   };
   auto intake = std::make_shared<NamedEventIntake>(names, take, options);
-  router.add({"POST", "/events/{name}/{version}", Need::send,
-              [intake](const Call& call) { return intake->handle(call.request); }});
+  router.add({.method = "POST",
+              .path = "/events/{name}/{version}",
+              .need = Need::send,
+              .call = [intake](const Call& call) { return intake->handle(call.request); },
+              .lane = LaneKind::intake,
+              .calls_handler =
+                  [inlined = std::move(inlined)](const Target& target) {
+                    return inlined.contains({target.segments[1], target.segments[2]});
+                  }});
 }
 
 void add_sidecar(Router& router, const Config& config, const Stores& stores,
@@ -190,7 +200,11 @@ void add_sidecar(Router& router, const Config& config, const Stores& stores,
   auto intake = std::make_shared<SidecarIntake>(std::move(subscriptions), options);
   const auto handle = [intake](const Call& call) { return intake->handle(call.request); };
   router.add({"GET", "/dapr/subscribe", Need::send, handle});
-  router.add({"POST", "/sidecar/{route}", Need::send, handle});
+  router.add({.method = "POST",
+              .path = "/sidecar/{route}",
+              .need = Need::send,
+              .call = handle,
+              .lane = LaneKind::intake});
 }
 
 /// The one parameter that there is; a misspelt one must not lead elsewhere.
@@ -219,6 +233,7 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
               [handle](const Call& call) {
                 return std::move(handle(store_name(call.target), {&call.request, 1})[0]);
               },
+          .lane = LaneKind::intake,
           .shared =
               [&stores, kind, by_store = std::move(by_store)](const Target& target) {
                 const bool strange = std::ranges::any_of(
@@ -246,11 +261,17 @@ void add_intakes(Router& router, const Config& config, const Stores& stores, Sin
         find_store(stores, store, BoxKind::inbox);
         return InboxIntake{accept_into(stores, store), options}.handle(requests);
       }));
-  router.add({"POST", "/v1/events", Need::send, [&stores, options](const Call& call) {
-                find_store(stores, store_name(call.target), BoxKind::inbox);
-                return EventIntake{accept_into(stores, store_name(call.target)), options}.handle(
-                    call.request);
-              }});
+  router.add(
+      {.method = "POST",
+       .path = "/v1/events",
+       .need = Need::send,
+       .call =
+           [&stores, options](const Call& call) {
+             find_store(stores, store_name(call.target), BoxKind::inbox);
+             return EventIntake{accept_into(stores, store_name(call.target)), options}.handle(
+                 call.request);
+           },
+       .lane = LaneKind::intake});
   add_named_events(router, config, stores, sinks, calls, options);
   add_webhooks(router, config, stores, options);
   add_sidecar(router, config, stores, options);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <stop_token>
 
 #include "daemon/config.hpp"
 #include "daemon/router.hpp"
@@ -17,6 +18,7 @@ struct InlineCalls {
   std::function<DispatchObserver()> observer;  ///< who is told of them
   /// Whether none is to be made now: somebody has switched it off.
   std::function<bool(const std::string& store, const std::string& topic)> held;
+  std::stop_token stop = {};  ///< requested: those under way are told to stop
 };
 
 /// `stores` must outlive the router. Throws std::invalid_argument naming the endpoint that cannot

@@ -6,9 +6,9 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 #include <tuple>
+#include <utility>
 
 #include "daemon/http_server.hpp"
-#include <twinbox/health.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -130,7 +130,8 @@ void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSn
   families.push_back(std::move(topics));
 }
 
-void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes) {
+void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes,
+               const WriteMonitor& writes) {
   MetricFamily states = family("twinbox_duties", "Duties by state", MetricType::Gauge);
   MetricFamily oldest =
       family("twinbox_oldest_pending_seconds", "How long the oldest duty that is due has waited",
@@ -144,13 +145,20 @@ void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes
              MetricType::Gauge);
   MetricFamily up = family("twinbox_store_up", "1: the box could be asked", MetricType::Gauge);
   MetricFamily writable =
-      family("twinbox_store_writable",
-             "1: the box could be asked, and its store has refused no write", MetricType::Gauge);
+      family("twinbox_store_writable", "1: the box could be asked, and its store takes writes",
+             MetricType::Gauge);
+  MetricFamily probes = family(
+      "twinbox_write_probes_total",
+      "Test writes, while readiness was asked for and no message was stored", MetricType::Counter);
+  const Store* last = nullptr;
   for (const CensusTaker::Report& box : boxes) {
     const Labels labels{{"box", std::string{to_string(box->kind)}}, {"store", box->store->name()}};
     const bool is_up = box->error.empty();
     add(up, labels, is_up ? 1 : 0);
-    add(writable, labels, is_up && !write_refusal(box->store->database()) ? 1 : 0);
+    add(writable, labels, is_up && !writes.refusal(*box->store) ? 1 : 0);
+    if (std::exchange(last, box->store) != box->store) {
+      add(probes, {{"store", box->store->name()}}, static_cast<double>(writes.probes(*box->store)));
+    }
     if (!box->at) continue;
     const StateCounts& counts = box->counts.all;
     for (const auto& [state, value] :
@@ -168,8 +176,29 @@ void add_boxes(Families& families, const std::vector<CensusTaker::Report>& boxes
     add(age, labels, seconds(counts.oldest_open));
     add(blocked, labels, static_cast<double>(box->blocked_keys.size()));
   }
-  for (MetricFamily* one : {&states, &oldest, &age, &blocked, &up, &writable})
+  for (MetricFamily* one : {&states, &oldest, &age, &blocked, &up, &writable, &probes}) {
     families.push_back(std::move(*one));
+  }
+}
+
+void add_lanes(Families& families, const std::vector<Lane::Status>& lanes) {
+  MetricFamily threads = family("twinbox_lane_threads", "Threads of the lane", MetricType::Gauge);
+  MetricFamily running = family("twinbox_lane_running", "Threads at work", MetricType::Gauge);
+  MetricFamily waiting =
+      family("twinbox_lane_waiting", "Requests that wait for a thread", MetricType::Gauge);
+  MetricFamily refused =
+      family("twinbox_lane_refused_total", "Requests answered 503 because the lane was full",
+             MetricType::Counter);
+  for (const Lane::Status& lane : lanes) {
+    const Labels labels{{"lane", lane.name}};
+    add(threads, labels, static_cast<double>(lane.threads));
+    add(running, labels, static_cast<double>(lane.running));
+    add(waiting, labels, static_cast<double>(lane.waiting));
+    add(refused, labels, static_cast<double>(lane.refused));
+  }
+  for (MetricFamily* one : {&threads, &running, &waiting, &refused}) {
+    families.push_back(std::move(*one));
+  }
 }
 
 void add_http(Families& families, const Metrics::Moment& moment) {
@@ -186,8 +215,7 @@ void add_http(Families& families, const Metrics::Moment& moment) {
         static_cast<double>(moment.server.body_bytes(known)));
   }
   families.push_back(std::move(bodies));
-  families.push_back(single("twinbox_http_waiting", "Requests that wait for a worker",
-                            MetricType::Gauge, static_cast<double>(moment.waiting)));
+  add_lanes(families, moment.lanes);
   count("twinbox_http_accepted_total", "Connections accepted", stats.accepted);
   count("twinbox_http_evicted_total", "Idle connections closed for new ones", stats.evicted);
   count("twinbox_http_refused_total", "Connections beyond the limit", stats.refused);
@@ -275,7 +303,7 @@ std::string Metrics::text(const Moment& moment) const {
   add_http(families, moment);
   add_sources(families, moment.sources);
   add_dispatch(families, outbox_.snapshot(), inbox_.snapshot());
-  add_boxes(families, moment.boxes);
+  add_boxes(families, moment.boxes, moment.writes);
   return prometheus::TextSerializer{}.Serialize(families);
 }
 

@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "daemon/census.hpp"
+#include "daemon/lane.hpp"
+#include "daemon/write_monitor.hpp"
 #include <twinbox/source.hpp>
 #include <twinbox/stats.hpp>
 
@@ -43,7 +45,8 @@ class Metrics {
   struct Moment {
     const HttpServer& server;
     const std::vector<CensusTaker::Report>& boxes;
-    std::size_t waiting = 0;  ///< requests that wait for a worker
+    std::vector<Lane::Status> lanes = {};
+    const WriteMonitor& writes;
     std::uint64_t spans_sent = 0;
     std::uint64_t spans_dropped = 0;
     std::uint64_t conflicts = 0;  ///< messages that came again with other content

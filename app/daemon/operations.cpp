@@ -6,9 +6,7 @@
 #include "daemon/act.hpp"
 #include "daemon/json.hpp"
 #include "daemon/parameters.hpp"
-#include "daemon/secrets.hpp"
 #include <twinbox/admin.hpp>
-#include <twinbox/health.hpp>
 #include <twinbox/trace.hpp>
 
 namespace twinbox::app {
@@ -137,81 +135,24 @@ HttpResponse list_audit(const Stores& stores, const Call& call) {
   return answer(out);
 }
 
-Health health_of(Store& store, BoxKind kind, const HealthThresholds& thresholds) {
-  try {
-    return check_health(box_of(store, kind), thresholds);
-  } catch (const std::exception& error) {
-    return {.state = HealthState::unhealthy, .reasons = {error.what()}, .broken = true};
-  }
-}
-
-/// The word for one box, and whether a probe is to see it.
-struct Judgement {
-  std::string_view word;
-  bool good;
-};
-using Judge = Judgement (*)(const Health&);
-
-/// Whether messages can be stored. Dead letters and backlog are no part of it: otherwise any sender
-/// could take the daemon out of service.
-Judgement judge_ready(const Health& health) {
-  return health.broken ? Judgement{"not_ready", false} : Judgement{"ready", true};
-}
-
-Judgement judge_health(const Health& health) {
-  return {to_string(health.state), health.state != HealthState::unhealthy};
-}
-
-/// 200, or 503 so that probes see it. Names and texts of the database are for the read role;
-/// anybody else gets the word alone.
-HttpResponse probe(const Stores& stores, const HealthThresholds& thresholds, Judge judge,
-                   bool may_read) {
-  Health worst{.state = HealthState::healthy, .reasons = {}};
-  json::array boxes;
-  for (const Stores::Entry& entry : stores.all()) {
-    for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
-      if (!serves(entry.boxes, kind)) continue;
-      const Health health = health_of(*entry.store, kind, thresholds);
-      worst.state = std::max(worst.state, health.state);
-      worst.broken = worst.broken || health.broken;
-      json::array reasons;
-      for (const std::string& reason : health.reasons) {
-        reasons.push_back(json::string{without_secrets(reason)});
-      }
-      boxes.push_back(json::object{{"store", entry.store->name()},
-                                   {"box", json::string_view{to_string(kind)}},
-                                   {"status", json::string_view{judge(health).word}},
-                                   {"pending", health.pending},
-                                   {"dead", health.dead},
-                                   {"reasons", std::move(reasons)}});
-    }
-  }
-  json::object out{{"status", json::string_view{judge(worst).word}}};
-  if (may_read) out["boxes"] = std::move(boxes);
-  return answer(out, judge(worst).good ? 200 : 503);
-}
-
 }  // namespace
 
 void add_operations(Router& router, const Stores& stores, ActRunner& runner, const Config& config,
-                    const Access& access, const std::function<void(const Store&, BoxKind)>& acted) {
-  for (const auto& [path, judge] :
-       {std::pair{"/health", &judge_health}, std::pair{"/health/ready", &judge_ready}}) {
-    router.add({"GET", path, Need::nothing,
-                [&stores, &access, health = config.health, judge = judge](const Call& call) {
-                  return probe(stores, health, judge, access.caller(call.request).may_read);
-                }});
-  }
-  router.add({"GET", "/v1/messages", Need::read,
-              [&stores](const Call& call) { return list(stores, call); }});
-  router.add({"GET", "/v1/messages/{id}", Need::read,
-              [&stores, dashboard = config.dashboard](const Call& call) {
-                return show(stores, dashboard, call);
-              }});
-  router.add({"GET", "/v1/operations/{id}", Need::read,
-              [&stores](const Call& call) { return show_operation(stores, call); }});
-  router.add({"GET", "/v1/audit", Need::read,
-              [&stores](const Call& call) { return list_audit(stores, call); }});
+                    const std::function<void(const Store&, BoxKind)>& acted) {
+  const auto add_read = [&](std::string path, std::function<HttpResponse(const Call&)> call) {
+    router.add({.method = "GET",
+                .path = std::move(path),
+                .need = Need::read,
+                .call = std::move(call),
+                .reads_store = true});
+  };
+  add_read("/v1/messages", [&stores](const Call& call) { return list(stores, call); });
+  add_read("/v1/messages/{id}", [&stores, dashboard = config.dashboard](const Call& call) {
+    return show(stores, dashboard, call);
+  });
+  add_read("/v1/operations/{id}",
+           [&stores](const Call& call) { return show_operation(stores, call); });
+  add_read("/v1/audit", [&stores](const Call& call) { return list_audit(stores, call); });
   for (const auto& [name, verb] :
        {std::pair{"requeue", Verb::requeue}, std::pair{"discard", Verb::discard},
         std::pair{"postpone", Verb::postpone}}) {

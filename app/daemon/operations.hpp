@@ -3,7 +3,6 @@
 
 #include <functional>
 
-#include "daemon/access.hpp"
 #include "daemon/act_runner.hpp"
 #include "daemon/config.hpp"
 #include "daemon/router.hpp"
@@ -11,9 +10,9 @@
 
 namespace twinbox::app {
 
-/// Adds /health, /health/ready, /v1/messages…, /v1/operations and /v1/audit. `acted` is told of
-/// boxes that were changed. What is given must outlive the router.
+/// Adds /v1/messages…, /v1/operations and /v1/audit. `acted` is told of boxes that were changed.
+/// What is given must outlive the router.
 void add_operations(Router& router, const Stores& stores, ActRunner& runner, const Config& config,
-                    const Access& access, const std::function<void(const Store&, BoxKind)>& acted);
+                    const std::function<void(const Store&, BoxKind)>& acted);
 
 }  // namespace twinbox::app

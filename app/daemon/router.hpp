@@ -27,6 +27,15 @@ enum class Need {
   admin,
 };
 
+/// Who answers a request: each lane has threads and a queue of its own.
+enum class LaneKind {
+  health,       ///< from memory, or one check for all who ask
+  intake,       ///< stores messages
+  read,         ///< reads and operations
+  inline_call,  ///< calls a handler within the request
+};
+inline constexpr std::size_t lane_count = 4;
+
 /// One request on its way to its endpoint.
 struct Call {
   const HttpRequest& request;
@@ -49,11 +58,15 @@ struct Endpoint {
   std::string path;  ///< `/v1/outbox/{topic}`; `{…}` stands for one segment
   Need need;
   std::function<HttpResponse(const Call&)> call;  ///< `{…}` are where they stand in the target
-  bool quick = false;  ///< asks no store: answered even when all workers are busy
+  bool quick = false;                             ///< asks no store: answered at once, in no lane
+  LaneKind lane = LaneKind::read;
+  bool reads_store = false;  ///< the one that `?store=` names; takes no longer than limit.read_time
   /// With whom a request is answered together; empty, or null: it is answered alone by `call`.
   std::function<std::shared_ptr<SharedCalls>(const Target&)> shared = {};
   /// Asked before the body is read. False: there is nothing of that name; empty: there always is.
   std::function<bool(const Target&)> exists = {};
+  /// True: this request is for LaneKind::inline_call.
+  std::function<bool(const Target&)> calls_handler = {};
 };
 
 struct Match {

@@ -1,5 +1,6 @@
 #include "daemon/service.hpp"
 
+#include "daemon/health.hpp"
 #include "daemon/http_server.hpp"
 #include "daemon/login.hpp"
 #include "daemon/openapi.hpp"
@@ -13,11 +14,16 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
     : config_(std::move(config)), access_(config_, std::move(tokens), surroundings.sessions) {
   router_.add({"GET", "/health/live", Need::nothing,
                [](const Call&) { return json_answer(200, R"({"status":"live"})"); }, true});
-  router_.add({"GET", "/metrics", Need::read, [metrics = surroundings.metrics](const Call&) {
-                 return HttpResponse{200,
-                                     {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
-                                     metrics()};
-               }});
+  router_.add(
+      {.method = "GET",
+       .path = "/metrics",
+       .need = Need::read,
+       .call =
+           [metrics = surroundings.metrics](const Call&) {
+             return HttpResponse{
+                 200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, metrics()};
+           },
+       .lane = LaneKind::health});
   router_.add({"GET", "/openapi.json", Need::nothing,
                [](const Call&) { return json_answer(200, std::string{openapi_json}); }, true});
   add_pages(router_, dashboard_assets(), config_.dashboard.enabled);
@@ -27,11 +33,14 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
               {.observer = surroundings.observer,
                .held = [&dispatching = surroundings.dispatching](
                            const std::string& store,
-                           const std::string& topic) { return dispatching.holds(store, topic); }},
+                           const std::string& topic) { return dispatching.holds(store, topic); },
+               .stop = surroundings.stop},
               surroundings.environment);
   add_control(router_, surroundings.dispatching);
   surroundings.dashboard.add_to(router_);
-  add_operations(router_, surroundings.stores, surroundings.acts, config_, access_,
+  add_health(router_, surroundings.stores, surroundings.writes, surroundings.limits, config_,
+             access_);
+  add_operations(router_, surroundings.stores, surroundings.acts, config_,
                  [&dashboard = surroundings.dashboard](const Store& store, BoxKind kind) {
                    dashboard.census().look_again(store, kind);
                  });
@@ -46,12 +55,16 @@ void make_all(const Config& config) {
   Pulse pulse;
   Dashboard dashboard{stores, pulse, dispatching, {}};
   Sessions sessions;
+  WriteMonitor writes{stores, {}};
+  TimeLimits limits;
   const Service service{config,
                         {.stores = stores,
                          .acts = acts,
                          .dispatching = dispatching,
                          .dashboard = dashboard,
                          .sessions = sessions,
+                         .writes = writes,
+                         .limits = limits,
                          .environment = {},
                          .spans = {},
                          .observer = [] { return DispatchObserver{}; },

@@ -14,6 +14,7 @@
 #include "daemon/operations.hpp"
 #include "daemon/router.hpp"
 #include "daemon/stores.hpp"
+#include "daemon/write_monitor.hpp"
 
 namespace twinbox::app {
 
@@ -24,10 +25,13 @@ struct Surroundings {
   Dispatching& dispatching;
   Dashboard& dashboard;
   Sessions& sessions;
+  WriteMonitor& writes;
+  TimeLimits& limits;
   Environment environment;
   std::function<void(const HandlerSpan&)> spans;  ///< empty: no traces
   std::function<DispatchObserver()> observer;     ///< of calls within requests
   std::function<std::string()> metrics;           ///< the text for Prometheus
+  std::stop_token stop = {};                      ///< of calls within requests
 };
 
 class Service {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ struct InlineOptions {
   Duration lease = std::chrono::seconds{30};
   std::chrono::seconds retry_after{5};  ///< while somebody else handles it
   DispatchObserver observer = {};
+  /// Once requested, handlers that run are told to stop. What they do not finish is released and
+  /// answered 503.
+  std::stop_token stop = {};
 };
 
 /// Durable, then handled in the request, with the handler's guarantee: 200 when it is done, 500

@@ -1,6 +1,7 @@
 // Is a box well? In words and in a state that a probe can be answered with.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,5 +50,13 @@ struct Health {
 /// Why the database takes no writes of this process, as check_health() has it, in the database's
 /// own words; empty: nothing is known against it. Asks nobody.
 [[nodiscard]] std::optional<std::string> write_refusal(Database& database);
+
+/// Inserts a row into the table of the workers and deletes it, in one transaction that is durable
+/// when it returns: the database takes writes. Throws DatabaseError when it does not.
+void probe_writes(WorkQueue& queue);
+
+/// How long ago a call of this process proved that the database takes writes: it stored messages
+/// outside of a caller's transaction, or probed. Empty: none has. Asks nobody.
+[[nodiscard]] std::optional<std::chrono::steady_clock::duration> since_write(Database& database);
 
 }  // namespace twinbox

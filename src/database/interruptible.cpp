@@ -1,4 +1,4 @@
-#include "database/interruptible.hpp"
+#include "twinbox/interruptible.hpp"
 
 #include <utility>
 

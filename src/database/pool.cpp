@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "database/interruptible.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 namespace {
@@ -215,7 +215,16 @@ void Pool::remember(const DatabaseError& error, Scope scope) {
   ++refusals_;
 }
 
+void Pool::wrote() noexcept { wrote_at_ = time_.now().time_since_epoch().count(); }
+
+std::optional<steady_clock::duration> Pool::since_write() const {
+  const TimePoint::rep at = wrote_at_;
+  if (at == never_wrote) return {};
+  return time_.now().time_since_epoch() - TimePoint::duration{at};
+}
+
 void Pool::stored_messages(std::uint64_t refusals) {
+  wrote();
   if (refusals == 0) return;
   const std::scoped_lock lock{refusal_mutex_};
   if (refusals == refusals_) refusal_.reset();

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -73,6 +74,10 @@ class Pool {
   /// A call that began after so many `refusals` has stored messages. Other calls prove nothing:
   /// they may have found nothing to write, or written it over what was there.
   void stored_messages(std::uint64_t refusals);
+  /// A call has just proved that the database takes writes.
+  void wrote() noexcept;
+  /// How long ago that was; empty: never.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::duration> since_write() const;
 
   /// How many threads may have a transaction open at once, and the option that says so.
   struct Bound {
@@ -97,6 +102,7 @@ class Pool {
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
   using Lane = Budget::Lane;
+  static constexpr auto never_wrote = std::numeric_limits<TimePoint::rep>::min();
   /// A borrowed connection: rolls back what was not committed, then gives it back.
   class Borrowed;
 
@@ -136,6 +142,7 @@ class Pool {
   mutable std::mutex refusal_mutex_;
   std::optional<Refusal> refusal_;  ///< the last one, unless it is over
   std::atomic<std::uint64_t> refusals_ = 0;
+  std::atomic<TimePoint::rep> wrote_at_ = never_wrote;
   std::vector<Lane> lanes_;  ///< writers, then readers where they have connections of their own
 };
 

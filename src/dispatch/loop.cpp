@@ -4,8 +4,8 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "database/interruptible.hpp"
 #include "queue/box.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 namespace {

@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "database/interruptible.hpp"
 #include "dispatch/loop.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 

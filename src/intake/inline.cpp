@@ -129,6 +129,10 @@ std::optional<Verdict> InlineHandler::call(const SharedCall& kept,
   const Message& message = *kept->message;
   const HandlerEntry* entry = handlers_.find(message.handler, message.topic);
   watch_.begin(kept, entry == nullptr ? HandlerOptions{} : entry->options);
+  const std::stop_callback on_stop{options_.stop, [&] {
+                                     kept->watch.shutting_down = true;
+                                     kept->watch.stop.request_stop();
+                                   }};
   const Caller caller{inbox_, handlers_, dispatch_, observer, owner_};
   const Kept until_it_returns{watch_, {kept}};
   return caller.call({&message, 1}, kept->watch)[0];
@@ -156,7 +160,9 @@ HttpResponse InlineHandler::answer(const Message& message, const Verdict& verdic
       return later(503, "Service Unavailable", "not now", verdict.until - now());
     case Verdict::Act::release: break;
   }
-  return later(503, "Service Unavailable", "the store went away meanwhile; send it again",
+  return later(503, "Service Unavailable",
+               "it was not handled, because the store went away or this process stops; send it "
+               "again with the same id",
                options_.retry_after);
 }
 

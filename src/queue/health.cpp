@@ -117,4 +117,27 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
 
 std::optional<std::string> write_refusal(Database& database) { return database.pool().refusal(); }
 
+/// Under an owner of its own: it waits for no other process, and no other sees it.
+void probe_writes(WorkQueue& queue) {
+  Box& box = queue.box();
+  const OwnerToken owner = OwnerToken::make(box.environment());
+  box.own(Access::write, Scope::transaction, [&](Session& session) {
+    box.run(session, box.sql().worker_tell,
+            {{"owner", Value{owner.uuid()}},
+             {"name", "probe"},
+             {"version", "-"},
+             {"done", 0},
+             {"failed", 0},
+             {"handles", Value{}},
+             {"lives", 0},
+             box.now()});
+    box.run(session, box.sql().worker_leave, {{"owner", Value{owner.uuid()}}});
+  });
+  queue.database().pool().wrote();
+}
+
+std::optional<std::chrono::steady_clock::duration> since_write(Database& database) {
+  return database.pool().since_write();
+}
+
 }  // namespace twinbox

@@ -6,11 +6,11 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "database/interruptible.hpp"
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
 #include "queue/local_time.hpp"
 #include "queue/prune.hpp"
+#include "twinbox/interruptible.hpp"
 #include "twinbox/worker.hpp"
 
 namespace twinbox {

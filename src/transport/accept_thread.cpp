@@ -1,6 +1,6 @@
 #include "transport/accept_thread.hpp"
 
-#include "database/interruptible.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/text.hpp"
-#include "database/interruptible.hpp"
 #include "twinbox/error.hpp"
+#include "twinbox/interruptible.hpp"
 #include "twinbox/retry.hpp"
 
 namespace twinbox {

@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "database/interruptible.hpp"
 #include "database/open_driver.hpp"
 #include "fake_driver.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 namespace {

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "database/answer_limit.hpp"
-#include "database/interruptible.hpp"
 #include "database/pool.hpp"
 #include "postgres_driver_test.hpp"
 #include "twinbox/database.hpp"
+#include "twinbox/interruptible.hpp"
 #include "twinbox/outbox.hpp"
 
 namespace twinbox::postgres_test {

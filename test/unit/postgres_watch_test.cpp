@@ -8,13 +8,13 @@
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
 
-#include "database/interruptible.hpp"
 #include "database/pool.hpp"
 #include "driver/postgres/postgres_driver.hpp"
 #include "sql/notify_channel.hpp"
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
 #include "support/postgres_wire.hpp"
+#include "twinbox/interruptible.hpp"
 #include <twinbox/admin.hpp>
 
 namespace twinbox::test {

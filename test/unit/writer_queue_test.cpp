@@ -9,10 +9,10 @@
 
 #include <gtest/gtest.h>
 
-#include "database/interruptible.hpp"
 #include "database/pool.hpp"
 #include "fake_driver.hpp"
 #include "support/race.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 namespace {

@@ -1,12 +1,12 @@
 #include "driver/postgres/postgres_driver.hpp"
 
-#include "database/interruptible.hpp"
 #include "database/server_driver.hpp"
 #include "driver/postgres/address.hpp"
 #include "driver/postgres/connect.hpp"
 #include "driver/postgres/postgres_connection.hpp"
 #include "driver/postgres/postgres_watch.hpp"
 #include "sql/notify_channel.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 namespace postgres {

@@ -1,10 +1,10 @@
 #include "driver/sqlserver/sqlserver_driver.hpp"
 
-#include "database/interruptible.hpp"
 #include "database/server_driver.hpp"
 #include "driver/sqlserver/address.hpp"
 #include "driver/sqlserver/failure.hpp"
 #include "driver/sqlserver/sqlserver_connection.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 namespace sqlserver {

@@ -2,10 +2,10 @@
 #include <utility>
 
 #include "core/text.hpp"
-#include "database/interruptible.hpp"
 #include "transport/consuming.hpp"
 #include "transport/kafka/consumer.hpp"
 #include "transport/kafka/dead_letters.hpp"
+#include "twinbox/interruptible.hpp"
 
 namespace twinbox {
 namespace {

@@ -201,12 +201,12 @@ class FaultsOnPostgres(Faults, unittest.TestCase):
         self.config += '[limit]\nstop_time = "0s"\n[dispatch]\ngrace = "0s"\n'
         daemon = self.start()
         for _ in ["outbox", "inbox"]:
-            daemon.wait_for(r" reap store=main")  # a chore is interrupted, a request is not
-        self.assertEqual(daemon.ask("GET", "/v1/messages").status, 200)
+            daemon.wait_for(r" reap store=main")  # a chore is interrupted, a write is not
+        self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
         path.silent.set()
         connection = daemon.connect()
         self.addCleanup(connection.close)
-        connection.request("GET", "/v1/messages")
+        connection.request("POST", "/v1/outbox/a", b"x")
         self.assertTrue(path.taken.wait(LIMIT))
         self.assertEqual(daemon.stop(), 0)
         self.assertIn("stopped_early", daemon.lines[-1])

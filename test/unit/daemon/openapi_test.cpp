@@ -36,12 +36,16 @@ TEST(OpenApi, describes_every_endpoint_and_no_other) {
   Pulse pulse;
   Dashboard dashboard{stores, pulse, dispatching, {}};
   Sessions sessions;
+  WriteMonitor writes{stores, {}};
+  TimeLimits limits;
   const Service service{config,
                         {.stores = stores,
                          .acts = acts,
                          .dispatching = dispatching,
                          .dashboard = dashboard,
                          .sessions = sessions,
+                         .writes = writes,
+                         .limits = limits,
                          .environment = {},
                          .spans = {},
                          .observer = [] { return DispatchObserver{}; },

@@ -1,4 +1,4 @@
-// Calls that end when a stop is requested.
+// Calls of a store that end when a stop is requested.
 #pragma once
 
 #include <stop_token>

@@ -1,0 +1,79 @@
+// Threads for one kind of request, with a bounded queue in front of them: a full lane refuses its
+// own kind and holds up no other.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace twinbox::app {
+
+/// Thread-safe.
+class Lane {
+ public:
+  struct Options {
+    std::string name;
+    std::size_t threads;
+    std::size_t queue;  ///< tasks that may wait for a thread
+  };
+  explicit Lane(Options options);
+  /// As close(), and waits for the tasks that run.
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  /// Nothing in it may throw.
+  struct Task {
+    std::function<void()> run;
+    std::function<void()> drop = {};  ///< called instead of `run` when the lane is closed before
+    /// Of the tasks with this key, at most `most_running` run at once; null: as many as there are
+    /// threads.
+    const void* key = nullptr;
+    std::size_t most_running = 1;
+  };
+  /// False: the queue is full, or the lane is closed; the task was not taken.
+  bool submit(Task task);
+  /// For tasks of which there are only so many: taken even when the queue is full.
+  bool submit_always(Task task);
+  /// Drops the tasks that wait and takes no more.
+  void close();
+  /// Counts a request that was refused before it became a task.
+  void count_refusal();
+
+  struct Status {
+    std::string name;
+    std::size_t threads = 0;
+    std::size_t running = 0;
+    std::size_t waiting = 0;
+    std::uint64_t refused = 0;
+  };
+  [[nodiscard]] Status status() const;
+  [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
+
+ private:
+  using Queue = std::deque<Task>;
+
+  bool add(Task task, bool always);
+  void work();
+  /// The oldest task that may run now, or the end.
+  Queue::iterator next();
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  std::condition_variable ready_;
+  Queue queue_;
+  std::map<const void*, std::size_t> running_of_;  // by key
+  std::size_t running_ = 0;
+  std::uint64_t refused_ = 0;
+  bool closed_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace twinbox::app
