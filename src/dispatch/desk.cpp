@@ -45,7 +45,10 @@ Desk::Desk(QueueSource source, const DeskParts& parts)
       observer_(presence_.observer(parts.observer)),
       doubt_(parts.options.lease, parts_.environment) {}
 
-Desk::~Desk() { leave(); }
+Desk::~Desk() {
+  housekeeping.reset();  // before the box
+  leave();
+}
 
 std::shared_ptr<Desk> Desk::successor(const OwnerToken& owner) const {
   DeskParts parts = parts_;
@@ -104,7 +107,7 @@ void Desk::stop_listening(bool polite) {
 
 void Desk::leave() {
   // One that does not answer must not hold up the end of the others.
-  if (queue_ && !troubled) presence_.leave(*queue_);
+  if (queue_ && trust != Trust::failing) presence_.leave(*queue_);
 }
 
 bool Desk::keep_place() {
@@ -369,7 +372,14 @@ void Desk::plan_next_look(std::size_t count, bool full) {
   next_look_ = now + wait;
 }
 
-Duration Desk::rest_after(const std::exception& error) {
+Duration Desk::rest_after(const std::exception& error, bool cut_short) {
+  if (cut_short) {
+    return rest_after(DatabaseError{
+        DatabaseError::Kind::connection_lost,
+        "store " + store() +
+            ": no answer yet, and other stores need the thread: the call was ended. Check that its "
+            "server runs, and what holds its locks"});
+  }
   Duration rest = parts_.options.restart_delay;
   if (const auto* trouble = dynamic_cast<const DatabaseError*>(&error)) {
     const Duration longest = trouble->kind() == DatabaseError::Kind::connection_lost

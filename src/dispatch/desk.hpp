@@ -2,6 +2,7 @@
 // next. It decides and talks to the database; the threads are the dispatcher's.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -15,12 +16,24 @@
 #include "dispatch/doubt.hpp"
 #include "dispatch/presence.hpp"
 #include "dispatch/settle.hpp"
+#include "dispatch/store_call.hpp"
 #include "dispatch/task.hpp"
 #include "dispatch/watcher.hpp"
 #include "queue/claimed.hpp"
+#include "twinbox/housekeeping.hpp"
 #include "twinbox/named_lease.hpp"
 
 namespace twinbox {
+
+/// What the last visit to a store has shown.
+enum class Trust { works, untried, failing };
+inline constexpr std::array every_trust{Trust::works, Trust::untried, Trust::failing};
+/// A commit takes some ms, and a claim from a long queue some tens.
+inline constexpr StoreCall::Limits visit_limits{.brief = std::chrono::milliseconds{100},
+                                                .patience = std::chrono::milliseconds{250}};
+/// A chore works in batches, and goes on later where it was ended.
+inline constexpr StoreCall::Limits chore_limits{.brief = std::chrono::seconds{1},
+                                                .patience = std::chrono::seconds{10}};
 
 /// Where a desk's box comes from. Opening may fail and is then tried again.
 struct QueueSource {
@@ -108,8 +121,9 @@ class Desk : public std::enable_shared_from_this<Desk> {
   /// that is not told of.
   void look_now(Clock::time_point call, bool from_afar) noexcept;
 
-  /// How long it rests after an error: longer each time, until it works again.
-  Duration rest_after(const std::exception& error);
+  /// How long it rests after an error: longer each time, until it works again. `cut_short`: the
+  /// error is that another store needed the thread.
+  Duration rest_after(const std::exception& error, bool cut_short = false);
   void works() noexcept { troubles_ = 0; }
 
   // What follows belongs to the dispatcher and is under its lock.
@@ -120,12 +134,16 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::atomic<bool> called = false;  ///< a wake-up waits for its look
   std::atomic<bool> called_from_afar = false;
   Clock::time_point next_renewal = {};
-  bool busy = false;      ///< somebody visits it now
-  bool writing = false;   ///< somebody writes down beside the visits
-  int unlisted = 0;       ///< threads that have leases which are neither held nor finished
-  bool asking = false;    ///< one of them asks for lost claims: nobody else claims meanwhile
-  bool starving = false;  ///< it would claim, but there is no room
-  bool troubled = false;  ///< its last visit failed
+  bool busy = false;             ///< somebody visits it now
+  bool writing = false;          ///< somebody writes down beside the visits
+  int unlisted = 0;              ///< threads that have leases which are neither held nor finished
+  bool asking = false;           ///< one of them asks for lost claims: nobody else claims meanwhile
+  bool starving = false;         ///< it would claim, but there is no room
+  Trust trust = Trust::untried;  ///< constant while it is scheduled
+  StoreCall visit{visit_limits};
+  StoreCall chore{chore_limits};
+  Clock::time_point next_chores = {};
+  std::unique_ptr<Housekeeping> housekeeping = {};  ///< of whoever does its chores
   bool paused = false;
   bool leaving = false;                   ///< it finishes what it holds, and nothing new begins
   Clock::time_point stuck_since = never;  ///< nothing could be written down since

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <stdexcept>
+#include <system_error>
 
 #include "queue/box.hpp"
 #include "twinbox/interruptible.hpp"
@@ -11,15 +12,6 @@ namespace twinbox {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Messages wait in memory only as far as workers can start them within this time.
-constexpr Duration prefetch_time = 20ms;
-/// Under load, what has finished waits this long for others to be written down with.
-constexpr Duration settle_delay = 2ms;
-/// What takes no longer is waited for: a commit takes about as long.
-constexpr Duration moment = 500us;
-/// A claim that takes longer holds back no room for itself: its store may be out of reach.
-constexpr Duration reservation_time = 50ms;
 
 Duration lease_third(const DispatcherOptions& options) { return options.lease / 3; }
 
@@ -43,6 +35,8 @@ void Dispatcher::Loop::serve() {
       visit_next(*desk, lock);
     } else if (may_call()) {
       call_next(lock);
+    } else if (Desk* hanging = visit_to_end(now)) {
+      end_call(hanging->visit, lock);
     } else {
       rest(now, lock);
     }
@@ -66,6 +60,7 @@ void Dispatcher::Loop::rest(Clock::time_point now, Lock& lock) {
 /// Each one that comes calls the next while there is more to do. Where handlers return before
 /// another thread is awake, all at once would only be in each other's way.
 Dispatcher::Loop::Wanted Dispatcher::Loop::others_wanted() {
+  if (resting_ == 0) add_thread_if_all_are_occupied();
   if (resting_ == 0 || waking_) return Wanted::nobody;
   const Clock::time_point now = Clock::now();
   const bool calls = may_call();
@@ -75,18 +70,23 @@ Dispatcher::Loop::Wanted Dispatcher::Loop::others_wanted() {
   return one ? Wanted::one : Wanted::all;
 }
 
+void Dispatcher::Loop::add_thread_if_all_are_occupied() {
+  const int occupied = visits_ + writes_ + calls_;
+  constexpr int writer_and_timekeeper = 2;
+  const int most = options_.workers + options_.pollers + most_hanging + writer_and_timekeeper;
+  if (closing_ || occupied < std::ssize(threads_) || std::ssize(threads_) >= most) return;
+  try {
+    threads_.emplace_back([this] { serve(); });
+  } catch (const std::system_error&) {  // it goes on with those that there are
+  }
+}
+
 void Dispatcher::Loop::wake(Wanted others) {
   if (others == Wanted::one) work_.notify_one();
   if (others == Wanted::all) work_.notify_all();
 }
 
 // ---- visits
-
-void Dispatcher::Loop::schedule(Desk& desk, Clock::time_point at) {
-  if (desk.at != never) schedule_.erase({desk.at, &desk});
-  desk.at = at;
-  if (at != never) schedule_.emplace(at, &desk);
-}
 
 void Dispatcher::Loop::call(Desk& desk, bool from_afar) {
   if (from_afar) desk.called_from_afar = true;
@@ -102,33 +102,18 @@ void Dispatcher::Loop::call(Desk& desk, bool from_afar) {
   wake(others);
 }
 
-Desk* Dispatcher::Loop::next_visit(Clock::time_point now) {
-  if (rests_now() || visits_ >= options_.pollers) return nullptr;
-  // Half of them at most wait for stores that may not answer.
-  const int most = std::max(1, options_.pollers / 2);
-  for (const auto& [at, desk] : schedule_) {
-    if (at > now) break;
-    if (desk->asking) continue;
-    if (!desk->troubled || troubled_visits_ < most) return desk;
-  }
-  return nullptr;
-}
-
-Clock::time_point Dispatcher::Loop::next_time(Clock::time_point now) const {
-  if (rests_now()) return never;
-  const auto next = schedule_.lower_bound({now, nullptr});
-  return next == schedule_.end() ? never : next->first;
-}
-
 void Dispatcher::Loop::visit_next(Desk& desk, Lock& lock) {
   SharedDesk kept = desk.shared_from_this();  // its last handler may return meanwhile
   schedule(desk, never);
   ++visits_;
+  visited_.push_back(&desk);
+  desk.visit.begin(Clock::now());
   if (over_) {
     keep_leases(desk, lock);
   } else {
     visit(desk, lock);
   }
+  std::erase(visited_, &desk);
   if (desk.leaving) {
     if (desk.has_nothing()) take_out(desk);
     lock.unlock();  // perhaps nobody else has it any more
@@ -146,8 +131,6 @@ bool Dispatcher::Loop::takes_more(const Desk& desk) const {
 void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   const Clock::time_point begin = Clock::now();
   desk.busy = true;
-  const bool probing = desk.troubled;
-  troubled_visits_ += probing ? 1 : 0;
   if (desk.called.exchange(false))
     desk.look_now(desk.called_at, desk.called_from_afar.exchange(false));
   std::vector<SharedTask> renewed;
@@ -167,6 +150,8 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   const auto in_hand = begins ? begin_question(desk, finished) : std::nullopt;
   const std::stop_token last = last_calls_.get_token();
   const std::stop_token stop = begins ? claims_.get_token() : last;
+  std::stop_source end = desk.visit.stop();
+  const bool asks = limit > 0 || !finished.empty() || !renewed.empty() || !takes_more(desk);
 
   const Wanted others = others_wanted();
   lock.unlock();
@@ -175,24 +160,28 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   std::vector<SharedTask> lost;
   std::optional<Duration> rest;
   bool active = true;
+  bool stopped = false;
   bool renewal_owed = !renewed.empty();
   bool history_changed = false;
   try {
-    const Interruptible until_the_end{last};
+    const auto end_visit = [&end] { end.request_stop(); };
+    const std::stop_callback at_the_end{last, end_visit};
+    const Interruptible until_the_end{end.get_token()};
     // First: what follows may be refused for ever.
     lost = desk.renew(renewed);
     renewal_owed = false;
-    const Interruptible until_stop{stop};
+    const std::stop_callback at_stop{stop, end_visit};
     if (in_hand) desk.release_lost(*in_hand);
     if (begins) desk.listen([this, &desk](bool from_afar) { call(desk, from_afar); });
     active = desk.keep_place();
     messages = desk.settle_and_claim(finished, active ? limit : 0);
     if (begins && !stop.stop_requested()) desk.tell_presence(!messages.empty());
-    desk.works();
+    if (asks) desk.works();
   } catch (const HistoryChanged&) {
     history_changed = true;
   } catch (const std::exception& error) {
-    if (!was_stopped(error, stop)) rest = desk.rest_after(error);
+    stopped = was_stopped(error, stop);
+    if (!stopped) rest = desk.rest_after(error, was_stopped(error, end.get_token()));
   } catch (...) {
     rest = desk.rest_after(std::runtime_error("something that is no std::exception was thrown"));
   }
@@ -204,7 +193,6 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   if (history_changed) succeed(desk);
   if (!active) leave_place(desk, lock);
   reservations_.erase(&desk);
-  troubled_visits_ -= probing ? 1 : 0;
   desk.finished.insert(desk.finished.begin(), std::make_move_iterator(finished.begin()),
                        std::make_move_iterator(finished.end()));
   hand_out(desk, std::move(messages), begin);
@@ -212,8 +200,13 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   if (in_hand) end_question(desk);
   if (rest) give_up_stuck(desk, begin, lock);
   desk.busy = false;
-  desk.troubled = rest.has_value();
   const Clock::time_point now = Clock::now();
+  if (rest || (stopped && desk.visit.hangs(now))) {
+    desk.trust = Trust::failing;
+  } else if (!stopped && (asks || desk.trust == Trust::untried)) {
+    desk.trust = Trust::works;
+  }
+  desk.visit.end(rest && end.stop_requested());
   // Leases are not let go just because a call has failed.
   if (renewal_owed) desk.next_renewal = begin;
   if (rest) {
@@ -251,20 +244,32 @@ void Dispatcher::Loop::end_question(Desk& desk) {
 void Dispatcher::Loop::keep_leases(Desk& desk, Lock& lock) {
   const std::vector<SharedTask> renewed = leased(desk);
   const std::stop_token last = last_calls_.get_token();
+  std::stop_source end = desk.visit.stop();
   desk.busy = true;
+  const Wanted others = others_wanted();
   lock.unlock();
+  wake(others);
   std::vector<SharedTask> lost;
   Duration rest = lease_third(options_);
+  bool failed = false;
   try {
-    const Interruptible until_the_end{last};
+    const std::stop_callback at_the_end{last, [&end] { end.request_stop(); }};
+    const Interruptible until_the_end{end.get_token()};
     lost = desk.renew(renewed);
     desk.works();
   } catch (const std::exception& error) {
-    if (!was_stopped(error, last)) rest = std::min(rest, desk.rest_after(error));
+    failed = !was_stopped(error, last);
+    if (failed) rest = std::min(rest, desk.rest_after(error, was_stopped(error, end.get_token())));
   }
   lock.lock();
   stop_lost(desk, lost, lock);
   desk.busy = false;
+  if (failed) {
+    desk.trust = Trust::failing;
+  } else if (!renewed.empty() && !last.stop_requested()) {
+    desk.trust = Trust::works;
+  }
+  desk.visit.end(failed && end.stop_requested());
   const Clock::time_point now = Clock::now();
   desk.next_renewal = now + rest;
   if (active_) {  // run() has begun again
@@ -283,8 +288,12 @@ std::vector<SharedTask> Dispatcher::Loop::leased(const Desk& desk) {
 
 /// A visit to a server takes its time: meanwhile another connection can write down.
 bool Dispatcher::Loop::is_crowded(const Desk& desk) const {
-  return desk.busy && writes_ == 0 && !desk.troubled && !stopping_ &&
-         std::ssize(desk.finished) >= options_.batch && desk.writes_beside();
+  if (!desk.busy || desk.writing || desk.trust != Trust::works || stopping_ ||
+      std::ssize(desk.finished) < options_.batch || !desk.writes_beside())
+    return false;
+  // One that hangs does not stop the others.
+  return writes_ == 0 ||
+         (Clock::now() - last_write_ >= visit_limits.brief && visits_ + writes_ < most_hanging);
 }
 
 void Dispatcher::Loop::write_beside(Desk& desk, Lock& lock) {
@@ -292,6 +301,7 @@ void Dispatcher::Loop::write_beside(Desk& desk, Lock& lock) {
   desk.writing = true;
   ++desk.unlisted;
   ++writes_;
+  last_write_ = Clock::now();
   const std::stop_token last = last_calls_.get_token();
   const Wanted others = others_wanted();
   lock.unlock();
@@ -310,91 +320,6 @@ void Dispatcher::Loop::write_beside(Desk& desk, Lock& lock) {
   --writes_;
   schedule_settling(desk, Clock::now());
   if (draining_) calm_.notify_all();
-}
-
-void Dispatcher::Loop::schedule_settling(Desk& desk, Clock::time_point now) {
-  if (desk.busy || (desk.finished.empty() && !desk.leaving)) return;
-  const Clock::time_point at = desk.finished.empty() ? now : settle_time(desk, now);
-  if (at < desk.at) schedule(desk, at);
-}
-
-void Dispatcher::Loop::schedule_next(Desk& desk, Clock::time_point now) {
-  Clock::time_point at = never;
-  if (takes_more(desk)) {
-    if (!desk.has_place()) {
-      at = desk.next_try();
-    } else if (desk.next_look() > now && !desk.called) {
-      at = desk.next_look();
-    } else if (worth_a_claim()) {
-      at = options_.order == PollOrder::drain_first ? Clock::time_point::min() : now;
-    } else {
-      // A claim under way that does not return loses its room.
-      if (!reservations_.empty()) at = now + reservation_time;
-      if (!desk.starving && options_.order == PollOrder::drain_first) starving_.push_front(&desk);
-      if (!desk.starving && options_.order == PollOrder::round_robin) starving_.push_back(&desk);
-      desk.starving = true;
-    }
-  }
-  at = std::min(at, desk.next_try());
-  if (!draining_ && !desk.leaving) at = std::min(at, std::max(now, desk.next_presence()));
-  if (!desk.held.empty()) at = std::min(at, desk.next_renewal);
-  if (!desk.finished.empty()) at = std::min(at, settle_time(desk, now));
-  schedule(desk, at);
-}
-
-Clock::time_point Dispatcher::Loop::settle_time(const Desk& desk, Clock::time_point now) const {
-  if (desk.held.empty()) return now;
-  // One commit for all of them.
-  if (in_a_moment(desk.held.size())) return now + settle_delay;
-  const bool light = waiting_.empty();
-  const bool many = static_cast<std::int64_t>(desk.finished.size()) * 2 >= options_.batch;
-  return light || many ? now : now + settle_delay;
-}
-
-bool Dispatcher::Loop::in_a_moment(std::size_t count) const {
-  const Duration all = usual_time_ * static_cast<std::int64_t>(count) / options_.workers;
-  return usual_time_ != Duration{} && all < moment;
-}
-
-std::int64_t Dispatcher::Loop::capacity() const {
-  std::int64_t prefetch = 0;
-  if (handler_time_ > Duration::zero()) {
-    prefetch = std::min(options_.batch, options_.workers * prefetch_time / handler_time_);
-  }
-  return options_.workers * static_cast<std::int64_t>(largest_batch_) + prefetch;
-}
-
-std::int64_t Dispatcher::Loop::room() const {
-  auto taken = static_cast<std::int64_t>(waiting_.size() + in_calls_);
-  const Clock::time_point now = reservations_.empty() ? Clock::time_point{} : Clock::now();
-  for (const auto& [desk, reservation] : reservations_) {
-    if (now - reservation.at < reservation_time) taken += reservation.count;
-  }
-  return std::min(options_.batch, capacity() - taken);
-}
-
-bool Dispatcher::Loop::worth_a_claim() const {
-  const std::int64_t free = room();
-  if (free <= 0) return false;
-  // While the workers are busy anyway, a claim waits until it brings more.
-  const std::int64_t enough = in_a_moment(waiting_.size()) ? options_.batch : capacity() / 2;
-  return waiting_.empty() || free >= std::min(options_.batch, enough);
-}
-
-std::int64_t Dispatcher::Loop::reserve(const Desk& desk, Clock::time_point now) {
-  if (!worth_a_claim()) return 0;
-  const std::int64_t free = room();
-  reservations_[&desk] = {now, free};
-  return free;
-}
-
-void Dispatcher::Loop::feed_starving() {
-  if (starving_.empty() || !worth_a_claim()) return;
-  Desk& desk = *starving_.front();
-  starving_.pop_front();
-  desk.starving = false;
-  const Clock::time_point now = Clock::now();
-  if (!desk.busy && desk.at > now) schedule(desk, now);
 }
 
 void Dispatcher::Loop::hand_out(Desk& desk, std::vector<Message> messages,

@@ -1,7 +1,9 @@
 // The threads of a dispatcher: each does what is to be done next, a visit to a desk or a call of a
-// handler; one more watches over them.
+// handler; one more watches over them. Stores that hang take none of the slots of the others
+// (docs/decisions/hanging_stores.md).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -80,11 +82,22 @@ class Dispatcher::Loop {
   /// Who is to be called from those who rest, since there is more to do than the caller is about to
   /// do himself. wake() follows, best without the lock: whoever wakes up needs it.
   [[nodiscard]] Wanted others_wanted();
+  /// One more thread where all of them are occupied: some hang, and others have to keep the time.
+  void add_thread_if_all_are_occupied();
   void wake(Wanted others);
 
   // Visits.
   void visit_next(Desk& desk, Lock& lock);
   void visit(Desk& desk, Lock& lock);
+  enum class Admission { now, later, when_one_ends };
+  /// Whether a store of this kind may be visited beside those that are.
+  [[nodiscard]] Admission admission(Trust trust, Clock::time_point now) const;
+  [[nodiscard]] bool waits_for_admission(Trust trust, Clock::time_point now) const;
+  /// Null, or a visit that has lasted long enough and whose thread another store needs.
+  [[nodiscard]] Desk* visit_to_end(Clock::time_point now) const;
+  static void end_call(StoreCall& call, Lock& lock);
+  /// Stores that hang occupy no more threads than these.
+  static constexpr int most_hanging = 64;
   /// What a visit is after run(): handlers that go on keep their leases.
   void keep_leases(Desk& desk, Lock& lock);
   /// Those whose leases end sooner or later, unless they are renewed now.
@@ -99,8 +112,8 @@ class Dispatcher::Loop {
   void schedule_settling(Desk& desk, Clock::time_point now);
   /// The last one is under way or over: nothing is to be visited until run() has ended.
   [[nodiscard]] bool rests_now() const noexcept { return stopping_ && !over_; }
-  /// Null: there is none, or as many are under way as may be.
-  Desk* next_visit(Clock::time_point now);
+  /// Null: there is none that is admitted.
+  [[nodiscard]] Desk* next_visit(Clock::time_point now) const;
   /// When the next one is due that is not yet.
   [[nodiscard]] Clock::time_point next_time(Clock::time_point now) const;
   [[nodiscard]] bool takes_more(const Desk& desk) const;
@@ -136,8 +149,12 @@ class Dispatcher::Loop {
   void write_down_or_log(Desk& desk, std::vector<Settlement> finished);
   void let_go(const SharedTask& task);
 
-  // The thread that does the chores of all desks, one after the other.
+  // The threads that do the chores: one desk after the other, unless one takes long.
   void keep_house(const std::stop_token& stop);
+  void add_house_thread();
+  void do_chores(SharedDesk desk, const std::stop_token& stop, Lock& lock);
+  /// Null: there is none, or not before `next`.
+  Desk* next_chores(Clock::time_point now, Clock::time_point& next, Lock& lock);
 
   // The thread that called run().
   void watch(const std::stop_token& stop);
@@ -161,7 +178,15 @@ class Dispatcher::Loop {
   std::condition_variable_any calm_;   ///< for run(): a deadline was set, or the last desk is idle
   std::condition_variable_any house_;  ///< for the chores: desks have come or gone
   std::vector<SharedDesk> desks_;
-  std::set<std::pair<Clock::time_point, Desk*>> schedule_;
+  using Schedule = std::set<std::pair<Clock::time_point, Desk*>>;
+  std::array<Schedule, every_trust.size()> schedules_;  ///< by trust
+  [[nodiscard]] Schedule& schedule_of(Trust trust) {
+    return schedules_[static_cast<std::size_t>(trust)];
+  }
+  [[nodiscard]] const Schedule& schedule_of(Trust trust) const {
+    return schedules_[static_cast<std::size_t>(trust)];
+  }
+  std::vector<Desk*> visited_;  ///< now
   std::deque<Desk*> starving_;
   std::deque<SharedTask> waiting_;
   std::vector<SharedTask> running_;  ///< the first message of each call
@@ -172,25 +197,28 @@ class Dispatcher::Loop {
   Duration usual_time_ = {};                         ///< the same, whatever a few of them take
   std::size_t next_step_ = 0;                        ///< the desk of the next step by hand
   int visits_ = 0;                                   ///< under way
-  int writes_ = 0;                                   ///< beside visits: one at most
-  int troubled_visits_ = 0;         ///< those of them that try a store that failed before
+  int writes_ = 0;  ///< beside visits: one at most that does not hang
+  Clock::time_point last_write_ = {};
   int calls_ = 0;                   ///< of handlers, under way
   int resting_ = 0;                 ///< threads that have nothing to do
   bool waking_ = false;             ///< one of them was called and is not there yet
   Clock::time_point kept_ = never;  ///< until when one of them rests at most
-  bool desks_changed_ = false;      ///< for the chores
-  bool retimed_ = false;            ///< a call with a timeout has begun
-  bool active_ = false;             ///< run() is there to settle what workers finish
-  bool over_ = true;                ///< no run() is there, not even one that says goodbye
-  bool draining_ = false;           ///< nothing new begins
-  bool stopping_ = false;           ///< no more visits, until run() has ended
-  bool closing_ = false;            ///< the threads end
+  int desk_changes_ = 0;            ///< for the chores
+  int chores_under_way_ = 0;        ///< stores
+  std::stop_source house_end_;
+  std::vector<std::jthread> house_threads_;
+  bool retimed_ = false;         ///< a call with a timeout has begun
+  bool active_ = false;          ///< run() is there to settle what workers finish
+  bool over_ = true;             ///< no run() is there, not even one that says goodbye
+  bool draining_ = false;        ///< nothing new begins
+  bool stopping_ = false;        ///< no more visits, until run() has ended
+  bool closing_ = false;         ///< the threads end
   std::stop_source claims_;      ///< stopped with run(): calls that would begin something new end
   std::stop_source last_calls_;  ///< stopped a while after the grace period: all others end, too;
                                  ///< after run() stopped with the last handler
 
-  /// As many as may visit, write down and call at once. A handler may outlast run(), and its thread
-  /// with it.
+  /// As many as may visit, write down and call at once; more where some hang, up to a bound. A
+  /// handler may outlast run(), and its thread with it.
   std::vector<std::jthread> threads_;  ///< last: joined before anything above is destroyed
 };
 

@@ -74,7 +74,7 @@ void Dispatcher::Loop::add(QueueSource source) {
   const std::scoped_lock lock{mutex_};
   desks_.push_back(desk);
   ++desk_count_;
-  desks_changed_ = true;
+  ++desk_changes_;
   house_.notify_all();
   if (!active_) return;
   schedule(*desk, Clock::now());
@@ -106,7 +106,7 @@ void Dispatcher::Loop::succeed(Desk& desk) {
   next->paused = desk.paused;
   desks_.push_back(next);
   ++desk_count_;
-  desks_changed_ = true;
+  ++desk_changes_;
   house_.notify_all();
   environment_.write(LogLevel::warning, "history_changed",
                      {{"store", std::string_view{desk.store()}}});
@@ -120,7 +120,7 @@ Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
   SharedDesk gone = std::move(*found);
   desks_.erase(found);
   --desk_count_;
-  desks_changed_ = true;
+  ++desk_changes_;
   house_.notify_all();
   std::erase(starving_, &desk);
   schedule(desk, never);
@@ -146,6 +146,8 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     last_calls_ = std::stop_source{};
     for (const SharedDesk& desk : desks_) {
       desk->look_now({}, false);
+      desk->housekeeping.reset();
+      desk->next_chores = {};
       if (!desk->busy) schedule(*desk, Clock::now());
     }
     wake(others_wanted());
@@ -153,15 +155,17 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
   std::exception_ptr trouble;
   std::optional<Countdown> countdown;
   {
-    std::jthread house;
     try {
-      if (options_.housekeeping)
-        house = std::jthread{[this](const std::stop_token& end) { keep_house(end); }};
+      if (options_.housekeeping) {
+        const std::scoped_lock lock{mutex_};
+        house_end_ = std::stop_source{};
+        add_house_thread();
+      }
       watch(stop);
     } catch (const std::system_error&) {
       trouble = std::current_exception();
     }
-    house.request_stop();
+    house_end_.request_stop();
     shut_down();
     try {
       countdown.emplace(last_calls_, last_calls_time);
@@ -169,6 +173,9 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
       last_calls_.request_stop();
     }
     wait_for_visits();
+    std::vector<std::jthread> house_threads;
+    const std::scoped_lock lock{mutex_};
+    house_threads.swap(house_threads_);
   }
   say_goodbye();
   if (trouble) std::rethrow_exception(trouble);
@@ -182,9 +189,12 @@ void Dispatcher::Loop::say_goodbye() {
   {
     const std::scoped_lock lock{mutex_};
     active_ = false;
-    schedule_.clear();
+    for (Schedule& schedule : schedules_) schedule.clear();
     starving_.clear();
     desks = desks_;
+    // Those that hang must not use up the time of the others.
+    std::stable_partition(desks.begin(), desks.end(),
+                          [](const SharedDesk& desk) { return desk->trust != Trust::failing; });
     for (const SharedDesk& desk : desks) {
       desk->at = never;
       desk->starving = false;
@@ -225,55 +235,6 @@ void Dispatcher::Loop::release_lost_or_log(Desk& desk) {
     environment_.write(
         LogLevel::warning, "release_lost_error",
         {{"store", std::string_view{desk.store()}}, {"error", std::string_view{error.what()}}});
-  }
-}
-
-/// A thread of its own: a long prune must not keep its store from being claimed from.
-void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
-  struct House {
-    std::unique_ptr<Housekeeping> chores;
-    Clock::time_point next = {};
-    bool rests = false;  ///< its store fails: the pollers find out when it is back
-  };
-  std::map<SharedDesk, House> houses;
-  const Interruptible until_the_end{last_calls_.get_token()};
-  Lock lock{mutex_};
-  while (!stop.stop_requested()) {
-    desks_changed_ = false;
-    std::map<SharedDesk, House> kept;
-    for (const SharedDesk& desk : desks_) {
-      kept[desk] = std::move(houses[desk]);
-      kept[desk].rests = desk->troubled;
-    }
-    lock.unlock();
-    houses = std::move(kept);
-    Clock::time_point next = Clock::now() + 24h;
-    for (auto& [desk, house] : houses) {
-      if (stop.stop_requested()) break;
-      WorkQueue* queue = desk->opened();
-      if (queue == nullptr || house.rests) {
-        next = std::min(next, Clock::now() + 1s);
-        continue;
-      }
-      if (!house.chores)
-        house.chores = std::make_unique<Housekeeping>(
-            *queue, *options_.housekeeping, Housekeeping::Observer{},
-            [this, desk = desk.get()](std::span<const Message> dead) {
-              if (!observer_.dead) return;
-              for (const Message& message : dead)
-                observer_.dead(desk->store(), message, "expired", message.last_error);
-            });
-      if (Clock::now() >= house.next) {
-        const HousekeepingReport report = house.chores->step(stop);
-        house.next = Clock::now() + report.next;
-        for (const ChoreReport& chore : report.chores) {
-          if (observer_.chore) observer_.chore(desk->store(), chore);
-        }
-      }
-      next = std::min(next, house.next);
-    }
-    lock.lock();
-    house_.wait_until(lock, stop, next, [&] { return desks_changed_; });
   }
 }
 

@@ -30,8 +30,9 @@ class SetTest : public ::testing::TestWithParam<Backend> {
   }
 
   /// A store in a new place: a file, memory, or a schema of its own.
-  StoreDefinition define(std::string name) {
-    const Place& place = places_.emplace_back(GetParam());
+  StoreDefinition define(std::string name) { return define(std::move(name), GetParam()); }
+  StoreDefinition define(std::string name, Backend backend) {
+    const Place& place = places_.emplace_back(backend);
     BoxOptions box;
     box.schema = place.schema();
     box.deploy_schema = true;

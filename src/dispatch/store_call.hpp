@@ -1,0 +1,65 @@
+// A call to a store that may hang: when it began, when it no longer counts as brief, when it may be
+// ended for the sake of other stores.
+#pragma once
+
+#include <stop_token>
+
+#include "dispatch/task.hpp"
+
+namespace twinbox {
+
+/// Under the dispatcher's lock, except for the copy of the stop source.
+class StoreCall {
+ public:
+  struct Limits {
+    Duration brief;     ///< a call that lasts longer no longer occupies a slot
+    Duration patience;  ///< a call that lasts longer may be ended when another store needs a thread
+  };
+  explicit StoreCall(Limits limits) : limits_(limits) {}
+
+  void begin(Clock::time_point now) {
+    began_ = now;
+    active_ = true;
+  }
+  /// `cut_short`: another store needed the thread.
+  void end(bool cut_short) {
+    // Whoever was told to end it may be late, and must not end the next one.
+    if (ending_ || stop_.stop_requested()) stop_ = std::stop_source{};
+    active_ = false;
+    ending_ = false;
+    cuts_ = cut_short ? cuts_ + 1 : 0;
+  }
+  /// What ends it, now that it was chosen for that. To be requested without the lock.
+  std::stop_source choose() noexcept {
+    ending_ = true;
+    return stop_;
+  }
+
+  [[nodiscard]] bool active() const noexcept { return active_; }
+  [[nodiscard]] const std::stop_source& stop() const noexcept { return stop_; }
+  [[nodiscard]] Clock::time_point brief_until() const noexcept { return began_ + limits_.brief; }
+  [[nodiscard]] bool is_brief(Clock::time_point now) const noexcept {
+    return active_ && now < brief_until();
+  }
+  [[nodiscard]] bool hangs(Clock::time_point now) const noexcept {
+    return active_ && now >= brief_until();
+  }
+  /// Never: it was chosen already. A store that is slow needs more patience than one that is dead,
+  /// and the two look alike: the times follow 1, 2, 1, 4, 1, 2, 1, 8 …, so that a long try comes in
+  /// the end, and short ones remain frequent.
+  [[nodiscard]] Clock::time_point patience_ends() const noexcept {
+    if (!active_ || ending_) return never;
+    const int next = cuts_ + 1;
+    return began_ + limits_.patience * (next & -next);
+  }
+
+ private:
+  Limits limits_;
+  Clock::time_point began_ = {};
+  std::stop_source stop_;
+  bool active_ = false;
+  bool ending_ = false;
+  int cuts_ = 0;  ///< in a row
+};
+
+}  // namespace twinbox
