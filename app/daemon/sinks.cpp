@@ -41,12 +41,14 @@ Outcome printable(Outcome outcome) {
                                         : Outcome::dead(std::move(reason));
 }
 
-/// What is thrown means retry; its kind matters to the dispatcher, so only a text that must not be
-/// stored becomes an outcome.
+/// What is thrown means retry; its kind matters to the dispatcher and to routes, so only a text
+/// that must not be stored becomes an outcome.
 template <class Call, class Answer>
 auto call_printably(const Call& call, const Answer& answer) {
   try {
     return call();
+  } catch (const ReceiverGone& gone) {
+    throw ReceiverGone(without_secrets(gone.what()));
   } catch (const std::exception& error) {
     std::string text = without_secrets(error.what());
     if (text == error.what()) throw;

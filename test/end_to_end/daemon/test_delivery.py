@@ -133,6 +133,25 @@ class Delivery(unittest.TestCase):
             self.assertEqual(receiver.next()[0], 200)
             self.assertEqual(daemon.operate("POST", "/v1/routes/none/enable", "").status, 400)
 
+    def test_a_receiver_at_a_secret_address_that_is_gone_disables_its_route(self):
+        with Receiver(lambda _: 410) as receiver:
+            url = receiver.url + "services/T0K3N/S3CR3T?key=P455"
+            daemon = self.daemon(ROUTES.format(url="env:HOOK"), environment={"HOOK": url})
+            daemon.ask("POST", "/v1/outbox/order.placed", b"x", {"Idempotency-Key": "one"})
+            self.until(daemon, "/v1/messages/one",
+                       lambda m: m["duties"][0]["last_error"]
+                       or not daemon.ask("GET", "/v1/dispatch").json()["routes"][0]["enabled"])
+            route = daemon.ask("GET", "/v1/dispatch").json()["routes"][0]
+            self.assertEqual((route["name"], route["enabled"]), ("orders", False))
+            self.assertIn("127.0.0.1", route["reason"])
+            self.assertIn("HTTP 410", route["reason"])
+            shown = daemon.ask("GET", "/v1/messages/one").json()
+            self.assertEqual((shown["duties"][0]["attempts"], shown["timeline"]), (0, []))
+            told = json.dumps([route, shown, daemon.lines])
+            for secret in ["T0K3N", "S3CR3T", "P455"]:
+                self.assertNotIn(secret, told)
+            self.assertEqual(receiver.requests.qsize(), 1)
+
     def test_what_is_paused_or_disabled_stays_so_over_a_restart_and_kill_9(self):
         gone = [True]
         with Receiver(lambda _: 410 if gone else 200) as receiver:
