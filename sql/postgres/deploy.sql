@@ -22,7 +22,11 @@ insert into {version} (box, name, version, hash)
 values (@box::text, @name::text, @version::integer, @hash::text);
 
 -- name: functions
-select p.proname::text as name, p.prosrc as body
+select p.proname::text as name, p.prosrc as body, p.oid::text as id, p.xmin::text as written,
+  p.oid::regprocedure::text as signature, coalesce((
+    select string_agg(case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
+                      || case when a.is_grantable then ' with grant option' else '' end, E'\n')
+    from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee <> p.proowner), '') as grants
 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where n.nspname = @schema::text;
 

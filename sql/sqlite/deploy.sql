@@ -15,7 +15,7 @@ delete from {version} where box = @box and name = @name;
 insert into {version} (box, name, version, hash) values (@box, @name, @version, @hash);
 
 -- name: functions
-select '' as name, '' as body where @schema is null;
+select '' as name, '' as body, '' as id, '' as written, '' as signature, '' as grants where @schema is null;
 
 -- Only PostgreSQL keeps counters that a replica can lose.
 -- name: repair_sequences

@@ -16,7 +16,7 @@ insert into {version} (box, name, version, hash) values (@box, @name, @version, 
 
 -- Without their bodies, which a server does not keep as they were sent.
 -- name: functions
-select p.name as name, '' as body
+select p.name as name, '' as body, '' as id, '' as written, '' as signature, '' as grants
 from sys.procedures p join sys.schemas s on s.schema_id = p.schema_id
 where s.name = @schema;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include "database/answer_limit.hpp"
@@ -51,17 +52,34 @@ Applied read_applied(Session& session, const Tables& tables) {
   return applied;
 }
 
+/// A function as the database has it. SQL Server tells the name alone.
+struct Function {
+  std::string name;  ///< quoted
+  std::string body;
+  std::string id;         ///< survives a replacement
+  std::string written;    ///< by which transaction: changes with each replacement
+  std::string signature;  ///< as "drop function" wants it
+  std::string grants;     ///< a line for each role, as "grant … to" wants it
+};
+
+/// Those that the database has in the schema of the box.
+std::vector<Function> read_functions(Session& session, const Tables& tables) {
+  std::vector<Function> found;
+  tables.run(session, "functions", {{"schema", tables.box.schema}}, [&](const Row& row) {
+    found.push_back({quote_identifier(tables.box.schema) + "." + quote_identifier(row.text(0)),
+                     std::string{row.text(1)}, std::string{row.text(2)}, std::string{row.text(3)},
+                     std::string{row.text(4)}, std::string{row.text(5)}});
+  });
+  return found;
+}
+
 /// Quoted names and bodies; one name may have several.
 using Functions = std::set<std::pair<std::string, std::string>>;
 
-/// Those that the database has in the schema of the box. On SQL Server without their bodies.
-Functions read_functions(Session& session, const Tables& tables) {
-  Functions found;
-  tables.run(session, "functions", {{"schema", tables.box.schema}}, [&](const Row& row) {
-    found.emplace(quote_identifier(tables.box.schema) + "." + quote_identifier(row.text(0)),
-                  row.text(1));
-  });
-  return found;
+Functions names_and_bodies(const std::vector<Function>& functions) {
+  Functions result;
+  for (const Function& one : functions) result.emplace(one.name, one.body);
+  return result;
 }
 
 /// Those that a script makes.
@@ -84,7 +102,7 @@ Functions functions_of(std::string_view script, const Tables& tables, Dialect di
 /// The table of versions tells what was deployed, not what somebody has done to it since: scripts
 /// whose functions are gone, or have another body, count as not applied.
 void forget_edited(Session& session, const Tables& tables, Applied& applied) {
-  const Functions there = read_functions(session, tables);
+  const Functions there = names_and_bodies(read_functions(session, tables));
   for (const Script& script : tables.known.scripts) {
     if (script.version) continue;
     const Functions wanted = functions_of(script.text, tables, session.dialect());
@@ -162,7 +180,93 @@ std::string stale_functions(const SchemaState& state, const BoxScripts& known) {
   return names;
 }
 
+/// "create or replace" changes neither the result type of a function nor the names of its
+/// arguments, and other argument types make a second function of the name. So the former functions
+/// that a script does not replace are dropped, and the new ones are granted to the same roles.
+class Replacement {
+ public:
+  Replacement(Session& session, const Script& script, const Tables& tables)
+      : session_(session), tables_(tables) {
+    for (const auto& [name, body] : functions_of(script.text, tables, session.dialect()))
+      names_.insert(name);
+    for (const Function& one : present()) former_.emplace(one.id, one.written);
+  }
+
+  void run(const std::vector<std::string>& statements) {
+    for (const std::string& statement : statements) {
+      former_.empty() ? void(session_.execute(statement)) : create(statement);
+    }
+    drop([](const Function&) { return true; });
+    if (!dropped_.empty()) grant();
+  }
+
+ private:
+  [[nodiscard]] std::vector<Function> present() const {
+    std::vector<Function> found = read_functions(session_, tables_);
+    std::erase_if(found, [&](const Function& one) { return !names_.contains(one.name); });
+    return found;
+  }
+
+  void create(const std::string& statement) {
+    constexpr std::string_view invalid_function_definition = "42P13";
+    session_.execute("savepoint twinbox_function");
+    try {
+      session_.execute(statement);
+    } catch (const DatabaseError& error) {
+      if (error.native_code() != invalid_function_definition) throw;
+      session_.execute("rollback to twinbox_function");
+      const std::string head{function_head(session_.dialect())};
+      drop([&](const Function& one) {
+        return statement.find(head + one.name) != std::string::npos;
+      });
+      session_.execute(statement);
+    }
+    session_.execute("release twinbox_function");
+  }
+
+  /// Those that have not been replaced so far.
+  template <class Meant>
+  void drop(const Meant& meant) {
+    if (former_.empty()) return;
+    for (Function& one : present()) {
+      if (!former_.contains({one.id, one.written}) || !meant(one)) continue;
+      session_.execute("drop function " + one.signature);
+      dropped_.push_back(std::move(one));
+    }
+  }
+
+  void grant() {
+    std::set<std::string> replaced;  // these have kept their grants
+    for (const auto& [id, written] : former_) replaced.insert(id);
+    for (const Function& one : present()) {
+      if (replaced.contains(one.id)) continue;
+      std::set<std::string> roles;
+      bool successor = false;
+      for (const Function& old : dropped_) {
+        if (old.name != one.name) continue;
+        successor = true;
+        std::istringstream lines{old.grants};
+        for (std::string line; std::getline(lines, line);) roles.insert(line);
+      }
+      if (!successor) continue;
+      session_.execute("revoke execute on function " + one.signature + " from public");
+      for (const std::string& role : roles)
+        session_.execute("grant execute on function " + one.signature + " to " + role);
+    }
+  }
+
+  Session& session_;
+  const Tables& tables_;
+  std::set<std::string> names_;
+  std::set<std::pair<std::string, std::string>> former_;  ///< id and written
+  std::vector<Function> dropped_;
+};
+
 void apply(Session& session, const Script& script, const Tables& tables) {
+  if (session.dialect() == Dialect::postgres && !script.version) {
+    Replacement{session, script, tables}.run(split_statements(script.text, session.dialect()));
+    return;
+  }
   if (session.dialect() != Dialect::sqlserver || script.version) {
     for (const std::string& statement : split_statements(script.text, session.dialect()))
       session.execute(statement);
@@ -171,7 +275,7 @@ void apply(Session& session, const Script& script, const Tables& tables) {
   // There is no "create or replace" before 2016 SP1: what is there is altered, and keeps its
   // grants.
   const std::string create{function_head(session.dialect())};
-  const Functions there = read_functions(session, tables);
+  const Functions there = names_and_bodies(read_functions(session, tables));
   for (std::string batch : split_statements(script.text, session.dialect())) {
     for (const std::string& name : tables.known.functions) {
       const std::string procedure = tables.procedure(name);

@@ -59,6 +59,61 @@ TEST_P(SchemaFunction, a_function_that_was_edited_or_dropped_is_noticed_and_put_
   EXPECT_TRUE(schema.check().current());
 }
 
+TEST_P(SchemaFunction,
+       functions_with_another_result_or_other_arguments_are_replaced_with_their_grants) {
+  outbox();
+  Schema schema(database(), BoxKind::outbox, options());
+  PgClient client(place().address());
+  const std::string box = place().schema() + ".outbox";
+  const std::string role = place().schema() + "_app";
+  client.run("create role " + role);
+  client.run(
+      "do $$ declare f regprocedure; begin for f in select oid::regprocedure from pg_proc "
+      "where pronamespace = '" +
+      place().schema() +
+      "'::regnamespace and proname in "
+      "('outbox_enqueue', 'outbox_accept_batch') loop execute 'drop function ' || f; "
+      "end loop; end $$");
+  // As an earlier program made them.
+  for (const std::string payload : {"text", "bytea"}) {
+    client.run("create function " + box + "_enqueue(topic text, payload " + payload +
+               ", id text default null, correlation_id text default null, due_at timestamptz "
+               "default null, partition_key text default null, headers text default null, "
+               "content_type text default null, expires_at timestamptz default null) "
+               "returns text language sql as 'select id'");
+  }
+  client.run("create function " + box +
+             "_accept_batch(sources text[], ids text[], "
+             "at timestamptz default null) returns bigint language sql as 'select 0::bigint'");
+  for (const std::string name : {"_enqueue(text, text, text, text, timestamptz, text, text, text, "
+                                 "timestamptz)",
+                                 "_accept_batch(text[], text[], timestamptz)"}) {
+    client.run("revoke execute on function " + box + name + " from public");
+    client.run("grant execute on function " + box + name + " to " + role);
+  }
+
+  EXPECT_EQ(schema.deploy(),
+            (std::vector<std::string>{"function/accept", "function/outbox_enqueue"}));
+  EXPECT_TRUE(schema.check().current());
+  EXPECT_TRUE(schema.deploy().empty());
+  EXPECT_EQ(client.value("select duplicate from " + box + "_enqueue('order.placed', '{}')"), "f");
+  const auto count = [&](const std::string& condition) {
+    return client.value("select count(*) from pg_proc p where p.pronamespace = '" +
+                        place().schema() + "'::regnamespace and " + condition);
+  };
+  EXPECT_EQ(count("proname = 'outbox_accept_batch'"), "1");
+  EXPECT_EQ(count("proname = 'outbox_enqueue'"), "2");
+  EXPECT_EQ(count("proname = 'outbox_accept_batch' and has_function_privilege('public', oid, "
+                  "'execute')"),
+            "0");
+  EXPECT_EQ(count("proname in ('outbox_accept_batch', 'outbox_enqueue') and "
+                  "has_function_privilege('" +
+                  role + "', oid, 'execute')"),
+            "3");
+  client.run("drop owned by " + role);
+  client.run("drop role " + role);
+}
+
 TEST_P(SchemaFunction, OBX_104_the_grants_of_a_box_leave_out_a_box_whose_name_begins_alike) {
   outbox();
   BoxOptions neighbour = options();
