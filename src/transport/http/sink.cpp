@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "event/attribute.hpp"
 #include "transport/http/sink_request.hpp"
 #include "transport/http/transfer.hpp"
 #include "transport/http/url.hpp"
+#include "transport/repetition_key.hpp"
 #include "twinbox/event.hpp"
 #include "twinbox/signature.hpp"
 
@@ -72,8 +72,8 @@ class HttpSink {
   [[nodiscard]] HttpRequest signed_request(const Message& message) const {
     HttpRequest request = request_of(message, options_);
     if (!signer_) return request;
-    const std::string id = percent_encode(message.id.view(), "%");
-    for (const HttpHeaders::Field& field : signer_->sign(id, now(), request.body)) {
+    const std::string key = repetition_key(message);
+    for (const HttpHeaders::Field& field : signer_->sign(key, now(), request.body)) {
       request.headers.set(field.name, field.value);
     }
     return request;

@@ -1,10 +1,13 @@
 #include "transport/http/sink_request.hpp"
 
 #include <algorithm>
+#include <array>
 
+#include "core/json.hpp"
 #include "core/text.hpp"
 #include "event/attribute.hpp"
 #include "transport/http/retry_after.hpp"
+#include "transport/repetition_key.hpp"
 #include "twinbox/event.hpp"
 #include "twinbox/trace.hpp"
 
@@ -28,8 +31,9 @@ HttpContent raw_content(const Message& message) {
     content.headers.add(name, percent_encode(value, "%"));
   };
   content.headers.add("Content-Type", message.content_type.value_or("application/octet-stream"));
-  add("Idempotency-Key", message.id.view());
-  add("twinbox-id", message.id.view());
+  const std::string key = repetition_key(message);
+  content.headers.add("Idempotency-Key", key);
+  content.headers.add("twinbox-id", key);
   add("twinbox-source", message.source.view());
   add("twinbox-topic", message.topic.view());
   add("twinbox-created-at", Timestamp{message.created_at}.str());
@@ -61,6 +65,18 @@ std::string error_of(const HttpResponse& response, const std::string& shown) {
   if (response.status >= 300 && response.status < 400) error += ", " + redirect_of(response);
   if (!is_blank(response.body)) error += ": " + response.body;
   return cut_error(error);
+}
+
+/// A Twinbox has taken the request for a duplicate and keeps the content it had. Longer bodies
+/// cannot be its answer and are not looked at.
+bool is_conflict(const HttpResponse& response) {
+  constexpr std::size_t longest = 4096;
+  constexpr std::array<std::string_view, 4> members = {"state", "source", "id", "conflict"};
+  if (response.status != 200 || response.body.size() > longest) return false;
+  if (!is_json(response.body)) return false;
+  const auto parts = split_json_object(response.body);
+  return parts && std::ranges::equal(*parts, members, {}, &JsonPart::name) &&
+         parts->back().value == "true";
 }
 
 std::optional<Duration> delay_of(const HttpResponse& response, const HttpSinkOptions& options,
@@ -103,7 +119,13 @@ Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
   const int status = response.status;
   const bool success = status >= 200 && status < 300;
   if (options.dead_on.contains(status)) return Outcome::dead(error_of(response, shown));
-  if (success || options.done_on.contains(status)) return Outcome::done();
+  if (options.done_on.contains(status)) return Outcome::done();
+  if (success && is_conflict(response)) {
+    return Outcome::dead(shown +
+                         ": the receiver has other content under this id and keeps it; send "
+                         "changed content under a new id");
+  }
+  if (success) return Outcome::done();
   if (status == 410) throw ReceiverGone(shown + ": HTTP 410, gone");
   return Outcome::retry(error_of(response, shown), delay_of(response, options, now));
 }

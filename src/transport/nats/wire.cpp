@@ -9,6 +9,7 @@
 #include "core/text.hpp"
 #include "event/attribute.hpp"
 #include "transport/nats/topology.hpp"
+#include "transport/repetition_key.hpp"
 
 namespace twinbox::nats {
 namespace {
@@ -67,9 +68,9 @@ bool travels_further(const Message& message) {
 /// What a stream knows repetitions by. The id alone where that says enough: two senders may use the
 /// same ids, and what travels further may come to one stream under several subjects.
 std::string repetition_id(const Message& message, const std::string& subject) {
-  const std::string id = percent_encode(message.id.view(), "%");
-  if (message.source == Source::none() && !travels_further(message)) return id;
-  return percent_encode(message.source.view(), "%") + " " + id + " " + percent_encode(subject, "%");
+  std::string key = repetition_key(message);
+  if (message.source == Source::none() && !travels_further(message)) return key;
+  return key + " " + percent_encode(subject, "%");
 }
 
 /// The value of a member, as it is written; empty: there is none.

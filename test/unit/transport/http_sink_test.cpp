@@ -52,8 +52,8 @@ TEST_F(HttpSinkTo, a_receiver_sends_the_payload_as_it_is_with_attributes_as_head
   EXPECT_TRUE(request.head.starts_with("POST /hook HTTP/1.1"));
   EXPECT_EQ(request.body, message.payload);
   EXPECT_EQ(request.header("content-type"), "text/x-order");
-  EXPECT_EQ(request.header("idempotency-key"), "gr%C3%B6%C3%9Fe%201%25");
-  EXPECT_EQ(request.header("twinbox-id"), "gr%C3%B6%C3%9Fe%201%25");
+  EXPECT_EQ(request.header("idempotency-key"), "shop gr%C3%B6%C3%9Fe%201%25");
+  EXPECT_EQ(request.header("twinbox-id"), "shop gr%C3%B6%C3%9Fe%201%25");
   EXPECT_EQ(request.header("twinbox-source"), "shop");
   EXPECT_EQ(request.header("twinbox-topic"), "order.placed");
   EXPECT_EQ(request.header("twinbox-attempt"), "3");
@@ -134,7 +134,7 @@ TEST_F(HttpSinkTo, a_receiver_signs_with_every_secret_so_that_one_can_be_replace
   const std::string new_secret = make_webhook_secret();
   EXPECT_EQ(send(claimed(), {.url = {}, .secrets = {new_secret, old_secret}}).kind(), Kind::done);
   const auto came = receiver.requests().at(0);
-  EXPECT_EQ(came.header("webhook-id"), "evt_1");
+  EXPECT_EQ(came.header("webhook-id"), "shop evt_1");
   HttpRequest request{.body = came.body};
   for (const char* name : {"webhook-id", "webhook-timestamp", "webhook-signature"}) {
     request.headers.add(name, came.header(name));
@@ -145,6 +145,36 @@ TEST_F(HttpSinkTo, a_receiver_signs_with_every_secret_so_that_one_can_be_replace
   EXPECT_FALSE(SignatureVerifier(StandardWebhooks{}, {make_webhook_secret()})
                    .verify(request, now)
                    .genuine());
+}
+
+TEST_F(HttpSinkTo, a_receiver_can_tell_the_same_id_of_two_sources_apart) {
+  const HttpSinkOptions options{.url = {}, .secrets = {make_webhook_secret()}};
+  for (const char* source : {"shop", "sh op", "-"}) {
+    Message message = claimed();
+    message.source = Source{source};
+    EXPECT_EQ(send(message, options).kind(), Kind::done);
+  }
+  const auto requests = receiver.requests();
+  for (const char* header : {"idempotency-key", "twinbox-id", "webhook-id"}) {
+    EXPECT_EQ(requests.at(0).header(header), "shop evt_1") << header;
+    EXPECT_EQ(requests.at(1).header(header), "sh%20op evt_1") << header;
+    EXPECT_EQ(requests.at(2).header(header), "evt_1") << header;
+  }
+}
+
+TEST_F(HttpSinkTo, a_receiver_that_reports_a_conflict_makes_a_dead_letter) {
+  const std::string conflict =
+      R"({"state":"duplicate_open","source":"shop","id":"evt_1","conflict":true})";
+  const Outcome refused = outcome(200, conflict);
+  EXPECT_EQ(refused.kind(), Kind::dead);
+  EXPECT_TRUE(has(refused.reason(), "other content under this id")) << refused.reason();
+  EXPECT_EQ(outcome(200, conflict, "", {.url = {}, .done_on = {200}}).kind(), Kind::done);
+  for (const std::string& other :
+       {std::string{R"({"state":"duplicate_open","source":"shop","id":"evt_1","conflict":false})"},
+        std::string{R"({"conflict":true})"}, std::string{R"("conflict":true)"},
+        conflict + std::string(8192, ' ')}) {
+    EXPECT_EQ(outcome(200, other).kind(), Kind::done) << other.substr(0, 80);
+  }
 }
 
 TEST_F(HttpSinkTo, EVB_24_a_receiver_is_told_the_stored_trace) {
