@@ -20,7 +20,8 @@
 
 namespace twinbox {
 
-/// Takes arrivals, an answer each; durable once it returns.
+/// Takes arrivals, an answer each; durable once it returns. May throw a RequestError for what is to
+/// be refused for good: the source of a broker makes a dead letter of it.
 using AcceptCall = std::function<std::vector<Accepted>(std::span<const Arrival>)>;
 
 /// All or none of them. `inbox` must outlive the call. One duty per handler, or one by topic.
@@ -35,7 +36,7 @@ struct IntakeOptions {
   std::vector<std::string> keep_headers = {};
   /// What senders are told to wait while the store cannot take anything.
   std::chrono::seconds retry_after{5};
-  /// Sources that only verified webhooks may use: other intakes refuse them with 403.
+  /// Sources that belong to webhook endpoints: whoever else names one gets 403.
   std::set<std::string, std::less<>> reserved_sources = {};
   /// How far ahead the due time of a message with a partition key may lie: until it is due, every
   /// later message of its key waits.
@@ -80,8 +81,9 @@ MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options
 /// 202 for what is new, 200 for a duplicate. The body says `state`, `source`, `id` and `conflict`.
 HttpResponse accepted_answer(const Arrival& arrival, const Accepted& accepted);
 
-/// Accepts one arrival and answers.
-HttpResponse accept_and_answer(const AcceptCall& accept, const Arrival& arrival);
+/// Accepts one arrival and answers. The first message of an id stays, whatever the arrival's
+/// `on_duplicate` says.
+HttpResponse accept_and_answer(const AcceptCall& accept, Arrival arrival);
 
 /// `POST <prefix>/{source}/{topic}`: the body is the payload, `Idempotency-Key` or `ce-id` its id.
 /// The first message of an id stays (OnDuplicate::keep_first), as with all intakes.

@@ -115,7 +115,8 @@ HttpResponse accepted_answer(const Arrival& arrival, const Accepted& accepted) {
   return json_answer(accepted.duplicate() ? 200 : 202, std::move(body));
 }
 
-HttpResponse accept_and_answer(const AcceptCall& accept, const Arrival& arrival) {
+HttpResponse accept_and_answer(const AcceptCall& accept, Arrival arrival) {
+  arrival.on_duplicate = OnDuplicate::keep_first;  // a sender may not change a known message
   const std::vector<Accepted> accepted = accept({&arrival, 1});
   if (accepted.size() != 1) {
     throw std::logic_error("the accept call must give one answer for each arrival");

@@ -41,7 +41,7 @@ HttpResponse EventIntake::handle(const HttpRequest& request) const {
       arrivals.push_back(arrival_of(event, request, options_));
     }
     if (event_mode(request.headers) != EventMode::batch) {
-      return accept_and_answer(accept_, arrivals.at(0));
+      return accept_and_answer(accept_, std::move(arrivals.at(0)));
     }
     const auto accepted = arrivals.empty() ? std::vector<Accepted>{} : accept_(arrivals);
     int status = 200;
