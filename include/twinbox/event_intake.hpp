@@ -80,8 +80,9 @@ struct Subscription {
 };
 
 /// What Dapr wants of an application: `GET /dapr/subscribe` lists the subscriptions, and a delivery
-/// answers `{"status":"SUCCESS"}`, also for duplicates; `RETRY` when it is to be delivered again;
-/// `DROP` when it is no event, or can never succeed (`sidecar_drop` in the log).
+/// answers `{"status":"SUCCESS"}`, also for duplicates; `RETRY` when it is to be delivered again,
+/// also when another configuration would take it (`sidecar_retry` in the log); `DROP` when it is no
+/// event, or can never succeed (`sidecar_drop`).
 class SidecarIntake {
  public:
   /// Throws std::invalid_argument when a route is no path or is there twice.

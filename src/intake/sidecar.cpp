@@ -77,10 +77,12 @@ HttpResponse SidecarIntake::deliver(const Subscription& to, const HttpRequest& r
   });
   if (answer.status < 300) return status_answer("SUCCESS");
   if (answer.status >= 500) return status_answer("RETRY");
+  // What is wrong with the event itself stays wrong. Everything else can be configured.
+  const bool final = answer.status == 400 || answer.status == 422;
   options_.environment.write(
-      LogLevel::warning, "sidecar_drop",
+      LogLevel::warning, final ? "sidecar_drop" : "sidecar_retry",
       {{"pubsub", to.pubsub}, {"topic", to.topic}, {"status", std::int64_t{answer.status}}});
-  return status_answer("DROP");
+  return status_answer(final ? "DROP" : "RETRY");
 }
 
 }  // namespace twinbox

@@ -481,6 +481,42 @@ TEST_P(Sidecar, EVB_29_answers_drop_for_what_can_never_succeed) {
   EXPECT_EQ(log().events("sidecar_drop").size(), 2u);
 }
 
+TEST_P(Sidecar, answers_retry_for_what_another_configuration_would_take) {
+  IntakeOptions options = intake_options();
+  options.reserved_sources = {"checkout"};
+  options.max_body = 1000;
+  const SidecarIntake intake{{{.pubsub = "p",
+                               .topic = "orders",
+                               .route = "/sidecar/orders",
+                               .take = accept_mode(accept_into(inbox()))}},
+                             options};
+  EXPECT_EQ(intake.handle(from_dapr()).body, R"({"status":"RETRY"})") << "403";
+  HttpRequest encoded = from_dapr();
+  encoded.headers.add("Content-Encoding", "gzip");
+  EXPECT_EQ(intake.handle(encoded).body, R"({"status":"RETRY"})") << "415";
+  HttpRequest large = from_dapr();
+  large.body += std::string(1000, ' ');
+  EXPECT_EQ(intake.handle(large).body, R"({"status":"RETRY"})") << "413";
+  EXPECT_EQ(count_messages(), "0");
+  EXPECT_TRUE(log().events("sidecar_drop").empty());
+  std::vector<std::string> statuses;
+  for (const auto& event : log().events("sidecar_retry")) statuses.push_back(event.field("status"));
+  EXPECT_EQ(statuses, (std::vector<std::string>{"403", "415", "413"}));
+}
+
+TEST_P(Sidecar, the_first_content_of_an_id_stays) {
+  HttpRequest request = from_dapr();
+  request.target = "/sidecar/refunds";
+  EXPECT_EQ(deliver(request).body, R"({"status":"SUCCESS"})");
+  HttpRequest other = request;
+  other.body.replace(other.body.find("\"orderId\":1"), 11, "\"orderId\":2");
+  EXPECT_EQ(deliver(other).body, R"({"status":"SUCCESS"})");
+  EXPECT_EQ(log().events("conflict").size(), 1u);
+  const auto messages = inbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(event_of(messages[0]).data, R"({"orderId":1})");
+}
+
 TEST_P(Sidecar, EVB_29_answers_retry_when_the_store_cannot_take_it) {
   FaultPlan plan;
   Database database = open_faulty(place().address(), plan, {.retries = 0}, environment());
