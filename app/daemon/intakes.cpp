@@ -14,17 +14,6 @@
 namespace twinbox::app {
 namespace {
 
-/// The sources of webhook endpoints. One that is read from the request cannot be known before.
-std::set<std::string, std::less<>> webhook_sources(const Config& config) {
-  constexpr std::string_view fixed = "fixed:";
-  std::set<std::string, std::less<>> sources;
-  for (const WebhookConfig& webhook : config.webhooks) {
-    const bool named = webhook.source.starts_with(fixed);
-    sources.insert(named ? webhook.source.substr(fixed.size()) : webhook.name);
-  }
-  return sources;
-}
-
 IntakeOptions intake_options(const Config& config, const Environment& environment) {
   return {.max_body = config.limit.body_bytes,
           .max_events = config.intake.max_events,
@@ -245,6 +234,16 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
 }
 
 }  // namespace
+
+std::set<std::string, std::less<>> webhook_sources(const Config& config) {
+  constexpr std::string_view fixed = "fixed:";
+  std::set<std::string, std::less<>> sources;
+  for (const WebhookConfig& webhook : config.webhooks) {
+    const bool named = webhook.source.starts_with(fixed);
+    sources.insert(named ? webhook.source.substr(fixed.size()) : webhook.name);
+  }
+  return sources;
+}
 
 void add_intakes(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
                  const InlineCalls& calls, const Environment& environment) {

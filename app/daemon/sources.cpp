@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "daemon/brokers.hpp"
+#include "daemon/intakes.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -16,7 +17,24 @@ AcceptCall accept_into(const Stores& stores, const std::string& name) {
   };
 }
 
+SourceNames reserved_for(const SourceConfig& source, SourceNames webhooks) {
+  webhooks.erase(source.source.empty() ? source.name : source.source);  // it has been given that
+  return webhooks;
+}
+
 }  // namespace
+
+AcceptCall refuse_sources(AcceptCall accept, SourceNames reserved) {
+  return [accept = std::move(accept),
+          reserved = std::move(reserved)](std::span<const Arrival> arrivals) {
+    for (const Arrival& arrival : arrivals) {
+      if (!reserved.contains(arrival.source.view())) continue;
+      throw RequestError(403, "the source '" + arrival.source.str() +
+                                  "' belongs to a webhook endpoint; send it under another source");
+    }
+    return accept(arrivals);
+  };
+}
 
 Sources::Sources(const Stores& stores, Environment environment)
     : stores_(stores), environment_(std::move(environment)) {}
@@ -27,16 +45,21 @@ void Sources::set(const Config& config) {
   const std::lock_guard lock{mutex_};
   std::map<std::string, std::unique_ptr<Running>> made;
   std::map<std::string, std::unique_ptr<Running>*> kept;
+  const SourceNames webhooks = webhook_sources(config);
   for (const SourceConfig& source : config.sources) {
+    const SourceNames reserved = reserved_for(source, webhooks);
     const auto former = running_.find(source.name);
-    if (former != running_.end() && former->second->config == source) {
+    if (former != running_.end() && former->second->config == source &&
+        former->second->reserved == reserved) {
       kept.emplace(source.name, &former->second);
       continue;
     }
     auto next = std::make_unique<Running>();
     next->config = source;
+    next->reserved = reserved;
     try {
-      next->source = make_broker_source(source, accept_into(stores_, source.store), environment_);
+      next->source = make_broker_source(
+          source, refuse_sources(accept_into(stores_, source.store), reserved), environment_);
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument("source." + source.name + ": " + error.what());
     }

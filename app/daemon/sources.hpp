@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +14,11 @@
 #include <twinbox/source.hpp>
 
 namespace twinbox::app {
+
+using SourceNames = std::set<std::string, std::less<>>;
+
+/// Throws RequestError for a message whose source is one of `reserved`.
+AcceptCall refuse_sources(AcceptCall accept, SourceNames reserved);
 
 /// Thread-safe.
 class Sources {
@@ -35,6 +41,7 @@ class Sources {
  private:
   struct Running {
     SourceConfig config;
+    SourceNames reserved;  ///< by webhook endpoints
     std::unique_ptr<BrokerSource> source;
     std::jthread thread;
   };

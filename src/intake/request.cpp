@@ -177,8 +177,8 @@ void check_source(const Source& source, const IntakeOptions& options) {
   if (!options.reserved_sources.contains(source.view())) return;
   throw RequestError(403,
                      "the source '" + source.str() +
-                         "' belongs to a webhook endpoint, which takes verified requests only; "
-                         "send it there, or under another source");
+                         "' belongs to another webhook endpoint; send it there, or under another "
+                         "source");
 }
 
 Instant now_of(const IntakeOptions& options) {

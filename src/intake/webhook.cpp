@@ -167,6 +167,11 @@ struct WebhookIntake::Desk {
     if (!accept) throw std::invalid_argument("it has no target: say where it is accepted");
   }
 
+  /// The source that belongs to this endpoint.
+  [[nodiscard]] const std::string& own_source() const {
+    return source.kind == ValueFrom::Kind::fixed ? source.text : name;
+  }
+
   std::string name;
   SignatureVerifier verifier;
   AcceptCall accept;
@@ -191,6 +196,7 @@ WebhookIntake::WebhookIntake(std::vector<WebhookEndpoint> endpoints, IntakeOptio
       throw std::invalid_argument(which + error.what());
     }
   }
+  for (const auto& [name, desk] : desks_) options_.reserved_sources.insert(desk.own_source());
 }
 
 WebhookIntake::~WebhookIntake() = default;
@@ -226,15 +232,15 @@ HttpResponse WebhookIntake::take(const Desk& desk, const HttpRequest& request) c
   Arrival arrival{.source = Source{reader.read(desk.source, "source")},
                   .id = MessageId{reader.read(desk.id, "id")},
                   .topic = Topic{desk.topic_prefix + reader.read(desk.topic, "topic")},
-                  .payload = request.body,
-                  .on_duplicate = OnDuplicate::keep_first};
+                  .payload = request.body};
+  if (arrival.source.view() != desk.own_source()) check_source(arrival.source, options_);
   // Only what the signature vouches for is taken from the request: no due time, no partition key.
   arrival.extras.headers = properties_of(request, options_, {.own = {{"endpoint", desk.name}}});
   if (const auto type = request.headers.find("Content-Type")) {
     arrival.extras.content_type = std::string{*type};
   }
   arrival.extras.hash = ContentHash::of(arrival.payload);
-  return accept_and_answer(desk.accept, arrival);
+  return accept_and_answer(desk.accept, std::move(arrival));
 }
 
 }  // namespace twinbox

@@ -128,6 +128,8 @@ std::optional<Settled> DeliveryDesk::accept_one(Waiting& one, Time now) {
     store_is_away(error.what(), now);
   } catch (const SchemaError& error) {
     store_is_away(error.what(), now);
+  } catch (const RequestError& error) {
+    return Settled{one.delivery.tag, {}, cut_error(error.what())};
   } catch (const std::exception& error) {
     return failed(one, error.what(), now);
   }

@@ -46,6 +46,21 @@ TEST_F(DeliveryDeskWith, good_ones_accepts_them_in_one_call) {
   EXPECT_FALSE(desk.next());
 }
 
+TEST_F(DeliveryDeskWith, one_that_is_refused_for_good_gives_it_up_at_once) {
+  fail = [](const Arrival& one) {
+    if (one.id.view() == "bad") throw RequestError(403, "reserved");
+  };
+  desk.add(delivery(1, "bad", "key"));
+  desk.add(delivery(2, "good", "key"));
+  const auto settled = desk.step(now);
+  ASSERT_EQ(settled.size(), 2u);
+  EXPECT_FALSE(settled[0].accepted);
+  EXPECT_FALSE(settled[0].again_after);
+  EXPECT_EQ(settled[0].error, "reserved");
+  EXPECT_TRUE(settled[1].accepted);
+  EXPECT_EQ(desk.retried(), 0u);
+}
+
 TEST_F(DeliveryDeskWith, trouble_that_is_over_says_no_more_of_it) {
   bool away = true;
   fail = [&](const Arrival& one) {

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "daemon/config.hpp"
+#include "daemon/intakes.hpp"
 #include "daemon/service.hpp"
+#include "daemon/sources.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -24,6 +26,32 @@ std::string refusal(const std::string& text) {
     return error.what();
   }
   return {};
+}
+
+TEST(BrokerSources, of_webhook_endpoints_are_refused) {
+  const Config config = parse(R"(
+    [webhook.stripe]
+    scheme = "none"
+    [webhook.pay]
+    scheme = "none"
+    source = "fixed:payments"
+    [webhook.crm]
+    scheme = "none"
+    source = "/account"
+  )");
+  EXPECT_EQ(webhook_sources(config), (SourceNames{"crm", "payments", "stripe"}));
+  int accepted = 0;
+  const AcceptCall accept = refuse_sources(
+      [&](std::span<const Arrival> arrivals) {
+        ++accepted;
+        return std::vector<Accepted>(arrivals.size());
+      },
+      webhook_sources(config));
+  const std::vector<Arrival> arrivals = {{Source{"shop"}, MessageId{"1"}, Topic{"t"}, "x"},
+                                         {Source{"stripe"}, MessageId{"1"}, Topic{"t"}, "x"}};
+  EXPECT_THROW(accept(arrivals), RequestError);
+  EXPECT_EQ(accepted, 0);
+  EXPECT_EQ(accept({arrivals.data(), 1}).size(), 1u);
 }
 
 TEST(BrokerConfig, of_a_sink_and_a_source_is_read_and_can_be_made) {

@@ -102,6 +102,29 @@ TEST_F(Webhook, the_header_of_an_id_is_named_in_any_case) {
   }
 }
 
+TEST_F(Webhook, a_source_that_is_read_from_the_request_cannot_be_another_endpoint_s) {
+  WebhookEndpoint reading = endpoint("crm", GitLabToken{}, {"token"});
+  reading.source = ValueFrom::pointer("/s");
+  WebhookEndpoint named = endpoint("pay", StripeSignature{}, {"s"});
+  named.source = ValueFrom::fixed("payments");
+  IntakeOptions reserving = options();
+  reserving.reserved_sources = {"elsewhere"};
+  const WebhookIntake intake{{endpoint("stripe", StripeSignature{}, {"s"}), named, reading},
+                             reserving};
+  const auto answer = [&](const std::string& source) {
+    return intake.handle({.target = "/webhooks/crm",
+                          .headers = {{"X-Gitlab-Token", "token"},
+                                      {"Idempotency-Key", "key-1"},
+                                      {"X-Gitlab-Event", "Push Hook"}},
+                          .body = R"({"s":")" + source + "\"}"});
+  };
+  for (const char* reserved : {"stripe", "payments", "elsewhere"}) {
+    expect_refused(answer(reserved), 403, "the source '" + std::string{reserved} + "' belongs to");
+  }
+  EXPECT_EQ(answer("crm").status, 202) << "its own";
+  EXPECT_EQ(answer("pay").status, 202) << "this endpoint has another source";
+}
+
 TEST_F(Webhook, stripe_is_known_by_its_body) {
   const auto answer = send(endpoint("stripe", StripeSignature{}, {"s"}),
                            signed_by_stripe(R"({"id":"evt_1","type":"charge.succeeded"})"));
