@@ -93,6 +93,26 @@ TEST_P(EventIntakes, EVB_30_the_same_event_in_another_mode_is_a_duplicate_withou
             R"({"state":"duplicate_open","source":"/shop","id":"e1","conflict":false})");
 }
 
+TEST_P(EventIntakes, the_first_content_of_an_id_stays_alone_in_a_batch_and_in_the_request) {
+  accept(an_event("/v1/events"));
+  HttpRequest other = an_event("/v1/events");
+  other.body = R"({"mark":"other"})";
+  const std::string conflict =
+      R"({"state":"duplicate_open","source":"/shop","id":"e1","conflict":true})";
+  EXPECT_EQ(accept(other).body, conflict);
+  const HttpRequest batch{.target = "/v1/events",
+                          .headers = {{"Content-Type", "application/cloudevents-batch+json"}},
+                          .body = "[" + envelope("e1", R"(,"subject":"other")") + "]"};
+  EXPECT_EQ(accept(batch).body, R"({"results":[)" + conflict + "]}");
+  const std::string first = "{\"mark\":\"" + payload() + "\"}";
+  other.target = "/events/order/v2";
+  handle_inline(other);
+  EXPECT_EQ(log().events("conflict").size(), 3u);
+  const MessageDetail stored = Admin{inbox()}.get(e1).value();
+  EXPECT_EQ(stored.message.topic, Topic{"com.shop.order"});
+  EXPECT_EQ(event_from_json(stored.payload).data, first);
+}
+
 TEST_P(EventIntakes, EVB_30_a_batch_with_one_bad_event_writes_nothing) {
   inbox();
   HttpRequest batch{.target = "/v1/events",

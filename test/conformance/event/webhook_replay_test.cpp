@@ -44,6 +44,19 @@ TEST_P(WebhookReplay, EVB_12_a_replay_answers_success_and_is_not_handled_twice) 
   EXPECT_EQ(handled, 1);
 }
 
+TEST_P(WebhookReplay, the_first_content_of_an_id_stays) {
+  EXPECT_EQ(intake().handle(a_webhook()).status, 202);
+  HttpRequest other = a_webhook();
+  other.body = R"({"type":"contact.removed"})";
+  other.headers = WebhookSigner{{secret_}}.sign("msg_1", clock().now(), other.body);
+  EXPECT_EQ(intake().handle(other).body,
+            R"({"state":"duplicate_open","source":"crm","id":"msg_1","conflict":true})");
+  const auto messages = inbox().claim(worker_a);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].topic, Topic{"contact.created"});
+  EXPECT_EQ(messages[0].payload, a_webhook().body);
+}
+
 TEST_P(WebhookReplay, a_replay_past_the_tolerance_is_refused) {
   const HttpRequest request = a_webhook();
   clock().advance(5min + 1s);

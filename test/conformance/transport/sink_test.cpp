@@ -350,6 +350,24 @@ TEST_P(SinkOf, an_inbox_of_another_database_takes_the_message_once_though_it_com
   EXPECT_EQ(inbox().claim(worker_b, 30s, 10).at(0).source.str(), "shop");
 }
 
+TEST_P(SinkOf, an_inbox_keeps_the_first_content_of_an_id) {
+  Database other{place().address(), {}, environment()};
+  inbox().accept(Arrival{Source{"outbox"}, MessageId{"m"}, Topic{"order.first"}, payload("first")});
+  enqueue("m");
+  const auto claimed = outbox().claim(worker_a, 30s, 1);
+  const HandlerCall apart = inbox_sink(inbox(), other);
+  const HandlerCall together = inbox_sink(inbox(), database());
+  std::get<MessageHandler>(apart)(claimed.at(0), {});
+  database().in_transaction([&](Session& session) {
+    std::get<TransactionalHandler>(together)(session, claimed.at(0), {});
+  });
+  EXPECT_EQ(log().events("conflict").size(), 2u);
+  const auto kept = inbox().claim(worker_b, 30s, 10);
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].topic, Topic{"order.first"});
+  EXPECT_EQ(kept[0].payload, payload("first"));
+}
+
 TEST_P(SinkOf, PHD_22_a_channel_is_fed_by_the_local_outbox) {
   REQUIREMENT("PHD-31");
   Channels channels;

@@ -75,6 +75,12 @@ TEST_P(ParcelIn, its_way_an_event_keeps_what_it_is) {
   }
 }
 
+TEST_P(ParcelIn, its_way_a_message_changes_no_known_one) {
+  for (const BodyForm form : {BodyForm::raw, BodyForm::binary}) {
+    EXPECT_EQ(carried(claimed(), form, GetParam()).on_duplicate, OnDuplicate::keep_first);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(all, ParcelIn, ::testing::Values(plain, percent),
                          [](const auto& test) { return test.param.percent ? "percent" : "plain"; });
 
