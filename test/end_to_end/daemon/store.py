@@ -12,6 +12,8 @@ from dead_letters import make_dead
 DONE = "select m.id from {0}outbox_message m join {0}outbox_outcome o on o.number = m.number " \
        "where o.state = 1"
 
+LEASED = "select m.id from outbox_message m join outbox_work w on w.number = m.number " \
+         "where w.owner is not null"
 
 # Numbers are left out when errors are compared.
 LETTERS = "'error ' || " + " || ".join(
@@ -29,6 +31,11 @@ class SqliteStore:
         """The ids of what is recorded as done."""
         with contextlib.closing(sqlite3.connect(self.file)) as database:
             return {id for id, in database.execute(DONE.format(""))}
+
+    def leased(self):
+        """The ids of what a worker holds."""
+        with contextlib.closing(sqlite3.connect(self.file)) as database:
+            return {id for id, in database.execute(LEASED)}
 
     def payload(self, key):
         with contextlib.closing(sqlite3.connect(self.file)) as database:

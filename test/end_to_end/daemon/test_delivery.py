@@ -7,6 +7,7 @@ import unittest
 
 from daemon import LIMIT, Daemon
 from receiver import Receiver, spans_in
+from store import SqliteStore
 
 ROUTES = """
 [retry.quick]
@@ -263,6 +264,34 @@ class Delivery(unittest.TestCase):
                                lambda m: m["duties"][0]["state"] == "done")
             self.assertEqual((shown["duties"][0]["attempts"], shown["timeline"]), (0, []))
             self.assertEqual(receiver.requests.qsize(), 1)
+
+    def test_a_stop_lets_a_delivery_that_is_under_way_be_answered_within_the_grace(self):
+        answer = threading.Event()
+        self.addCleanup(answer.set)
+
+        def slow(_):
+            answer.wait(LIMIT)
+            return 200
+
+        with Receiver(slow) as receiver:
+            one_at_a_time = ROUTES.replace("allow =", 'per_host = 1\nallow =')
+            daemon = self.daemon(one_at_a_time.format(url=receiver.url),
+                                 environment={"TWINBOX_DISPATCH_GRACE": "45s"})
+            for key in ["one", "two"]:
+                daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": key})
+                self.until(daemon, f"/v1/messages/{key}",
+                           lambda m: m["duties"][0]["state"] == "leased")
+            daemon.signal(signal.SIGTERM)
+            # The one that waits for its turn is released: the HTTP client has been told to stop.
+            store = SqliteStore(daemon.folder)
+            end = time.monotonic() + LIMIT
+            while store.leased() != {"one"}:
+                self.assertLess(time.monotonic(), end)
+            answer.set()
+            self.assertEqual(daemon.stop(), 0)
+            self.assertEqual(store.done(), {"one"})
+            self.assertEqual(receiver.requests.qsize(), 1)
+            self.assertFalse(any("stopped_early" in line for line in daemon.lines))
 
     def test_a_reload_gives_the_only_place_to_the_next_dispatcher_in_time(self):
         arrived, answer = threading.Event(), threading.Event()
