@@ -63,6 +63,11 @@ class Connection final : public OpenConnection,
       if (self->waits_for_request_) self->close();
     });
   }
+  void evict() override {
+    boost::asio::post(stream_.get_executor(), [self = this->shared_from_this()] {
+      if (self->ticket_ != 0) self->close();
+    });
+  }
 
  private:
   HttpServer::Socket& socket() { return boost::beast::get_lowest_layer(stream_); }
@@ -99,6 +104,7 @@ class Connection final : public OpenConnection,
   /// The next request of this connection; it may have come with the last one.
   void next() {
     limit_ = server_.limit();
+    known_ = false;
     parser_.emplace();
     set_limits(*parser_, buffer_, *limit_);
     wait_for_request();
@@ -120,6 +126,10 @@ class Connection final : public OpenConnection,
   /// A stop closes those that it finds waiting; who comes later must see for itself that it stops.
   void wait_for_request() {
     waits_for_request_ = true;
+    may_be_evicted();
+  }
+
+  void may_be_evicted() {
     if (ticket_ == 0) ticket_ = server_.add_waiting(this->shared_from_this());
   }
 
@@ -184,6 +194,7 @@ class Connection final : public OpenConnection,
 
   void read_more() {
     if (parser_->is_done()) return on_body({});
+    if (!known_) may_be_evicted();
     expire_after(body_began_ + time_for_body(reserved_, *limit_) - Clock::now());
     boost::beast::http::async_read_some(
         stream_, buffer_, *parser_, [self = this->shared_from_this()](Error failed, std::size_t) {
@@ -194,6 +205,7 @@ class Connection final : public OpenConnection,
 
   void on_body(Error error) {
     if (error) return refuse_unread(error);
+    done_waiting();
     if (stream_events()) return;
     const std::uint64_t number = ++number_;
     handled_ = true;
@@ -303,6 +315,7 @@ class Connection final : public OpenConnection,
     context_.reset();
     request_ = {};
     has_head_ = false;
+    if (!known_) may_be_evicted();
     expire_after(limit_->write_time);
     boost::asio::async_write(stream_, boost::asio::buffer(text_),
                              [self = this->shared_from_this()](Error error, std::size_t) {
@@ -361,7 +374,7 @@ class Connection final : public OpenConnection,
   std::array<char, 512> waste_;
   Clock::time_point began_ = Clock::now();
   std::uint64_t number_ = 0;  // of the request: an answer that comes too late is dropped
-  std::uint64_t ticket_ = 0;  // among those who wait
+  std::uint64_t ticket_ = 0;  // among those that may be evicted; 0: it may not
   Clock::time_point body_began_ = began_;
   std::size_t reserved_ = 0;  // bytes of the body that have come
   bool known_ = false;        // whose budget they are taken from

@@ -235,7 +235,7 @@ bool HttpServer::evict_oldest() {
   }
   if (!oldest) return false;
   ++stats_.evicted;
-  oldest->close_if_waiting();
+  oldest->evict();
   return true;
 }
 

@@ -93,6 +93,8 @@ class OpenConnection {
   virtual ~OpenConnection() = default;
   /// Closes it unless a request is under way by then; from any thread.
   virtual void close_if_waiting() = 0;
+  /// Closes it if it may still make room for another; from any thread.
+  virtual void evict() = 0;
 };
 
 class HttpServer {
@@ -129,7 +131,8 @@ class HttpServer {
   [[nodiscard]] const HttpService& service() const noexcept { return service_; }
   [[nodiscard]] HttpServerStats& stats() noexcept { return stats_; }
   [[nodiscard]] bool stopping() const noexcept { return stopping_; }
-  /// Waiting connections may be closed for new ones, the oldest first.
+  /// These connections may be closed for new ones, the oldest first: those that wait for a request,
+  /// and those of callers without a token unless their request is being handled.
   std::uint64_t add_waiting(const std::shared_ptr<OpenConnection>& connection);
   void remove_waiting(std::uint64_t ticket);
   void add_connection();

@@ -305,16 +305,48 @@ class Busy(unittest.TestCase):
             self.assertEqual(statuses(answer), [status], answer)
         self.assertEqual(daemon.stop(), 0)
 
-    def test_more_connections_than_there_may_be_all_of_them_at_work(self):
-        daemon, _ = self.daemon("[limit]\nconnections = 2\n")
-        half = HEAD + b"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
-        at_work = []
+    def two_without_their_bodies(self, daemon, head):
+        """Connections that the daemon has asked for the two bytes of their bodies."""
+        half = head + b"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+        asked = []
         end = time.monotonic() + LIMIT  # until the daemon has seen that earlier ones are closed
-        while len(at_work) < 2:
+        while len(asked) < 2:
             self.assertLess(time.monotonic(), end)
             connection = self.connect(daemon, half)
             if connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n":
-                at_work.append(connection)
+                asked.append(connection)
+        return asked
+
+    def test_bodies_without_a_token_that_do_not_come_make_room_for_others(self):
+        daemon, _ = self.daemon("[limit]\nconnections = 2\n")
+        login = b"POST /v1/login HTTP/1.1\r\nHost: localhost\r\n"
+        for head in [login, HEAD]:
+            waiting = self.two_without_their_bodies(daemon, head)
+            self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
+            self.assertEqual(read_all(waiting[0]), b"")
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_answers_without_a_token_that_are_not_read_make_room_for_others(self):
+        daemon, _ = self.daemon('[limit]\nconnections = 2\nwrite_time = "1h"\n')
+        ask = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for _ in range(2):
+            deaf = socket.socket()
+            self.addCleanup(deaf.close)
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect((daemon.host, daemon.port))
+            deaf.settimeout(0)
+            # Until the daemon reads no more, as it cannot write.
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    deaf.send(ask * 1000)
+        self.insist(daemon, "GET", "/health/live")
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_more_connections_than_there_may_be_all_of_them_at_work(self):
+        daemon, _ = self.daemon("[limit]\nconnections = 2\n")
+        daemon.wait_for_token()
+        at_work = self.two_without_their_bodies(
+            daemon, HEAD + b"Authorization: Bearer %s\r\n" % daemon.token.encode())
         for _ in range(100):
             answer = read_all(self.connect(daemon, LIVE))
             self.assertTrue(answer.startswith(b"HTTP/1.1 503 "), answer)

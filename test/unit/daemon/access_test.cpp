@@ -198,6 +198,25 @@ TEST(Access, an_address_is_no_name_that_others_can_make_point_here) {
   }
 }
 
+TEST(Access, a_page_on_another_port_of_a_named_host_is_foreign) {
+  const Access access = an_access("[server]\nhosts = [\"box.example\"]\n");
+  const auto post = [&](std::string host, std::string origin) {
+    HttpRequest request{.method = "POST"};
+    request.headers.add("Host", std::move(host));
+    request.headers.add("Origin", std::move(origin));
+    request.headers.add("Cookie", "twinbox=" + a_session());
+    return status(access, request, Need::read);
+  };
+  EXPECT_EQ(post("box.example:7117", "http://box.example:8080"), 403);
+  EXPECT_EQ(post("box.example:7117", "http://box.example"), 403);
+  EXPECT_EQ(post("box.example", "http://box.example:8080"), 403);
+  EXPECT_EQ(post("box.example:7117", "http://localhost:7117"), 403);
+  EXPECT_EQ(post("box.example:7117", "http://BOX.example:7117"), 200);
+  EXPECT_EQ(post("box.example", "http://box.example"), 200);
+  EXPECT_EQ(post("box.example:80", "http://box.example"), 200);
+  EXPECT_EQ(post("box.example:443", "https://box.example"), 200);
+}
+
 class TokenFile : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }

@@ -66,6 +66,17 @@ TEST(Redaction, a_name_that_comes_twice_is_no_way_around_it) {
             R"([{"card":[]}])");
 }
 
+TEST(Redaction, near_json_is_hidden_whole) {
+  for (const char* payload :
+       {R"({"card":"4711","x":NaN})", "{\"card\":\"4711\"}\n{\"card\":\"4712\"}\n",
+        R"([{"card":"4711"},])", " \r\n\t{\"card\":\"4711\"", "\xef\xbb\xbf{'card':'4711'}"}) {
+    EXPECT_EQ(shown({"/card"}, payload), "[redacted]") << payload;
+    EXPECT_EQ(shown({"/data/card"}, R"({"data_base64":")" + base64(payload) + R"("})"),
+              R"({"data_base64":"[redacted]"})");
+    EXPECT_EQ(shown({}, payload, 0), payload);
+  }
+}
+
 TEST(Redaction, leaves_everything_else_as_it_came) {
   for (const char* payload :
        {R"({ "card" : {"number": 1.0} })", "no JSON", "", "[1,2]", "\xff\xfe", "null"}) {

@@ -67,6 +67,20 @@ TEST_F(Safety, the_key_of_the_certificate_is_a_secret) {
   EXPECT_EQ(keys(config_warnings(parse_config(text, "t", {}))), Keys{"server.tls_key"});
 }
 
+TEST_F(Safety, the_key_and_the_credentials_for_a_broker_are_secrets) {
+  const std::string key = "key_file = \"" + file("broker.pem", 0644) + "\"\n";
+  const std::string credentials = "credentials_file = \"" + file("user.creds", 0644) + "\"\n";
+  const std::string certificate = "certificate_file = \"" + file("cert.pem", 0644) + "\"\n";
+  const std::string url = "url = \"tls://broker.test:4222\"\nca_file = \"ca.pem\"\n";
+  const std::string text = "[access]\ntoken_file = \"/none\"\n[sink.out]\ntype = \"nats\"\n" + url +
+                           certificate + key + credentials +
+                           "stream = \"s\"\n[source.in]\ntype = \"nats\"\n" + url + certificate +
+                           key + credentials + "stream = \"s\"\nconsumer = \"c\"\n";
+  EXPECT_EQ(keys(config_warnings(parse_config(text, "t", {}))),
+            (Keys{"sink.out.key_file", "sink.out.credentials_file", "source.in.key_file",
+                  "source.in.credentials_file"}));
+}
+
 TEST_F(Safety, a_secret_that_can_be_guessed_is_told_without_being_shown) {
   const Variables variables{{"SHORT", "q"}, {"LONG", std::string(16, 'x')}};
   const auto warnings = config_warnings(

@@ -26,6 +26,16 @@ TEST(Secrets, a_password_is_cut_in_both_its_forms_and_a_user_is_shown) {
   EXPECT_EQ(without_secrets("t0k3nt0k3n"), "[secret]");
 }
 
+TEST(Secrets, of_an_authorization_the_credential_is_cut_without_its_scheme) {
+  remember_secret("Bearer c0ffee-c0ffee");
+  EXPECT_EQ(without_secrets("no such token: c0ffee-c0ffee"), "no such token: [secret]");
+  EXPECT_EQ(without_secrets("Authorization: Bearer c0ffee-c0ffee"), "Authorization: [secret]");
+  EXPECT_EQ(without_secrets("Bearer of news"), "Bearer of news");
+  remember_secret("Basic YW5uYTpwdzEyMzQ1Ng==");
+  EXPECT_EQ(without_secrets("got YW5uYTpwdzEyMzQ1Ng=="), "got [secret]");
+  EXPECT_EQ(without_secrets("login of anna with pw123456"), "login of anna with [secret]");
+}
+
 TEST(Secrets, a_short_value_is_cut_where_it_stands_alone) {
   remember_secret("q7");
   EXPECT_EQ(without_secrets("q7 is no q77"), "[secret] is no q77");
