@@ -194,8 +194,9 @@ class Connection final : public OpenConnection,
 
   void read_more() {
     if (parser_->is_done()) return on_body({});
+    if (lost_room_) return refuse_unread(no_room_for_body());
     if (!known_) may_be_evicted();
-    expire_after(body_began_ + time_for_body(reserved_, *limit_) - Clock::now());
+    expire_after(time_for_more(Clock::now() - body_began_, reserved_, *limit_));
     boost::beast::http::async_read_some(
         stream_, buffer_, *parser_, [self = this->shared_from_this()](Error failed, std::size_t) {
           if (failed) return self->on_body(failed);
@@ -205,6 +206,10 @@ class Connection final : public OpenConnection,
 
   void on_body(Error error) {
     if (error) return refuse_unread(error);
+    if (body_ != 0 && !server_.anonymous().complete(body_)) {
+      return refuse_unread(no_room_for_body());
+    }
+    body_ = 0;
     done_waiting();
     if (stream_events()) return;
     const std::uint64_t number = ++number_;
@@ -297,9 +302,13 @@ class Connection final : public OpenConnection,
       ++server_.stats().timeouts;
       return close();
     }
+    if (lost_room_) error = no_room_for_body();
     const auto refusal = refusal_of(error, *limit_, parser_->get().body().limit);
     if (!refusal) return close();
     if (error != no_room_for_body()) ++server_.stats().malformed;
+    std::string& unread = parser_->get().body().text;
+    unread.clear();
+    unread.shrink_to_fit();  // the answer may take a while
     write(*refusal, false);
   }
 
@@ -352,13 +361,39 @@ class Connection final : public OpenConnection,
   }
 
   bool reserve(std::size_t bytes) {
-    const std::size_t most = known_ ? limit_->buffered_bytes : limit_->anonymous_bytes;
-    if (!server_.bodies(known_).reserve(bytes, most)) return false;
+    if (known_) {
+      if (!server_.known().reserve(bytes, limit_->buffered_bytes)) return false;
+    } else {
+      body_ = server_.anonymous().grow(body_, bytes, limit_->anonymous_bytes, room_is_lost());
+      if (body_ == 0) {
+        reserved_ = 0;
+        return false;
+      }
+    }
     reserved_ += bytes;
     return true;
   }
 
-  void give_back() { server_.bodies(known_).give_back(std::exchange(reserved_, 0)); }
+  /// Called when another body takes the room of this one: what still comes is not read.
+  AnonymousBodies::Drop room_is_lost() {
+    return [weak = this->weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self) return;
+      boost::asio::post(self->stream_.get_executor(), [self] {
+        if (self->body_ == 0) return;
+        self->lost_room_ = true;
+        Error ignored;
+        self->socket().cancel(ignored);
+      });
+    };
+  }
+
+  void give_back() {
+    const std::size_t bytes = std::exchange(reserved_, 0);
+    if (known_) return server_.known().give_back(bytes);
+    if (body_ != 0) return server_.anonymous().end(std::exchange(body_, 0));
+    if (bytes > 0) server_.anonymous().give_back(bytes);
+  }
 
   HttpServer& server_;
   Stream stream_;
@@ -376,8 +411,10 @@ class Connection final : public OpenConnection,
   std::uint64_t number_ = 0;  // of the request: an answer that comes too late is dropped
   std::uint64_t ticket_ = 0;  // among those that may be evicted; 0: it may not
   Clock::time_point body_began_ = began_;
-  std::size_t reserved_ = 0;  // bytes of the body that have come
-  bool known_ = false;        // whose budget they are taken from
+  std::size_t reserved_ = 0;      // bytes of the body that have come
+  bool known_ = false;            // whose budget they are taken from
+  AnonymousBodies::Id body_ = 0;  // among those without a token that are being read
+  bool lost_room_ = false;
   bool waits_for_request_ = false;
   bool writes_events_ = false;
   bool has_head_ = false;

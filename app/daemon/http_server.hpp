@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/anonymous_bodies.hpp"
 #include "daemon/config.hpp"
 #include <twinbox/environment.hpp>
 #include <twinbox/http.hpp>
@@ -119,8 +120,8 @@ class HttpServer {
   [[nodiscard]] const HttpServerStats& stats() const noexcept { return stats_; }
   [[nodiscard]] std::size_t connections() const;
   /// Bytes of bodies that are held now.
-  [[nodiscard]] std::size_t body_bytes(bool known) const noexcept {
-    return (known ? known_ : anonymous_).used();
+  [[nodiscard]] std::size_t body_bytes(bool known) const {
+    return known ? known_.used() : anonymous_.used();
   }
 
   /// For requests from now on.
@@ -138,7 +139,8 @@ class HttpServer {
   void add_connection();
   void remove_connection();
   /// Those without a token have a budget of their own: they cannot use up what the others need.
-  [[nodiscard]] BodyBudget& bodies(bool known) noexcept { return known ? known_ : anonymous_; }
+  [[nodiscard]] BodyBudget& known() noexcept { return known_; }
+  [[nodiscard]] AnonymousBodies& anonymous() noexcept { return anonymous_; }
 
  private:
   void accept();
@@ -153,7 +155,7 @@ class HttpServer {
   HttpServerStats stats_;
   std::atomic<bool> stopping_{false};
   BodyBudget known_;
-  BodyBudget anonymous_;
+  AnonymousBodies anonymous_;
   static constexpr int most_turned_away = 64;
   std::atomic<int> turned_away_{0};  ///< connections that are being told that there is no room
 

@@ -130,10 +130,13 @@ bool fits(const RequestParser& parser) {
   return parser.content_length().value_or(0) <= parser.get().body().limit;
 }
 
-std::chrono::milliseconds time_for_body(std::size_t bytes, const LimitConfig& limit) {
-  if (limit.body_rate == 0) return limit.body_time;
+std::chrono::steady_clock::duration time_for_more(std::chrono::steady_clock::duration elapsed,
+                                                  std::size_t bytes, const LimitConfig& limit) {
+  if (limit.body_rate == 0) return limit.body_time - elapsed;
   const std::chrono::milliseconds earned{static_cast<std::int64_t>(bytes * 1000 / limit.body_rate)};
-  return std::min(limit.body_time, limit.header_time + earned);
+  const std::chrono::steady_clock::duration whole =
+      std::min(limit.body_time, limit.header_time + earned);
+  return std::min<std::chrono::steady_clock::duration>(whole - elapsed, limit.header_time);
 }
 
 bool is_whole(const RequestParser& parser) {

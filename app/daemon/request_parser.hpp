@@ -76,9 +76,11 @@ std::optional<HttpResponse> refuse_framing(const RequestParser& parser);
 /// Once the head is there. False: it announces more bytes than the limit of its body.
 bool fits(const RequestParser& parser);
 
-/// From its beginning: how long a body may take of which so many bytes have come. `header_time`,
-/// and more with each byte that comes, `body_time` at most.
-std::chrono::milliseconds time_for_body(std::size_t bytes, const LimitConfig& limit);
+/// How long to wait for the next bytes of a body that began `elapsed` ago and of which so many have
+/// come. As a whole it may take `header_time`, and more with each byte that comes, `body_time` at
+/// most; in between it may be silent for `header_time`.
+std::chrono::steady_clock::duration time_for_more(std::chrono::steady_clock::duration elapsed,
+                                                  std::size_t bytes, const LimitConfig& limit);
 
 /// Nothing of the request is still on its way: another one may follow.
 bool is_whole(const RequestParser& parser);

@@ -247,24 +247,53 @@ class Busy(unittest.TestCase):
         while self.body_bytes(daemon) != [0, 0]:
             self.assertLess(time.monotonic(), end)
 
-    def test_the_bodies_of_all_requests_together(self):
-        size = 1024 * 1024
-        daemon, _ = self.daemon(f"[limit]\nbody_bytes = {size}\nanonymous_bytes = {size}\n")
+    def send_all_but_one_byte(self, daemon, size):
+        """Of a body; once the daemon holds what was sent."""
+        before = self.body_bytes(daemon)[1]
         large = self.connect(daemon, HEAD + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % size)
         large.sendall(b"x" * (size - 1))
-        daemon.wait_for_token()
         end = time.monotonic() + LIMIT
-        while self.body_bytes(daemon)[1] != size - 1:
+        while self.body_bytes(daemon)[1] != before + size - 1:
             self.assertLess(time.monotonic(), end)
-        answer = daemon.ask("POST", "/v1/outbox/a", b"xx")
-        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
-        self.assertIn("bodies", answer.json()["detail"])
+        return large
+
+    def test_a_body_without_a_token_that_stalls_makes_room_for_others(self):
+        size = 1024 * 1024
+        daemon, _ = self.daemon(f'[limit]\nbody_bytes = {size}\nanonymous_bytes = {size}\n'
+                                'header_time = "1h"\nbody_time = "1h"\n')
+        daemon.wait_for_token()
+        large = self.send_all_but_one_byte(daemon, size)
         self.assertEqual(daemon.operate("POST", "/v1/outbox/a", b"xx").status, 202)
         self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
+        self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)  # there is room
         large.sendall(b"x")
         self.assertEqual(statuses(read_all(large)), [202])
+        large = self.send_all_but_one_byte(daemon, size)
         self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"xx").status, 202)
+        answer = read_all(large)
+        self.assertEqual(statuses(answer), [503])
+        self.assertIn(b"Retry-After: 1", answer)
+        self.assertIn(b"bodies", answer)
         self.wait_until_empty(daemon)
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_bodies_that_are_being_handled_make_no_room(self):
+        size = 1024 * 1024
+        daemon, store = self.daemon('[store.main]\nurl = "sqlite:twinbox.db"\nwait_limit = "2m"\n'
+                                    '[access]\ntoken_file = "tokens"\n'
+                                    f'[limit]\nbody_bytes = {size}\nanonymous_bytes = {size}\n'
+                                    'handle_time = "2m"\n')
+        daemon.wait_for_token()
+        with store.held():
+            handled = self.send_all_but_one_byte(daemon, size)
+            handled.sendall(b"x")
+            end = time.monotonic() + LIMIT
+            while self.body_bytes(daemon)[1] != size:
+                self.assertLess(time.monotonic(), end)
+            answer = daemon.ask("POST", "/v1/outbox/a", b"xx")
+            self.assertEqual(answer.headers["Retry-After"], "1")
+            self.assertIn("bodies", answer.json()["detail"])
+        self.assertEqual(statuses(read_all(handled)), [202])
         self.assertEqual(daemon.stop(), 0)
 
     def test_300_bodies_that_are_announced_and_do_not_come(self):
