@@ -34,6 +34,19 @@ std::string host_of(std::string_view authority) {
   return lower(authority.substr(0, authority.rfind(':')));
 }
 
+/// Whether an `Origin` is a page of `host`, its port included: another port is another program. A
+/// port that the scheme has by default may be left out.
+bool same_authority(std::string_view origin, std::string_view host) {
+  const std::size_t scheme = origin.find("://");
+  if (scheme == std::string_view::npos) return false;
+  const std::string usual = lower(origin.substr(0, scheme)) == "https" ? ":443" : ":80";
+  const auto with_port = [&](std::string_view authority) {
+    const bool has_port = authority.find(':', authority.find(']') + 1) != std::string_view::npos;
+    return lower(authority) + (has_port ? "" : usual);
+  };
+  return with_port(origin.substr(scheme + 3)) == with_port(host);
+}
+
 bool covers(Role role, Need need) {
   switch (need) {
     case Need::nothing:
@@ -120,12 +133,9 @@ std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) cons
   }
   const auto origin = head.headers.find("Origin");
   const auto site = head.headers.find("Sec-Fetch-Site");
-  const std::size_t scheme = origin ? origin->find("://") : 0;
   const bool foreign_origin =
-      origin && (scheme == std::string_view::npos ||
-                 (lower(origin->substr(scheme + 3)) != lower(hosts[0]) &&
-                  std::ranges::find(hosts_.begin() + 1, hosts_.end(),
-                                    host_of(origin->substr(scheme + 3))) == hosts_.end()));
+      origin && (!same_authority(*origin, hosts[0]) ||
+                 (over_https(head) && !lower(*origin).starts_with("https://")));
   // A link on another page may lead to the dashboard, which holds nothing by itself.
   const bool followed_link = head.method == "GET" && head.target == "/" &&
                              head.headers.find("Sec-Fetch-Dest") == "document";

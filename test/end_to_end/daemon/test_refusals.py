@@ -99,8 +99,10 @@ class Refusals(unittest.TestCase):
                 for target in ["/v1/outbox/a", "/webhooks/anybody"]:
                     answer = daemon.ask("POST", target, b"x", {"Host": host, "Idempotency-Key": "w"})
                     self.assertEqual(answer.status, 401, (host, target))
-            answer = daemon.operate("POST", "/v1/outbox/a", b"x", {"Origin": "https://box.example"})
-            self.assertEqual(answer.status, 202, answer.body)
+            for host, status in [("box.example", 202), ("box.example:7117", 403), ("localhost", 403)]:
+                answer = daemon.operate("POST", "/v1/outbox/a", b"x",
+                                        {"Origin": "https://box.example", "Host": host})
+                self.assertEqual(answer.status, status, answer.body)
             self.assertEqual(daemon.stop(), 0)
 
     def test_what_an_act_cannot_mean(self):

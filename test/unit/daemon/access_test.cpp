@@ -217,6 +217,17 @@ TEST(Access, a_page_on_another_port_of_a_named_host_is_foreign) {
   EXPECT_EQ(post("box.example:443", "https://box.example"), 200);
 }
 
+TEST(Access, a_page_that_came_without_https_is_foreign_where_https_is_spoken) {
+  const HttpHeaders::Field https{"X-Forwarded-Proto", "https"};
+  const auto post = [&](const char* origin) {
+    return status(an_access(),
+                  with_cookie("POST", {https, {"Origin", origin}}, "__Host-twinbox=" + a_session()),
+                  Need::read);
+  };
+  EXPECT_EQ(post("http://localhost"), 403);
+  EXPECT_EQ(post("https://localhost"), 200);
+}
+
 class TokenFile : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
