@@ -20,8 +20,14 @@ constexpr std::size_t most_levels = 1000;
 
 struct Parsed {
   json::value value = nullptr;  ///< null: it is no JSON
-  bool too_deep = false;        ///< it may be JSON, and nobody has looked into all of it
+  bool unreadable = false;      ///< too deep, or nearly JSON: it may hold what must not be shown
 };
+
+/// As a JSON object or array does: several of them one after the other, or one with a mistake.
+bool begins_like_json(std::string_view payload) {
+  payload.remove_prefix(std::min(payload.find_first_not_of(" \t\r\n"), payload.size()));
+  return payload.starts_with('{') || payload.starts_with('[');
+}
 
 /// What a page would show as JSON, be it not quite.
 Parsed parsed(std::string_view payload) {
@@ -32,7 +38,7 @@ Parsed parsed(std::string_view payload) {
   options.allow_invalid_utf8 = true;
   boost::system::error_code error;
   json::value value = json::parse(view(payload), error, {}, options);
-  if (error) return {.too_deep = error == json::error::too_deep};
+  if (error) return {.unreadable = error == json::error::too_deep || begins_like_json(payload)};
   return {std::move(value)};
 }
 
@@ -110,8 +116,8 @@ std::vector<std::string> Redaction::apply_to_base64(json::value& text) const {
 std::vector<std::string> Redaction::apply(std::string& payload) const {
   std::vector<std::string> blanked;
   if (pointers_.empty()) return blanked;
-  auto [value, too_deep] = parsed(payload);
-  if (too_deep) {
+  auto [value, unreadable] = parsed(payload);
+  if (unreadable) {
     payload = mask;
     return pointers_;
   }
@@ -136,6 +142,7 @@ std::vector<std::string> Redaction::apply(std::string& payload) const {
 
 void Redaction::refuse_mask(std::string_view payload) const {
   if (pointers_.empty()) return;
+  if (payload == mask) refuse_masked("the whole content");
   json::value value = parsed(payload).value;
   if (const json::value* text = base64_data(value)) {
     std::vector<std::string> inner;

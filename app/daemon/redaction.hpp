@@ -8,7 +8,8 @@
 
 namespace twinbox::app {
 
-/// Blanks members of JSON payloads; anything else is shown as it is. A pointer that begins with
+/// Blanks members of JSON payloads. A payload that begins with `{` or `[` and cannot be parsed is
+/// hidden whole; anything else is shown as it is. A pointer that begins with
 /// `/data` also leads into the `data_base64` of a CloudEvent.
 class Redaction {
  public:

@@ -88,8 +88,8 @@ TEST(Redaction, a_mask_cannot_be_stored_in_place_of_what_it_hides) {
   const Redaction redaction{{"/card/number"}};
   EXPECT_THROW(redaction.refuse_mask(R"({"card":{"number":"[redacted]"}})"), Refused);
   redaction.refuse_mask(R"({"card":{"number":"4712"}})");
+  EXPECT_THROW(redaction.refuse_mask("[redacted]"), Refused);
   redaction.refuse_mask(R"({"note":"[redacted]"})");
-  redaction.refuse_mask("[redacted]");
 }
 
 TEST(Payload, is_cut_between_two_characters) {
