@@ -25,6 +25,15 @@ std::vector<CheckedFile> files_of(const Config& config) {
     files.push_back({"server.tls_key", config.server.tls_key, true});
   }
   for (const auto& [key, path] : config.secret_files) files.push_back({key, path, true});
+  const auto add_broker = [&](const std::string& section, const BrokerConfig& broker) {
+    for (const auto& [key, path] : {std::pair{"key_file", &broker.key_file},
+                                    {"credentials_file", &broker.credentials_file}}) {
+      if (!path->empty()) files.push_back({section + "." + key, *path, true});
+    }
+  };
+  for (const SinkConfig& sink : config.sinks) add_broker("sink." + sink.name, sink.broker);
+  for (const SourceConfig& source : config.sources)
+    add_broker("source." + source.name, source.broker);
   return files;
 }
 

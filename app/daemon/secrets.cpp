@@ -101,6 +101,35 @@ bool word_character(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
+/// The credential of `Bearer credential`: a receiver may repeat it without its scheme.
+void add_authorization(Shown& shown, std::string_view value) {
+  const std::size_t blank = value.find(' ');
+  if (blank == std::string_view::npos) return;
+  const std::string_view scheme = value.substr(0, blank);
+  const std::string_view credential = value.substr(value.find_last_of(' ') + 1);
+  if (!std::ranges::all_of(scheme, word_character)) return;
+  if (value.find_first_not_of(' ', blank) != value.size() - credential.size()) return;
+  add(shown, credential);
+}
+
+/// What sinks leave where they cut an error; a secret may have been cut with it.
+constexpr std::string_view cut_mark = "… (cut)";
+
+void mask_beginning_at_cut(std::string& text, const Shown& shown) {
+  if (!text.ends_with(cut_mark)) return;
+  const std::string_view kept = std::string_view{text}.substr(0, text.size() - cut_mark.size());
+  std::size_t longest = 0;
+  for (const auto& [value, instead] : shown) {
+    if (instead != mask) continue;  // an address begins like any other
+    for (std::size_t size = std::min(value.size(), kept.size()); size >= least_part; --size) {
+      if (!kept.ends_with(std::string_view{value}.substr(0, size))) continue;
+      longest = std::max(longest, size);
+      break;
+    }
+  }
+  if (longest > 0) text.replace(kept.size() - longest, longest, mask);
+}
+
 /// A short value is cut only where it stands alone: else it would show itself by its absence.
 bool stands_alone(std::string_view text, std::size_t at, std::size_t size) {
   const bool before = at > 0 && word_character(text[at - 1]);
@@ -118,6 +147,7 @@ void remember_secret(std::string_view value) {
   shown->try_emplace(std::string{value}, mask);
   add_address(*shown, value);
   add_keywords(*shown, value);
+  add_authorization(*shown, value);
   registered = std::move(shown);
 }
 
@@ -138,6 +168,7 @@ std::string without_secrets(std::string_view text) {
       at += instead.size();
     }
   }
+  mask_beginning_at_cut(out, *shown);
   return out;
 }
 

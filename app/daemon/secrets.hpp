@@ -7,11 +7,12 @@
 namespace twinbox::app {
 
 /// Registers a value that came from `env:` or `file:`. Of an address also its parts: password,
-/// path and query. A value stays registered after a reload: errors may still mention it.
-/// Thread-safe.
+/// path and query; of an `Authorization` the credential behind its scheme. A value stays registered
+/// after a reload: errors may still mention it. Thread-safe.
 void remember_secret(std::string_view value);
 
-/// `text` with every registered value cut out. Addresses keep their scheme and host. Thread-safe.
+/// `text` with every registered value cut out, and the beginning of one where a sink has cut an
+/// error. Addresses keep their scheme and host. Thread-safe.
 [[nodiscard]] std::string without_secrets(std::string_view text);
 
 }  // namespace twinbox::app

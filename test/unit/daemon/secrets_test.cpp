@@ -33,7 +33,17 @@ TEST(Secrets, of_an_authorization_the_credential_is_cut_without_its_scheme) {
   EXPECT_EQ(without_secrets("Bearer of news"), "Bearer of news");
   remember_secret("Basic YW5uYTpwdzEyMzQ1Ng==");
   EXPECT_EQ(without_secrets("got YW5uYTpwdzEyMzQ1Ng=="), "got [secret]");
-  EXPECT_EQ(without_secrets("login of anna with pw123456"), "login of anna with [secret]");
+}
+
+TEST(Secrets, the_beginning_of_one_does_not_stay_where_an_error_was_cut) {
+  remember_secret("b3ginn1ng-of-a-secret");
+  EXPECT_EQ(without_secrets("401: b3ginn1ng-of-… (cut)"), "401: [secret]… (cut)");
+  EXPECT_EQ(without_secrets("401: b3gi… (cut)"), "401: [secret]… (cut)");
+  EXPECT_EQ(without_secrets("401: b3ginn1ng-of-"), "401: b3ginn1ng-of-");
+  EXPECT_EQ(without_secrets("401: nothing… (cut)"), "401: nothing… (cut)");
+  remember_secret("https://cut.test/services/Z9Y8X7W6?key=5up3r5up3r");
+  EXPECT_EQ(without_secrets("POST https… (cut)"), "POST https… (cut)");
+  EXPECT_EQ(without_secrets("no Z9Y8X… (cut)"), "no [secret]… (cut)");
 }
 
 TEST(Secrets, a_short_value_is_cut_where_it_stands_alone) {
