@@ -153,11 +153,11 @@ std::string_view Access::cookie_name(const HttpRequest& head) const {
   return over_https(head) ? "__Host-twinbox" : "twinbox";
 }
 
-const Token* Access::find(const HttpRequest& head) const {
+const Token* Access::find(const HttpRequest& head, bool use) const {
   if (const auto given = bearer(head)) return find(*given);
   const auto id = cookie_of(head, cookie_name(head));
   if (!id || !from_own_page(head)) return nullptr;
-  const std::optional<std::string> hash = sessions_.find(*id);
+  const std::optional<std::string> hash = use ? sessions_.find(*id) : sessions_.look(*id);
   return hash ? find_hash(*hash) : nullptr;
 }
 
@@ -172,11 +172,19 @@ const Token* Access::find_hash(std::string_view hash) const {
 }
 
 std::optional<HttpResponse> Access::refuse(const HttpRequest& head, Need need) const {
+  return refuse(head, need, true);
+}
+
+bool Access::may_still(const HttpRequest& head, Need need) const {
+  return !refuse(head, need, false);
+}
+
+std::optional<HttpResponse> Access::refuse(const HttpRequest& head, Need need, bool use) const {
   if (auto foreign = refuse_foreign(head)) return foreign;
   if (need == Need::nothing || need == Need::signature) return {};
   const bool local = trusts_loopback_ && head.loopback;
   if (local && (need == Need::send || need == Need::read) && !bearer(head)) return {};
-  const Token* token = find(head);
+  const Token* token = find(head, use);
   if (token == nullptr) {
     const bool unknown = !bearer(head).value_or("").empty();
     HttpResponse refusal =

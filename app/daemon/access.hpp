@@ -36,6 +36,8 @@ class Access {
 
   /// Empty: the request may go on.
   [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head, Need need) const;
+  /// Whether an answer that goes on may go on: its session does not count as used.
+  [[nodiscard]] bool may_still(const HttpRequest& head, Need need) const;
   /// The same with what the router has found for it; who may not ask here learns nothing else.
   [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head,
                                                    const Found& found) const;
@@ -60,7 +62,9 @@ class Access {
  private:
   [[nodiscard]] std::optional<HttpResponse> refuse_foreign(const HttpRequest& head) const;
   [[nodiscard]] bool own_name(std::string_view host) const;
-  [[nodiscard]] const Token* find(const HttpRequest& head) const;
+  [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head, Need need,
+                                                   bool use) const;
+  [[nodiscard]] const Token* find(const HttpRequest& head, bool use = true) const;
   [[nodiscard]] const Token* find(std::string_view token) const;
   [[nodiscard]] const Token* find_hash(std::string_view hash) const;
 

@@ -322,7 +322,7 @@ class Daemon {
     dashboard_.census().watch();
     // A token may have been taken back meanwhile.
     return dashboard_.feed().listen(std::move(wake), [this, request] {
-      return !current()->access().refuse(request, Need::read);
+      return current()->access().may_still(request, Need::read);
     });
   }
 

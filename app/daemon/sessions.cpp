@@ -36,7 +36,11 @@ std::string Sessions::begin(const std::string& hash) {
   return id;
 }
 
-std::optional<std::string> Sessions::find(std::string_view id) {
+std::optional<std::string> Sessions::find(std::string_view id) { return find(id, true); }
+
+std::optional<std::string> Sessions::look(std::string_view id) { return find(id, false); }
+
+std::optional<std::string> Sessions::find(std::string_view id, bool use) {
   const std::string key = token_hash(id);
   const std::lock_guard lock{mutex_};
   const auto found = sessions_.find(key);
@@ -46,7 +50,7 @@ std::optional<std::string> Sessions::find(std::string_view id) {
     sessions_.erase(found);
     return {};
   }
-  found->second.used = now;
+  if (use) found->second.used = now;
   return found->second.token_hash;
 }
 

@@ -29,6 +29,8 @@ class Sessions {
   std::string begin(const std::string& token_hash);
   /// The hash of the token that it stands for, and it counts as used now. Empty: there is none.
   std::optional<std::string> find(std::string_view id);
+  /// The same, and it does not count as used.
+  std::optional<std::string> look(std::string_view id);
   void end(std::string_view id);
   /// Ends those of all other tokens.
   void keep_only(const std::vector<Token>& tokens);
@@ -45,6 +47,7 @@ class Sessions {
     Clock::time_point used;
   };
   [[nodiscard]] bool over(const Session& session, Clock::time_point now) const;
+  std::optional<std::string> find(std::string_view id, bool use);
   void make_room(const std::string& token_hash);
 
   std::function<Clock::time_point()> now_;

@@ -37,6 +37,16 @@ TEST_F(SessionsTest, one_that_is_not_used_ends_and_one_that_is_used_ends_later) 
   EXPECT_FALSE(sessions_.find(busy));
 }
 
+TEST_F(SessionsTest, one_that_is_only_looked_at_ends_as_if_it_were_not_used) {
+  sessions_.set({.session_time = 24h, .session_idle = 1h});
+  const std::string id = sessions_.begin("hash");
+  now_ += 50min;
+  EXPECT_EQ(sessions_.look(id), "hash");
+  now_ += 10min;
+  EXPECT_FALSE(sessions_.look(id));
+  EXPECT_FALSE(sessions_.find(id));
+}
+
 TEST_F(SessionsTest, a_token_has_so_many_and_takes_none_from_others) {
   const std::string other = sessions_.begin("other");
   std::vector<std::string> ids;
