@@ -45,6 +45,8 @@ class Access {
   [[nodiscard]] std::string actor(const HttpRequest& head) const;
   [[nodiscard]] Caller caller(const HttpRequest& head) const;
 
+  /// Before `log_in`.
+  [[nodiscard]] Sessions::Try try_login() const { return sessions_.try_login(); }
   struct Login {
     Caller caller;
     std::string session;  ///< for the cookie

@@ -456,8 +456,8 @@ class Daemon {
               << "\nThe command line takes it from TWINBOX_TOKEN, HTTP as \"Authorization: Bearer "
                  "<token>\".\n";
     if (config.dashboard.enabled && !dashboard_assets().empty()) {
-      std::cout << "This link opens the dashboard and logs in, once:\n  " << address(config)
-                << "/#token=" << sessions_.make_code(token_hash(token)) << "\n";
+      std::cout << "This link opens the dashboard and logs in, once, within 15 minutes:\n  "
+                << address(config) << "/#token=" << sessions_.make_code(token_hash(token)) << "\n";
     }
     std::cout << std::flush;
   }

@@ -4,6 +4,7 @@
 
 #include "daemon/json.hpp"
 #include "daemon/parameters.hpp"
+#include "daemon/response_text.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -28,13 +29,29 @@ std::string cookie(const Access& access, std::string_view value, const HttpReque
          "; Path=/; HttpOnly; SameSite=Strict" + (access.over_https(request) ? "; Secure" : "");
 }
 
-HttpResponse log_in(const Access& access, const Call& call) {
+void log_refused(const Environment& environment, std::string_view reason) {
+  environment.write(LogLevel::warning, "login_refused", {{"reason", reason}});
+}
+
+HttpResponse too_many() {
+  HttpResponse response =
+      problem(429, title_of(429), "too many logins have failed; try again in a second");
+  response.headers.add("Retry-After", "1");
+  return response;
+}
+
+HttpResponse log_in(const Access& access, const Environment& environment, const Call& call) {
   const std::string token = text_member(parse_body(call.request, {"token"}), "token");
+  const Sessions::Try tried = access.try_login();
+  if (tried == Sessions::Try::first_later) log_refused(environment, "too_many");
+  if (tried != Sessions::Try::now) return too_many();
   const std::optional<Access::Login> login = access.log_in(token);
   if (!login) {
-    throw Refused(401,
-                  "this is no token of this daemon, or a link that was used before; make a token "
-                  "with \"twinbox token add\" and reload the daemon");
+    log_refused(environment, "unknown_token");
+    throw Refused(
+        401,
+        "this is no token of this daemon, or a link that is used or too old; make a token "
+        "with \"twinbox token add\" and reload the daemon");
   }
   HttpResponse response = show(login->caller);
   response.headers.add("Set-Cookie", cookie(access, login->session, call.request));
@@ -50,11 +67,13 @@ HttpResponse log_out(const Access& access, const Call& call) {
 
 }  // namespace
 
-void add_login(Router& router, const Access& access) {
+void add_login(Router& router, const Access& access, const Environment& environment) {
   router.add({"GET", "/v1/me", Need::nothing,
               [&access](const Call& call) { return show(access.caller(call.request)); }, true});
-  router.add({"POST", "/v1/login", Need::nothing,
-              [&access](const Call& call) { return log_in(access, call); }, true});
+  router.add(
+      {"POST", "/v1/login", Need::nothing,
+       [&access, environment](const Call& call) { return log_in(access, environment, call); },
+       true});
   router.add({"POST", "/v1/logout", Need::nothing,
               [&access](const Call& call) { return log_out(access, call); }, true});
 }

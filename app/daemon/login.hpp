@@ -3,10 +3,12 @@
 
 #include "daemon/access.hpp"
 #include "daemon/router.hpp"
+#include <twinbox/environment.hpp>
 
 namespace twinbox::app {
 
-/// Adds /v1/me, /v1/login and /v1/logout. `access` must outlive the router.
-void add_login(Router& router, const Access& access);
+/// Adds /v1/me, /v1/login and /v1/logout. `access` must outlive the router. Logins that are refused
+/// are logged (`login_refused`).
+void add_login(Router& router, const Access& access, const Environment& environment);
 
 }  // namespace twinbox::app

@@ -27,7 +27,7 @@ Service::Service(Config config, const Surroundings& surroundings, std::vector<To
   router_.add({"GET", "/openapi.json", Need::nothing,
                [](const Call&) { return json_answer(200, std::string{openapi_json}); }, true});
   add_pages(router_, dashboard_assets(), config_.dashboard.enabled);
-  add_login(router_, access_);
+  add_login(router_, access_, surroundings.environment);
   SinkMaker sinks{config_, surroundings.stores, surroundings.environment, surroundings.spans};
   add_intakes(router_, config_, surroundings.stores, sinks,
               {.observer = surroundings.observer,

@@ -1,6 +1,7 @@
 #include "daemon/sessions.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace twinbox::app {
 
@@ -27,10 +28,23 @@ void Sessions::make_room(const std::string& token_hash) {
   if (count >= most_per_token) sessions_.erase(oldest);
 }
 
+Sessions::Try Sessions::try_login() {
+  const std::lock_guard lock{mutex_};
+  const auto now = now_();
+  const auto until = std::max(failed_until_, now) + time_per_failed_login;
+  if (until - now > most_failed_at_once * time_per_failed_login) {
+    return std::exchange(refuses_logins_, true) ? Try::later : Try::first_later;
+  }
+  failed_until_ = until;
+  refuses_logins_ = false;
+  return Try::now;
+}
+
 std::string Sessions::begin(const std::string& hash) {
   std::string id = make_secret("");
   const std::lock_guard lock{mutex_};
   make_room(hash);
+  failed_until_ -= time_per_failed_login;
   const auto now = now_();
   sessions_.emplace(token_hash(id), Session{hash, now, now});
   return id;
@@ -65,13 +79,13 @@ void Sessions::keep_only(const std::vector<Token>& tokens) {
   };
   const std::lock_guard lock{mutex_};
   std::erase_if(sessions_, [&](const auto& one) { return gone(one.second.token_hash); });
-  std::erase_if(codes_, [&](const auto& one) { return gone(one.second); });
+  std::erase_if(codes_, [&](const auto& one) { return gone(one.second.token_hash); });
 }
 
 std::string Sessions::make_code(const std::string& hash) {
   std::string code = make_secret("once_");
   const std::lock_guard lock{mutex_};
-  codes_.emplace(token_hash(code), hash);
+  codes_.emplace(token_hash(code), Code{hash, now_()});
   return code;
 }
 
@@ -79,9 +93,10 @@ std::optional<std::string> Sessions::take_code(std::string_view code) {
   const std::lock_guard lock{mutex_};
   const auto found = codes_.find(token_hash(code));
   if (found == codes_.end()) return {};
-  std::string hash = std::move(found->second);
+  const Code taken = std::move(found->second);
   codes_.erase(found);
-  return hash;
+  if (now_() - taken.made >= code_time) return {};
+  return taken.token_hash;
 }
 
 }  // namespace twinbox::app

@@ -58,6 +58,25 @@ class Login(unittest.TestCase):
                 self.assertEqual(answer.headers["Content-Type"], "application/problem+json")
             self.assertEqual(daemon.ask("POST", "/v1/login", "{").status, 400)
 
+    def test_too_many_wrong_tokens_are_refused_for_a_while(self):
+        with with_roles() as daemon:
+            connection = daemon.connect()
+            end = time.monotonic() + LIMIT  # ten a second may fail for ever
+            status = 401
+            while status == 401:
+                self.assertLess(time.monotonic(), end)
+                answer = daemon.ask("POST", "/v1/login", '{"token":"wrong"}', connection=connection)
+                status = answer.status
+            self.assertEqual((status, answer.headers["Retry-After"]), (429, "1"))
+            self.assertEqual(answer.headers["Content-Type"], "application/problem+json")
+            daemon.wait_for(r"login_refused reason=unknown_token")
+            daemon.wait_for(r"login_refused reason=too_many")
+            while (status := self.log_in(daemon, "tokenofadmin")[0].status) == 429:
+                self.assertLess(time.monotonic(), end)
+            self.assertEqual(status, 200)
+            connection.close()
+            self.assertEqual(daemon.stop(), 0)
+
     def test_me_tells_what_each_role_may_do(self):
         can = {"send": (False, False), "read": (True, False), "operate": (True, True),
                "admin": (True, True)}

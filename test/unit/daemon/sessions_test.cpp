@@ -47,6 +47,32 @@ TEST_F(SessionsTest, one_that_is_only_looked_at_ends_as_if_it_were_not_used) {
   EXPECT_FALSE(sessions_.find(id));
 }
 
+TEST_F(SessionsTest, logins_that_fail_are_refused_when_they_are_too_many) {
+  int tried = 0;
+  while (sessions_.try_login() == Sessions::Try::now) ASSERT_LT(++tried, 100);
+  EXPECT_EQ(tried, Sessions::most_failed_at_once);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(sessions_.try_login(), Sessions::Try::later);
+  now_ += Sessions::time_per_failed_login;
+  EXPECT_EQ(sessions_.try_login(), Sessions::Try::now);
+  EXPECT_EQ(sessions_.try_login(), Sessions::Try::first_later);
+  EXPECT_EQ(sessions_.try_login(), Sessions::Try::later);
+  now_ += 1h;
+  for (int i = 0; i < Sessions::most_failed_at_once; ++i) {
+    EXPECT_EQ(sessions_.try_login(), Sessions::Try::now) << i;
+  }
+  EXPECT_EQ(sessions_.try_login(), Sessions::Try::first_later);
+}
+
+TEST_F(SessionsTest, logins_that_succeed_do_not_count) {
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(sessions_.try_login(), Sessions::Try::now) << i;
+    sessions_.begin("hash");
+  }
+  // And they leave no credit behind.
+  for (int i = 0; i < Sessions::most_failed_at_once; ++i) sessions_.try_login();
+  EXPECT_EQ(sessions_.try_login(), Sessions::Try::first_later);
+}
+
 TEST_F(SessionsTest, a_token_has_so_many_and_takes_none_from_others) {
   const std::string other = sessions_.begin("other");
   std::vector<std::string> ids;
@@ -75,6 +101,14 @@ TEST_F(SessionsTest, a_code_counts_once) {
   EXPECT_FALSE(sessions_.find(code));
   EXPECT_EQ(sessions_.take_code(code), "hash");
   EXPECT_FALSE(sessions_.take_code(code));
+}
+
+TEST_F(SessionsTest, a_code_is_worth_nothing_after_a_quarter_of_an_hour) {
+  const std::string used = sessions_.make_code("hash"), late = sessions_.make_code("hash");
+  now_ += 15min - 1s;
+  EXPECT_EQ(sessions_.take_code(used), "hash");
+  now_ += 1s;
+  EXPECT_FALSE(sessions_.take_code(late));
 }
 
 }  // namespace
