@@ -26,8 +26,21 @@ std::vector<Option> token_options(Common& common, std::vector<Option> own) {
        answer_options(common)});
 }
 
+/// As the daemon chooses it.
+std::filesystem::path chosen_file(const Common& common) {
+  const app::Config config = chosen_config(common);
+  try {
+    app::require_token_file(config);
+  } catch (const std::runtime_error& error) {
+    throw Refusal(exit_usage, "the configuration cannot be used:\n" +
+                                  (config.file.empty() ? "configuration" : config.file.string()) +
+                                  ": access.token_file: " + error.what());
+  }
+  return app::token_file(config);
+}
+
 int add(const Common& common, const TokenOptions& options, const Screen& screen) {
-  const std::filesystem::path file = app::token_file(chosen_config(common));
+  const std::filesystem::path file = chosen_file(common);
   const std::string token =
       app::make_token(file, options.name, app::parse_role(options.role).value());
   if (common.json) {
@@ -44,7 +57,7 @@ int add(const Common& common, const TokenOptions& options, const Screen& screen)
 }
 
 int list(const Common& common, const Screen& screen) {
-  const std::filesystem::path file = app::token_file(chosen_config(common));
+  const std::filesystem::path file = chosen_file(common);
   const std::vector<app::Token> tokens = app::read_tokens(file);
   if (common.json) {
     json::array all;
@@ -66,7 +79,7 @@ int list(const Common& common, const Screen& screen) {
 }
 
 int revoke(const Common& common, const TokenOptions& options, const Screen& screen) {
-  const std::filesystem::path file = app::token_file(chosen_config(common));
+  const std::filesystem::path file = chosen_file(common);
   const std::size_t count = app::revoke_token(file, options.name);
   if (count == 0) {
     throw Refusal(exit_negative, "there is no token '" + printable(options.name) + "' in " +

@@ -98,12 +98,7 @@ std::vector<ConfigProblem> check_config(const Config& config) {
     attempt("server.tls_key", [&] { use_key(tls, config.server.tls_key); });
   }
   attempt("access.token_file", [&] {
-    if (config.access.token_file.empty() && config.stores.size() > 1) {
-      throw std::runtime_error(
-          "is missing: there are several stores, and the tokens belong to none of them; name the "
-          "file, like token_file = \"twinbox.tokens\". With one store it is twinbox.tokens beside "
-          "the SQLite file: name that one to keep its tokens");
-    }
+    require_token_file(config);
     read_tokens(token_file(config));
   });
   attempt("configuration", [&] { make_all(config); });

@@ -229,4 +229,12 @@ std::filesystem::path token_file(const Config& config) {
   return "twinbox.tokens";
 }
 
+void require_token_file(const Config& config) {
+  if (!config.access.token_file.empty() || config.stores.size() < 2) return;
+  throw std::runtime_error(
+      "is missing: there are several stores, and the tokens belong to none of them; name the "
+      "file, like token_file = \"twinbox.tokens\". With one store it is twinbox.tokens beside "
+      "the SQLite file: name that one to keep its tokens");
+}
+
 }  // namespace twinbox::app

@@ -48,7 +48,9 @@ std::string make_token(const std::filesystem::path& file, const std::string& nam
 /// there were. Throws std::runtime_error.
 std::size_t revoke_token(const std::filesystem::path& file, const std::string& name);
 
-/// Where the tokens are when the configuration names no file: beside the first SQLite store.
+/// Where the tokens are: in the file that the configuration names, else beside the SQLite store.
 std::filesystem::path token_file(const Config& config);
+/// Throws std::runtime_error where there are several stores and no file is named.
+void require_token_file(const Config& config);
 
 }  // namespace twinbox::app
