@@ -39,6 +39,12 @@ std::unique_ptr<Driver> open_sqlite([[maybe_unused]] std::string_view file,
                                     [[maybe_unused]] const Environment& environment) {
 #if TWINBOX_SQLITE
   if (file.empty()) refuse("no file after sqlite:, write sqlite:<file> or sqlite::memory:");
+  if (file.starts_with("//")) {
+    refuse(
+        "sqlite:// is not understood, because programs differ in what it means: write "
+        "sqlite:shop.db for a file in the current directory, sqlite:/var/lib/shop.db for an "
+        "absolute path");
+  }
   return make_sqlite_driver(std::string{file}, options, environment);
 #else
   refuse("SQLite is not built in, build Twinbox with TWINBOX_SQLITE=ON");

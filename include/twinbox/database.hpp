@@ -2,10 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "twinbox/environment.hpp"
 #include "twinbox/error.hpp"
@@ -38,20 +42,34 @@ struct DatabaseOptions {
 /// Thread-safe. Boxes made on it refer to it, so it must outlive them.
 class Database {
  public:
-  /// `sqlite:<file>`, `sqlite::memory:`, `postgresql://user@host/name?sslmode=verify-full`
-  /// (any libpq URI or `key=value` string; behind PgBouncer with `twinbox_pooler=transaction`, or
-  /// `session`: what is not named is noticed and taken for the first, the slower of the two), or
-  /// `sqlserver://user@host:port/name?Encrypt=yes` (or an ODBC connection string).
-  /// Connects on first use. Throws std::invalid_argument when the address cannot be understood.
+  /// `sqlite:<file>` (a path, not a URL: no `//`), `sqlite::memory:`,
+  /// `postgresql://user@host/name?sslmode=verify-full` (any libpq URI or `key=value` string; behind
+  /// PgBouncer with `twinbox_pooler=transaction`, or `session`: what is not named is noticed and
+  /// taken for the first, the slower of the two), or `sqlserver://user@host:port/name?Encrypt=yes`
+  /// (or an ODBC connection string). Connects on first use. Throws std::invalid_argument when the
+  /// address cannot be understood.
   explicit Database(std::string_view address, DatabaseOptions options = {},
                     Environment environment = {});
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
 
-  /// Runs `work` in one transaction: commits when it returns, rolls back when it throws.
-  /// Throws what `work` throws, or DatabaseError. `work` is called once; nothing is repeated.
-  void in_transaction(const std::function<void(Session&)>& work);
+  /// Runs `work` in one transaction: commits when it returns, rolls back when it throws. Returns
+  /// what `work` returns. Throws what `work` throws, or DatabaseError. `work` is called once;
+  /// nothing is repeated.
+  template <std::invocable<Session&> F>
+  std::invoke_result_t<F&, Session&> in_transaction(F&& work) {
+    using Result = std::invoke_result_t<F&, Session&>;
+    static_assert(!std::is_reference_v<Result>,
+                  "in_transaction: return a value, not a reference into the transaction");
+    if constexpr (std::is_void_v<Result>) {
+      run_in_transaction(std::ref(work));
+    } else {
+      std::optional<Result> result;
+      run_in_transaction([&](Session& session) { result.emplace(work(session)); });
+      return std::move(*result);
+    }
+  }
 
   [[nodiscard]] Dialect dialect() const noexcept;
   [[nodiscard]] const std::string& name() const noexcept;
@@ -62,6 +80,8 @@ class Database {
   [[nodiscard]] Pool& pool() noexcept { return *pool_; }
 
  private:
+  void run_in_transaction(const std::function<void(Session&)>& work);
+
   std::unique_ptr<Pool> pool_;
 };
 

@@ -26,6 +26,7 @@ class SqliteSession final : public Session {
   [[nodiscard]] Dialect dialect() const noexcept override;
   std::size_t execute(const Statement& statement, std::span<const Arg> args, RowSink rows) override;
   [[nodiscard]] bool in_transaction() const override;
+  [[nodiscard]] std::string_view database() const noexcept override;
 
  private:
   std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;

@@ -56,7 +56,9 @@ struct Arg {
   bool is_column = false;
 };
 
-/// One row of a result, valid during the call that hands it over. Columns are counted from 0.
+/// One row of a result, valid during the call that hands it over. Columns are counted from 0; for
+/// one that is not there every call throws std::out_of_range. A null is read as 0, false, empty
+/// text, no bytes, the first instant of 1970 and the zero UUID: ask is_null() where it matters.
 class Row {
  public:
   [[nodiscard]] virtual bool is_null(int column) const = 0;
@@ -117,6 +119,10 @@ class Session {
 
   /// True while a transaction is open and can still be used.
   [[nodiscard]] virtual bool in_transaction() const = 0;
+
+  /// For the library's own parts: the database that it leads to, `host:port/name` or the path of a
+  /// file; empty: unknown.
+  [[nodiscard]] virtual std::string_view database() const noexcept { return {}; }
 
  protected:
   virtual std::size_t execute_text(std::string_view sql, std::span<const Arg> args,

@@ -43,6 +43,13 @@ class Connection : public Session {
   /// soon; those two themselves are not touched. Does not wait. The only call allowed from another
   /// thread.
   virtual void interrupt() noexcept = 0;
+
+  [[nodiscard]] std::string_view database() const noexcept final { return database_; }
+  /// Said by the pool, whose text it is.
+  void belongs_to(std::string_view database) noexcept { database_ = database; }
+
+ private:
+  std::string_view database_;
 };
 
 /// Opens connections to one database.

@@ -16,7 +16,7 @@ Database::Database(std::unique_ptr<Pool> pool) : pool_(std::move(pool)) {}
 
 Database::~Database() = default;
 
-void Database::in_transaction(const std::function<void(Session&)>& work) {
+void Database::run_in_transaction(const std::function<void(Session&)>& work) {
   pool_->in_transaction(work);
 }
 

@@ -27,6 +27,8 @@ constexpr milliseconds refusal_time = 1min;
 thread_local std::vector<const void*> held_lanes;
 /// How many of them belong to a limited budget.
 thread_local std::size_t held_budgeted = 0;
+/// The pools on which this thread has a caller's transaction open, once per transaction.
+thread_local std::vector<const Pool*> callers_transactions;
 /// How many refusals this thread's calls have met, of whatever store.
 thread_local std::uint64_t met_refusals = 0;
 
@@ -62,6 +64,15 @@ void wait_or_stop(milliseconds delay) {
   std::unique_lock lock{mutex};
   std::condition_variable_any never;
   never.wait_for(lock, Interruptible::token(), delay, [] { return false; });
+}
+
+/// Memory is a database of its own for each pool.
+std::string database_of(const Driver& driver, const std::string& name) {
+  static std::atomic<int> last = 0;
+  const auto [server, database] = driver.place();
+  if (server.empty()) return name + " #" + std::to_string(++last);
+  if (database.empty()) return {};
+  return server == "files" ? database : server + "/" + database;
 }
 
 std::string seconds_text(milliseconds time) {
@@ -105,6 +116,7 @@ class Pool::Borrowed {
   void open() {
     try {
       connection_ = pool_.driver_->connect(lane_.opens);
+      connection_->belongs_to(pool_.database_);
     } catch (...) {
       pool_.budget_->give_up(lane_);
       throw;
@@ -127,6 +139,7 @@ Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment 
            PoolTime time, std::shared_ptr<Budget> budget)
     : driver_(std::move(driver)),
       options_(checked(std::move(options), *driver_)),
+      database_(database_of(*driver_, options_.name)),
       environment_(std::move(environment)),
       time_(std::move(time)),
       budget_(budget != nullptr ? std::move(budget) : std::make_shared<Budget>()) {
@@ -146,11 +159,28 @@ Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment 
 Pool::~Pool() { budget_->clear(lanes_); }
 
 void Pool::in_transaction(const std::function<void(Session&)>& work) {
-  run_erased(Access::write, Scope::caller, work);
+  run_erased(Access::write, Scope::caller, [&](Session& session) {
+    struct Open {
+      explicit Open(const Pool& pool) { callers_transactions.push_back(&pool); }
+      ~Open() { callers_transactions.pop_back(); }
+    } const open{*this};
+    work(session);
+  });
   wake_.notify();
 }
 
 void Pool::check_reentry(Access access) const {
+  if (access != Access::read && std::ranges::count(callers_transactions, this) > 0) {
+    throw UsageError(
+        "store " + name() +
+        ": this thread has a transaction open on the same database, and the call would "
+        "not be part of it: pass the Session as its first argument, or make the call "
+        "after the transaction");
+  }
+  check_connections(access);
+}
+
+void Pool::check_connections(Access access) const {
   const Lane& lane = lanes_[lane_of(access)];
   const auto held = std::count(held_lanes.begin(), held_lanes.end(), &lane);
   if (static_cast<std::size_t>(held) < lane.capacity) return;
@@ -161,7 +191,8 @@ void Pool::check_reentry(Access access) const {
 }
 
 void Pool::run_erased(Access access, Scope scope, const Work& work) {
-  check_reentry(access);
+  // A caller may begin a second transaction beside the first, where there are connections for it.
+  scope == Scope::caller ? check_connections(access) : check_reentry(access);
   const TimePoint begin = time_.now();
   const TimePoint deadline = begin + options_.wait_limit;
   const std::uint64_t met_before = met_refusals;
@@ -287,18 +318,23 @@ bool Pool::lead_others(WriterQueue::Lead& lead, Scope scope, const Work& work, T
 void Pool::run_on_a_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
                                bool& started) {
   Borrowed connection{*this, lanes_[lane_of(access)], deadline};
+  bool callers_error = false;
   try {
     {
       const std::stop_callback on_stop{Interruptible::token(), [&] { connection->interrupt(); }};
       connection->begin(access, scope);
       started = true;
+      callers_error = scope == Scope::caller;
       work(*connection);
+      callers_error = false;
     }
     connection->commit();
   } catch (const DatabaseError& error) {
-    if (error.kind() == Kind::connection_lost || error.kind() == Kind::commit_in_doubt) {
-      connection.set_broken();
-    }
+    // A caller's work may have met another database: there only the connection itself can say that
+    // it is broken.
+    const bool lost =
+        error.kind() == Kind::connection_lost || error.kind() == Kind::commit_in_doubt;
+    if (lost && !callers_error) connection.set_broken();
     connection->rollback();
     throw;
   } catch (...) {

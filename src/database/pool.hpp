@@ -57,8 +57,9 @@ class Pool {
   /// A caller's transaction: never repeated.
   void in_transaction(const std::function<void(Session&)>& work);
 
-  /// Throws UsageError when this thread already holds every connection that could serve `access`,
-  /// so that it would wait for itself. Whoever hands a call to another thread asks first.
+  /// Throws UsageError when a call of our own would wait for its own thread, which holds every
+  /// connection that could serve `access`; or when it would write beside the transaction that this
+  /// thread has open. Whoever hands a call to another thread asks first.
   void check_reentry(Access access) const;
 
   /// True while this thread holds a connection that others in a set may be short of. It must not
@@ -98,6 +99,8 @@ class Pool {
   [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
   /// The store's name in logs and errors.
   [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
+  /// What Session::database() says of its connections; empty: unknown.
+  [[nodiscard]] const std::string& database() const noexcept { return database_; }
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -109,6 +112,7 @@ class Pool {
   using Work = WriterQueue::Work;
 
   void run_erased(Access access, Scope scope, const Work& work);
+  void check_connections(Access access) const;
   [[nodiscard]] bool worth_repeating(DatabaseError::Kind kind, Access access, int attempt,
                                      TimePoint begin) const;
   void remember(const DatabaseError& error, Scope scope);
@@ -130,6 +134,7 @@ class Pool {
 
   std::unique_ptr<Driver> driver_;
   DatabaseOptions options_;
+  std::string database_;
   Environment environment_;
   PoolTime time_;
   Wake wake_;

@@ -184,6 +184,14 @@ Session& Box::checked(Session& session) const {
                      std::string{to_string(database_.dialect())} +
                      ": pass a session of the box's own database");
   }
+  const std::string_view place = session.database();
+  const std::string& own_place = database_.pool().database();
+  if (!place.empty() && !own_place.empty() && place != own_place) {
+    throw UsageError("the session belongs to another database (" + std::string{place} +
+                     ") than this " + std::string{to_string(kind_)} + " (store " +
+                     database_.name() + ", " + own_place +
+                     "): pass a session of the box's own database");
+  }
   if (!session.in_transaction()) {
     throw UsageError(
         "the session has no open transaction, or one that an error has ended (roll it back): begin "

@@ -33,9 +33,11 @@ class PostgresLockLimit : public InboxTest {
 };
 
 TEST_P(PostgresLockLimit, a_standalone_accept_inside_the_transaction_it_waits_for_is_an_error) {
+  inbox();
   Inbox inbox(impatient_, options());
-  impatient_.in_transaction([&](Session& session) {
-    inbox.accept(session, an_arrival());
+  database().in_transaction([&](Session& session) {
+    this->inbox().accept(session, an_arrival());
+    // By another pool: on the same one it would be refused at once.
     expect_locked([&] { inbox.accept(an_arrival()); });
   });
   EXPECT_TRUE(log().events("retry").empty()) << "would have waited once more";

@@ -370,9 +370,46 @@ TEST_F(PoolTest, does_not_let_a_thread_wait_for_itself) {
 TEST_F(PoolTest, lets_a_thread_have_several_connections_where_there_are_several) {
   Pool& pool = this->pool({.pool_size = 2});
   pool.in_transaction([&](Session&) {
-    pool.in_transaction([&](Session&) { EXPECT_THROW(write(pool), UsageError); });
-    EXPECT_EQ(write(pool), 2);
+    pool.in_transaction([&](Session& second) {
+      EXPECT_EQ(number_of(second), 2);
+      EXPECT_THROW(pool.in_transaction([](Session&) {}), UsageError);
+    });
+    EXPECT_EQ(pool.run(Access::read, Scope::statement,
+                       [](Session& session) { return number_of(session); }),
+              2);
   });
+}
+
+TEST_F(PoolTest, refuses_to_write_beside_the_transaction_that_its_thread_has_open) {
+  Pool& pool = this->pool({.name = "orders", .pool_size = 4});
+  const std::string expected =
+      "store orders: this thread has a transaction open on the same database, and the call would "
+      "not be part of it: pass the Session as its first argument, or make the call after the "
+      "transaction";
+  pool.in_transaction([&](Session&) {
+    EXPECT_EQ(message_of([&] { write(pool); }), expected);
+    EXPECT_EQ(message_of([&] { pool.check_reentry(Access::write_relaxed); }), expected);
+    EXPECT_NO_THROW(pool.check_reentry(Access::read));
+    std::jthread{[&] { EXPECT_NO_THROW(write(pool)); }}.join();
+  });
+  EXPECT_THROW(pool.in_transaction([](Session&) { throw 42; }), int);
+  EXPECT_NO_THROW(write(pool));
+}
+
+TEST_F(PoolTest, keeps_a_connection_whose_caller_met_an_error_of_another_database) {
+  Pool& pool = this->pool();
+  for (const Kind kind : {Kind::connection_lost, Kind::commit_in_doubt}) {
+    EXPECT_THROW(
+        pool.in_transaction([&](Session&) { throw DatabaseError(kind, "another database"); }),
+        DatabaseError);
+  }
+  EXPECT_EQ(write(pool), 1);
+  EXPECT_THROW(pool.in_transaction([](Session& session) {
+    dynamic_cast<FakeConnection&>(session).break_it();
+    throw DatabaseError(Kind::connection_lost, "this database");
+  }),
+               DatabaseError);
+  EXPECT_EQ(write(pool), 2);
 }
 
 TEST_F(PoolTest, keeps_readers_apart_from_the_only_writer) {
@@ -501,6 +538,14 @@ std::string address_refusal(std::string_view address) {
     return error.what();
   }
   return "accepted";
+}
+
+TEST(Address, of_sqlite_is_no_url) {
+  for (const char* address : {"sqlite://shop.db", "sqlite:///var/lib/shop.db"}) {
+    const std::string refusal = address_refusal(address);
+    EXPECT_NE(refusal.find("sqlite:shop.db"), std::string::npos) << refusal;
+    EXPECT_NE(refusal.find("sqlite:/var/lib/shop.db"), std::string::npos) << refusal;
+  }
 }
 
 TEST(Address, is_refused_when_it_cannot_be_understood) {

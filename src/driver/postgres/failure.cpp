@@ -5,6 +5,10 @@ namespace {
 
 using Kind = DatabaseError::Kind;
 
+/// protocol_violation: the number of values does not fit the statement. A pooler that ends a
+/// connection with this code closes it as well, and that is what counts then.
+constexpr std::string_view wrong_message = "08P01";
+
 /// PostgreSQL quotes the offending value in messages of class 22 (data exception).
 std::string without_quoted_values(std::string_view message) {
   std::string result;
@@ -26,6 +30,7 @@ std::string_view way_out(std::string_view sqlstate, Kind kind, bool ours) {
   }
   if (sqlstate == "53300") return "lower pool_size, or raise the server's max_connections";
   if (sqlstate == "3D000") return "create the database, or correct its name in the address";
+  if (sqlstate == wrong_message) return "write parameters as @name, and give each of them a value";
   switch (kind) {
     case Kind::missing_schema:
       return ours ? "deploy the schema first, or correct the schema and table names in the options"
@@ -56,6 +61,7 @@ Kind kind_of(std::string_view sqlstate) noexcept {
   if (is("42501") || begins("28")) return Kind::permission;
   if (is("42P01") || is("3F000") || is("42883")) return Kind::missing_schema;
   if (is("57014")) return Kind::cancelled;
+  if (is(wrong_message)) return Kind::invalid_request;
   if (is("XX001") || is("XX002")) return Kind::corrupt;
   for (const std::string_view refused :
        {"0A", "21", "22", "23", "25", "26", "2B", "3B", "42", "44", "54", "P0"}) {
@@ -69,7 +75,7 @@ bool ends_connection(std::string_view sqlstate) noexcept {
        {"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "53300"}) {
     if (sqlstate == code) return true;
   }
-  return sqlstate.starts_with("08");
+  return sqlstate.starts_with("08") && sqlstate != wrong_message;
 }
 
 DatabaseError failure(std::string_view statement, const Report& report, std::string_view where,

@@ -264,6 +264,7 @@ void PostgresConnection::land(Flight& flight, std::string_view statement, bool o
     kind = Kind::contention;
   }
   read_only_ = read_only_ || kind == Kind::read_only;
+  closing_ = closing_ || ends_connection(report.sqlstate);
   if (report.sqlstate == "55P03" && scope_ != Scope::caller) {
     report.hint =
         "Somebody's open transaction held what the call needs for longer than wait_limit: end that "

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 
 namespace twinbox {
@@ -116,19 +117,32 @@ void run_to_end(SqliteHandle& handle, std::string_view what, sqlite3_stmt* state
   if (code != SQLITE_DONE) throw handle.error(what);
 }
 
+void SqliteRow::check(int column) const {
+  const int columns = sqlite3_column_count(statement_);
+  if (column >= 0 && column < columns) return;
+  throw std::out_of_range("column " + std::to_string(column) + " of a result with " +
+                          std::to_string(columns) + " columns (they are counted from 0)");
+}
+
 bool SqliteRow::is_null(int column) const {
+  check(column);
   return sqlite3_column_type(statement_, column) == SQLITE_NULL;
 }
 
 std::int64_t SqliteRow::integer(int column) const {
+  check(column);
   return sqlite3_column_int64(statement_, column);
 }
 
-double SqliteRow::real(int column) const { return sqlite3_column_double(statement_, column); }
+double SqliteRow::real(int column) const {
+  check(column);
+  return sqlite3_column_double(statement_, column);
+}
 
-bool SqliteRow::boolean(int column) const { return sqlite3_column_int64(statement_, column) != 0; }
+bool SqliteRow::boolean(int column) const { return integer(column) != 0; }
 
 std::string_view SqliteRow::text(int column) const {
+  check(column);
   // The pointer first: asking for it may convert the value and so change its length.
   const auto* data = sqlite3_column_text(statement_, column);
   if (data == nullptr) return {};
@@ -137,6 +151,7 @@ std::string_view SqliteRow::text(int column) const {
 }
 
 std::string_view SqliteRow::bytes(int column) const {
+  check(column);
   const void* data = sqlite3_column_blob(statement_, column);
   if (data == nullptr) return {};
   return {static_cast<const char*>(data),
@@ -144,11 +159,12 @@ std::string_view SqliteRow::bytes(int column) const {
 }
 
 Instant SqliteRow::instant(int column) const {
-  return Instant{std::chrono::microseconds{sqlite3_column_int64(statement_, column)}};
+  return Instant{std::chrono::microseconds{integer(column)}};
 }
 
 Uuid SqliteRow::uuid(int column) const {
   Uuid uuid;
+  if (is_null(column)) return uuid;
   const auto data = bytes(column);
   if (data.size() != uuid.bytes.size()) {
     const char* name = sqlite3_column_name(statement_, column);

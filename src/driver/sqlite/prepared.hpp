@@ -55,10 +55,12 @@ class SqliteRow final : public Row {
   [[nodiscard]] std::string_view text(int column) const override;
   [[nodiscard]] std::string_view bytes(int column) const override;
   [[nodiscard]] Instant instant(int column) const override;
-  /// Throws UsageError unless the column holds 16 bytes.
+  /// Throws UsageError unless the column holds 16 bytes, or null.
   [[nodiscard]] Uuid uuid(int column) const override;
 
  private:
+  void check(int column) const;
+
   sqlite3_stmt* statement_;
 };
 

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 
@@ -30,7 +31,15 @@ class SqliteSession::State {
       : handle_(connection, file_of(connection),
                 "another connection holds the file: set a sqlite3_busy_timeout, or roll back and "
                 "try again"),
-        executor_(handle_) {}
+        executor_(handle_) {
+    std::error_code failed;
+    if (handle_.file != ":memory:") {
+      database_ = std::filesystem::weakly_canonical(handle_.file, failed).string();
+    }
+  }
+
+  /// As SqliteDriver::place() writes it.
+  [[nodiscard]] const std::string& database() const noexcept { return database_; }
 
   [[nodiscard]] bool in_transaction() const noexcept { return handle_.in_transaction(); }
 
@@ -48,6 +57,7 @@ class SqliteSession::State {
  private:
   SqliteHandle handle_;
   SqliteExecutor executor_;
+  std::string database_ = ":memory:";
 };
 
 SqliteSession::SqliteSession(sqlite3* connection)
@@ -58,6 +68,8 @@ SqliteSession::~SqliteSession() = default;
 Dialect SqliteSession::dialect() const noexcept { return Dialect::sqlite; }
 
 bool SqliteSession::in_transaction() const { return state_->in_transaction(); }
+
+std::string_view SqliteSession::database() const noexcept { return state_->database(); }
 
 std::size_t SqliteSession::execute(const Statement& statement, std::span<const Arg> args,
                                    RowSink rows) {
