@@ -41,8 +41,9 @@ class Prepared {
     sqlite3_bind_blob64(get(), index, bytes.data(), bytes.size(), SQLITE_STATIC);
   }
   void bind_null(int index) { sqlite3_bind_null(get(), index); }
-  void bind(int index, const std::optional<Instant>& instant) {
-    instant ? bind(index, std::int64_t{instant->time_since_epoch().count()}) : bind_null(index);
+  void bind(int index, const std::optional<InstantArg>& instant) {
+    instant ? bind(index, std::int64_t{Instant{*instant}.time_since_epoch().count()})
+            : bind_null(index);
   }
   void bind(int index, const std::optional<std::string>& text) {
     text ? bind(index, std::string_view{*text}) : bind_null(index);

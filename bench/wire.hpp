@@ -62,8 +62,9 @@ class Array {
     put32(out_, 4);
     put32(out_, static_cast<std::uint32_t>(number));
   }
-  void add(const std::optional<Instant>& instant) {
-    instant ? add(std::int64_t{instant->time_since_epoch().count()} - epoch_micros) : add_null();
+  void add(const std::optional<InstantArg>& instant) {
+    instant ? add(std::int64_t{Instant{*instant}.time_since_epoch().count()} - epoch_micros)
+            : add_null();
   }
   void add(const std::optional<std::string>& maybe) {
     maybe ? add(std::string_view{*maybe}) : add_null();

@@ -47,7 +47,14 @@ int main() {
   Dispatcher dispatcher{outbox, handlers_of(mailer)};
   const NewMessage order{.topic = Topic{"order.placed"}, .payload = R"({"order":7})"};
 
+  // A handler alone, with a message as it would get it.
+  mailer.send(make_message(order).payload);
+  expect(mailer.sent == 1, "the mailer takes the payload of a message");
+  mailer.sent = 0;
+
   outbox.enqueue(order);
+  expect(enqueued(outbox, Topic{"order.placed"}).at(0).payload == order.payload,
+         "what was enqueued can be read");
   expect(dispatcher.drain() == 1 && mailer.sent == 1, "an order is confirmed");
 
   mailer.down = true;

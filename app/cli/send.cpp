@@ -28,7 +28,7 @@ struct Extras {
     MessageExtras extras;
     if (correlation) extras.correlation_id = CorrelationId{*correlation};
     if (partition_key) extras.partition_key = PartitionKey{*partition_key};
-    if (delay) extras.due_at = store.now() + parse_duration("--delay", *delay);
+    if (delay) extras.delay = parse_duration("--delay", *delay);
     if (due) extras.due_at = parse_instant("--due", *due, {});
     if (expires) extras.expires_at = store.now() + parse_duration("--expires", *expires);
     extras.content_type = content_type;

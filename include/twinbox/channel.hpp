@@ -48,6 +48,15 @@ class Channel {
                                                         HandlerOptions options = {}) {
     return add(topic, {}, HandlerEntry::of(std::forward<F>(handler), std::move(options)));
   }
+  /// The handler gets the payload as a T; see typed.hpp.
+  template <Decodable T, class F>
+  Channel& on(const Topic& topic, const HandlerKey& key, F&& handler, HandlerOptions options = {}) {
+    return on(topic, key, typed<T>(std::forward<F>(handler)), std::move(options));
+  }
+  template <Decodable T, class F>
+  Channel& on(const Topic& topic, F&& handler, HandlerOptions options = {}) {
+    return on(topic, typed<T>(std::forward<F>(handler)), std::move(options));
+  }
   Channel& on_batch(const Topic& topic, const HandlerKey& key, BatchHandler handler,
                     HandlerOptions options = {}) {
     return add(topic, key, {std::move(handler), std::move(options)});

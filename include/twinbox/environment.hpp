@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -14,6 +15,22 @@ namespace twinbox {
 
 /// A point in time, UTC, to the microsecond.
 using Instant = std::chrono::sys_time<std::chrono::microseconds>;
+using Duration = std::chrono::microseconds;
+
+/// An Instant written as any point of the system clock, such as `system_clock::now() + 1h`: parts
+/// of a microsecond are cut off.
+class InstantArg {
+ public:
+  template <class Rep, class Period>
+  InstantArg(std::chrono::sys_time<std::chrono::duration<Rep, Period>> time)  // NOLINT
+      : instant_(std::chrono::floor<Duration>(time)) {}
+  operator Instant() const noexcept { return instant_; }  // NOLINT(google-explicit-constructor)
+
+  auto operator<=>(const InstantArg&) const = default;
+
+ private:
+  Instant instant_;
+};
 
 enum class LogLevel { debug, info, warning, error };
 

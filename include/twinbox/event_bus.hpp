@@ -18,26 +18,23 @@
 
 namespace twinbox {
 
-/// How a T becomes data. Give T a member `std::string to_payload() const`, or specialise this.
+/// A T that can be published: it knows its name (`static EventName event_name()`) and how it is
+/// written (Encode).
 template <class T>
-struct Encode {
-  static std::string to(const T& content) requires requires { std::string{content.to_payload()}; }
-  { return content.to_payload(); }
-  static constexpr std::string_view content_type = "application/json";
-};
-
-/// A T that can be published: it knows its name (`static EventName event_name()`) and its payload.
-template <class T>
-concept Publishable = requires(const T& content) {
+concept Publishable = Encodable<T> && requires {
   { T::event_name() } -> std::convertible_to<EventName>;
-  { Encode<T>::to(content) } -> std::convertible_to<std::string>;
 };
 
-/// The event that says `content`; the bus adds its id, source and time.
+/// The event that says `content`, JSON unless Encode names another `content_type`; the bus adds its
+/// id, source and time.
 template <Publishable T>
 CloudEvent event_from(const T& content) {
   CloudEvent event{.id = {}, .source = {}, .type = T::event_name().type()};
-  event.set_data(Encode<T>::to(content), std::string{Encode<T>::content_type});
+  std::string content_type = "application/json";
+  if constexpr (requires { std::string{Encode<T>::content_type}; }) {
+    content_type = std::string{Encode<T>::content_type};
+  }
+  event.set_data(Encode<T>::to(content), std::move(content_type));
   return event;
 }
 
@@ -52,8 +49,8 @@ struct PublishOptions {
   /// False: sent at once. The event may be LOST when the process or the receiver fails, and is sent
   /// even if the transaction is rolled back. (Not so where a local channel has an inbox.)
   bool use_outbox = true;
-  std::string properties = {};         ///< a JSON object that rides along; see property_of
-  std::optional<Instant> due_at = {};  ///< with the outbox: not earlier
+  std::string properties = {};            ///< a JSON object that rides along; see property_of
+  std::optional<InstantArg> due_at = {};  ///< with the outbox: not earlier
 };
 
 /// Where an event for a channel of this process goes.

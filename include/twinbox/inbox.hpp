@@ -1,12 +1,14 @@
 // The inbox: what arrives twice is handled once.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "twinbox/message_fields.hpp"
 #include "twinbox/work_queue.hpp"
 
 namespace twinbox {
@@ -42,6 +44,16 @@ class Inbox : public WorkQueue {
                   std::span<const HandlerName> handlers = {});
   std::vector<Accepted> accept(Session& session, std::span<const Arrival> arrivals,
                                std::span<const HandlerName> handlers = {});
+
+  /// For the compiler's errors: names the field that is wrong; see message_fields.hpp.
+  template <std::same_as<fields::OfArrival> T = fields::OfArrival>
+  Accepted accept(const T&) {
+    return wrong_field<T>();
+  }
+  template <std::same_as<fields::OfArrival> T = fields::OfArrival>
+  Accepted accept(Session&, const T&) {
+    return wrong_field<T>();
+  }
 
   /// Accepts and at once leases what is due of this message to the caller, for handling it in the
   /// request.
@@ -99,6 +111,13 @@ class Inbox : public WorkQueue {
                      const HandlerKey& handler = HandlerKey::by_topic());
 
  private:
+  template <class T>
+  static Accepted wrong_field() {
+    static_assert(!std::same_as<T, fields::OfArrival>,
+                  "accept: a field of the arrival has the wrong place or the wrong type");
+    throw UsageError("accept: unreachable");
+  }
+
   std::unique_ptr<MessageWriter> writer_;
 };
 

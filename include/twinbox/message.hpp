@@ -28,9 +28,11 @@ struct ContentHash {
 struct MessageExtras {
   std::optional<CorrelationId> correlation_id = {};
   std::optional<PartitionKey> partition_key =
-      {};                                  ///< same key: one after the other, in order of commit
-  std::optional<Instant> due_at = {};      ///< empty or past: now
-  std::optional<Instant> expires_at = {};  ///< open work past it becomes dead (`expired`)
+      {};                                 ///< same key: one after the other, in order of commit
+  std::optional<InstantArg> due_at = {};  ///< empty or past: now
+  /// So long from now, by the database's clock: instead of `due_at`, both are refused.
+  std::optional<Duration> delay = {};
+  std::optional<InstantArg> expires_at = {};  ///< open work past it becomes dead (`expired`)
   std::optional<std::string> content_type = {};
   std::optional<std::string> headers = {};  ///< a JSON object
   std::optional<ContentHash> hash = {};

@@ -1,10 +1,13 @@
 // The outbox: what must be told to others, written in the same transaction as what happened.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "twinbox/message_fields.hpp"
+#include "twinbox/typed.hpp"
 #include "twinbox/work_queue.hpp"
 
 namespace twinbox {
@@ -17,6 +20,12 @@ struct Enqueued {
   bool duplicate = false;  ///< the id was known: nothing was stored
   bool conflict = false;   ///< it was known with another topic, payload or hash
 };
+
+/// Whatever enqueue takes as a value of your own.
+template <class T>
+concept OutboxValue =
+    !std::derived_from<T, Session> && !std::convertible_to<const T&, NewMessage> &&
+    !std::convertible_to<const T&, std::span<const NewMessage>>;
 
 /// Thread-safe.
 class Outbox : public WorkQueue {
@@ -37,7 +46,32 @@ class Outbox : public WorkQueue {
   Enqueued enqueue(Session& session, const NewMessage& message);
   std::vector<Enqueued> enqueue(Session& session, std::span<const NewMessage> messages);
 
+  /// Enqueues a value as a message; see message_of().
+  template <OutboxValue T = fields::OfNewMessage>
+  Enqueued enqueue(const T& value, const MessageExtras& extras = {}) {
+    return enqueue(written_as(value, extras));
+  }
+  template <OutboxValue T = fields::OfNewMessage>
+  Enqueued enqueue(Session& session, const T& value, const MessageExtras& extras = {}) {
+    return enqueue(session, written_as(value, extras));
+  }
+
  private:
+  template <class T>
+  static NewMessage written_as(const T& value, const MessageExtras& extras) {
+    if constexpr (std::same_as<T, fields::OfNewMessage>) {
+      static_assert(!std::same_as<T, fields::OfNewMessage>,
+                    "enqueue: a field of the message has the wrong place or the wrong type");
+      throw UsageError("enqueue: unreachable");
+    } else {
+      static_assert(HasTopic<T>, "enqueue: the type has no topic, see TopicOf in typed.hpp");
+      static_assert(Encodable<T>,
+                    "enqueue: the type cannot be written as a payload, see Encode in typed.hpp, or "
+                    "include nlohmann_json.hpp or boost_json.hpp");
+      return message_of(value, extras);
+    }
+  }
+
   std::unique_ptr<MessageWriter> writer_;
 };
 

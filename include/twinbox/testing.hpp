@@ -1,5 +1,6 @@
-// For the tests of your program: a clock, chance and a log that the test owns, and a database that
-// fails on demand. A dispatcher needs no thread there: Dispatcher::drain().
+// For the tests of your program: a clock, chance and a log that the test owns, a database that
+// fails on demand, messages for your handlers, and what was enqueued. A dispatcher needs no thread
+// there: Dispatcher::drain().
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "twinbox/database.hpp"
 #include "twinbox/environment.hpp"
 #include "twinbox/error.hpp"
+#include "twinbox/outbox.hpp"
 
 namespace twinbox {
 
@@ -116,6 +118,14 @@ class FaultPlan {
   std::vector<Fault> faults_;
   std::size_t happened_ = 0;
 };
+
+/// The message as a handler gets it at its first attempt, created and leased at `now`. Without an
+/// id: `test`.
+Message make_message(const NewMessage& message, Instant now = ManualClock{}.now());
+
+/// What was enqueued and committed, in that order, with every field that is stored: of one topic,
+/// or all.
+std::vector<NewMessage> enqueued(Outbox& outbox, const std::optional<Topic>& topic = {});
 
 /// A real database, as Database opens it, in which what `plan` says goes wrong.
 Database open_faulty(std::string_view address, FaultPlan& plan, DatabaseOptions options = {},

@@ -1,5 +1,5 @@
-// Handlers that get a message's content as a type of their own, by whatever JSON (or other)
-// library.
+// Messages as types of your own, by whatever JSON (or other) library: nlohmann_json.hpp and
+// boost_json.hpp are ready.
 #pragma once
 
 #include <concepts>
@@ -30,6 +30,42 @@ struct Decode {
   { return T::from_payload(payload); }
 };
 
+/// How a T becomes a payload. Give T a member `std::string to_payload() const`, or specialise this
+/// for a type that is not yours. A `content_type` in it is given to the messages.
+template <class T>
+struct Encode {
+  static std::string to(const T& value) requires requires { std::string{value.to_payload()}; }
+  { return value.to_payload(); }
+};
+
+/// The topic of messages that hold a T. Give T a member
+/// `static constexpr std::string_view topic = "order.placed";`, or specialise this.
+template <class T>
+struct TopicOf {
+  static Topic topic() requires requires { std::string{T::topic}; }
+  { return Topic{std::string{T::topic}}; }
+};
+
+template <class T>
+concept Encodable = requires(const T& value) {
+  { Encode<T>::to(value) } -> std::convertible_to<std::string>;
+};
+template <class T>
+concept HasTopic = requires {
+  { TopicOf<T>::topic() } -> std::convertible_to<Topic>;
+};
+
+/// The message that holds `value`. Throws what Encode throws.
+template <class T>
+requires Encodable<T> && HasTopic<T> NewMessage message_of(const T& value,
+                                                           MessageExtras extras = {}) {
+  if constexpr (requires { std::string{Encode<T>::content_type}; }) {
+    if (!extras.content_type) extras.content_type = std::string{Encode<T>::content_type};
+  }
+  return {
+      .topic = TopicOf<T>::topic(), .payload = Encode<T>::to(value), .extras = std::move(extras)};
+}
+
 template <class T>
 concept Decodable = requires(std::string_view payload) {
   { Decode<T>::from(payload) } -> std::convertible_to<T>;
@@ -55,8 +91,8 @@ Outcome with_content(const Message& message, F&& handle) {
 }
 
 /// A handler of (const T&), (const T&, const Message&), (const T&, const Message&, std::stop_token)
-/// or, transactional, (Session&, const T&, const Message&), which returns Outcome or void, as one
-/// of the message: `channel.on(topic, key, typed<Order>([](const Order& order) { … }))`.
+/// or, transactional, (Session&, const T&) and (Session&, const T&, const Message&), which returns
+/// Outcome or void, as one of the message.
 template <Decodable T, class F>
 auto typed(F&& handler) {
   using H = std::decay_t<F>;
@@ -64,6 +100,10 @@ auto typed(F&& handler) {
     return [h = H{std::forward<F>(handler)}](Session& session, const Message& message) mutable {
       return with_content<T>(message,
                              [&](const T& content) { return h(session, content, message); });
+    };
+  } else if constexpr (std::invocable<H&, Session&, const T&>) {
+    return [h = H{std::forward<F>(handler)}](Session& session, const Message& message) mutable {
+      return with_content<T>(message, [&](const T& content) { return h(session, content); });
     };
   } else {
     return [h = H{std::forward<F>(handler)}](const Message& message, std::stop_token stop) mutable {
@@ -74,7 +114,7 @@ auto typed(F&& handler) {
           return h(content, message);
         } else {
           static_assert(std::invocable<H&, const T&>,
-                        "a typed handler takes a const T&; see typed");
+                        "a typed handler takes (const T&) or (Session&, const T&); see typed");
           return h(content);
         }
       });

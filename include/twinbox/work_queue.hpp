@@ -19,8 +19,6 @@ namespace twinbox {
 
 class Box;  // one box's tables and statements
 
-using Duration = std::chrono::microseconds;
-
 inline constexpr Duration default_lease = std::chrono::seconds{30};
 inline constexpr std::int64_t default_batch = 50;
 

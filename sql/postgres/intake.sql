@@ -410,3 +410,7 @@ delete from {outcome} o
 where o.state = 4 and o.handler = @handler::text
   and o.number = (select m.number from {message} m where m.id = @id::text and m.source = @source::text)
 returning o.number;
+
+-- For delays, which count from now.
+-- name: clock
+select {now} as now;

@@ -225,3 +225,7 @@ returning number;
 delete from {outcome}
 where state = 4 and handler = @handler and number = {message_number}
 returning number;
+
+-- For delays, which count from now.
+-- name: clock
+select {now} as now;

@@ -302,3 +302,7 @@ delete from {outcome}
 output deleted.number as number
 where state = 4 and handler = @handler
   and number = (select m.number from {message} m where m.id = @id and m.source = @source);
+
+-- For delays, which count from now.
+-- name: clock
+select {now} as now;

@@ -10,6 +10,7 @@
 
 #include "core/json.hpp"
 #include "core/text.hpp"
+#include "queue/delay.hpp"
 
 namespace twinbox {
 namespace {
@@ -241,6 +242,7 @@ Addressees::Addressees(std::span<const HandlerName> handlers)
 }
 
 void check_extras(const MessageExtras& extras) {
+  check_times(extras);
   if (extras.headers && !is_json_object(*extras.headers)) {
     throw std::invalid_argument("headers: not a JSON object");
   }

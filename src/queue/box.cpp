@@ -106,7 +106,8 @@ Statements::Statements(const StatementSet& set, bool synchronous)
       lease_release(set["lease_release"]),
       lease_holders(set["lease_holders"]),
       lease_list(set["lease_list"]),
-      health(set["health"]) {}
+      health(set["health"]),
+      clock(set["clock"]) {}
 
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
   if (options.table.empty()) options.table = to_string(kind);

@@ -36,7 +36,7 @@ struct Statements {
       &audit_find, &audit_list;
   const Statement &worker_tell, &worker_leave, &worker_forget, &worker_handles, &worker_list;
   const Statement &lease_acquire, &lease_renew, &lease_release, &lease_holders, &lease_list;
-  const Statement& health;
+  const Statement &health, &clock;
 };
 
 class Box {

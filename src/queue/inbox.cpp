@@ -4,17 +4,18 @@
 
 #include "core/text.hpp"
 #include "queue/claimed.hpp"
+#include "queue/delay.hpp"
 #include "queue/message_writer.hpp"
 
 namespace twinbox {
 namespace {
 
-Incoming incoming(const Arrival& arrival) {
+Incoming incoming(const Arrival& arrival, DueTimes& due_times) {
   return {.source = arrival.source.view(),
           .id = arrival.id.view(),
           .topic = arrival.topic.view(),
           .payload = arrival.payload,
-          .extras = &arrival.extras,
+          .extras = due_times.of(arrival.extras),
           .replaces = arrival.on_duplicate == OnDuplicate::replace};
 }
 
@@ -46,12 +47,12 @@ void log_accepts(const Box& box, std::span<const Arrival> arrivals,
 }
 
 std::vector<Incoming> checked_items(std::span<const Arrival> arrivals,
-                                    std::span<const HandlerName> handlers) {
+                                    std::span<const HandlerName> handlers, DueTimes& due_times) {
   std::vector<Incoming> items;
   items.reserve(arrivals.size());
   for (const Arrival& arrival : arrivals) {
     check_arrival(arrival, !handlers.empty());
-    items.push_back(incoming(arrival));
+    items.push_back(incoming(arrival, due_times));
   }
   return items;
 }
@@ -96,7 +97,8 @@ Inbox::~Inbox() = default;
 Accepted Inbox::accept(const Arrival& arrival) {
   check_arrival(arrival, false);
   box().database().pool().check_reentry(Access::write);
-  const Accepted accepted = writer_->submit(incoming(arrival), arrival.payload.size());
+  DueTimes due_times{box(), nullptr};
+  const Accepted accepted = writer_->submit(incoming(arrival, due_times), arrival.payload.size());
   box().wake();
   log_accept(box(), arrival, accepted);
   return accepted;
@@ -108,7 +110,8 @@ Accepted Inbox::accept(const Arrival& arrival, std::span<const HandlerName> hand
 
 std::vector<Accepted> Inbox::accept(std::span<const Arrival> arrivals,
                                     std::span<const HandlerName> handlers) {
-  const std::vector<Incoming> items = checked_items(arrivals, handlers);
+  DueTimes due_times{box(), nullptr};
+  const std::vector<Incoming> items = checked_items(arrivals, handlers, due_times);
   const Addressees addressees{handlers};
   if (items.empty()) return {};
   const Storing storing{box()};
@@ -128,9 +131,9 @@ Accepted Inbox::accept(Session& session, const Arrival& arrival,
 
 std::vector<Accepted> Inbox::accept(Session& session, std::span<const Arrival> arrivals,
                                     std::span<const HandlerName> handlers) {
-  const std::vector<Incoming> items = checked_items(arrivals, handlers);
+  DueTimes due_times{box(), &box().checked(session)};
+  const std::vector<Incoming> items = checked_items(arrivals, handlers, due_times);
   const Addressees addressees{handlers};
-  box().checked(session);
   if (items.empty()) return {};
   const std::vector<Accepted> answers =
       all_or_nothing(session, [&] { return write_items(box(), session, items, addressees); });
@@ -154,7 +157,8 @@ static Inbox::AcceptedAndClaimed write_and_claim(Inbox& inbox, Session& session,
                                                  Duration lease,
                                                  std::span<const HandlerName> handlers) {
   Box& box = inbox.box();
-  const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, handlers);
+  DueTimes due_times{box, &session};
+  const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, handlers, due_times);
   const Accepted accepted = write_items(box, session, items, Addressees{handlers}).front();
   std::vector<Message> claimed;
   box.run(session, box.sql().claim_message,
@@ -296,7 +300,8 @@ bool Inbox::mark_processed(Session& session, const MessageKey& key) {
 /// Accepted and marked at once: the answer to the arrival, and whether it is done by this call.
 static std::pair<Accepted, bool> write_and_mark(Box& box, Session& session,
                                                 const Arrival& arrival) {
-  const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, {});
+  DueTimes due_times{box, &session};
+  const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, {}, due_times);
   const Accepted accepted = write_items(box, session, items, Addressees{{}}).front();
   return {accepted, mark_done(box, session, arrival.key())};
 }

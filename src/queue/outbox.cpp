@@ -1,16 +1,17 @@
 #include "twinbox/outbox.hpp"
 
+#include "queue/delay.hpp"
 #include "queue/message_writer.hpp"
 
 namespace twinbox {
 namespace {
 
-Incoming incoming(const NewMessage& message, const MessageId& id) {
+Incoming incoming(const NewMessage& message, const MessageId& id, DueTimes& due_times) {
   return {message.source ? message.source->view() : std::string_view{"-"},
           id.view(),
           message.topic.view(),
           message.payload,
-          &message.extras,
+          due_times.of(message.extras),
           !message.id};
 }
 
@@ -34,16 +35,18 @@ void log_enqueue(const Box& box, const Incoming& message, const Accepted& accept
 
 /// Messages with their ids, checked.
 struct Batch {
-  Batch(std::span<const NewMessage> messages, const Environment& environment) {
+  Batch(std::span<const NewMessage> messages, const Box& box, Session* session)
+      : due_times(box, session) {
     ids.reserve(messages.size());
     items.reserve(messages.size());
     for (const NewMessage& message : messages) {
       check_extras(message.extras);
-      ids.push_back(id_of(message, environment));
-      items.push_back(incoming(message, ids.back()));
+      ids.push_back(id_of(message, box.environment()));
+      items.push_back(incoming(message, ids.back(), due_times));
     }
   }
 
+  DueTimes due_times;
   std::vector<MessageId> ids;
   std::vector<Incoming> items;
 };
@@ -76,8 +79,9 @@ Outbox::~Outbox() = default;
 Enqueued Outbox::enqueue(const NewMessage& message) {
   check_extras(message.extras);
   MessageId id = id_of(message, box().environment());
-  const Incoming item = incoming(message, id);
   box().database().pool().check_reentry(Access::write);
+  DueTimes due_times{box(), nullptr};
+  const Incoming item = incoming(message, id, due_times);
   const Accepted accepted = writer_->submit(item, message.payload.size());
   box().wake();
   log_enqueue(box(), item, accepted);
@@ -85,7 +89,7 @@ Enqueued Outbox::enqueue(const NewMessage& message) {
 }
 
 std::vector<Enqueued> Outbox::enqueue(std::span<const NewMessage> messages) {
-  Batch batch(messages, box().environment());
+  Batch batch(messages, box(), nullptr);
   if (messages.empty()) return {};
   const Scope scope = written_at_once(batch.items) ? Scope::statement : Scope::transaction;
   const Storing storing{box()};
@@ -101,8 +105,8 @@ Enqueued Outbox::enqueue(Session& session, const NewMessage& message) {
 }
 
 std::vector<Enqueued> Outbox::enqueue(Session& session, std::span<const NewMessage> messages) {
-  Batch batch(messages, box().environment());
   box().checked(session);
+  Batch batch(messages, box(), &session);
   if (messages.empty()) return {};
   const std::vector<Accepted> answers =
       all_or_nothing(session, [&] { return write_batch(box(), session, batch); });

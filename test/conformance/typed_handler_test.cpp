@@ -15,6 +15,14 @@ struct Order {
   }
 };
 
+/// Knows its topic, and how it is written.
+struct Parcel {
+  int number;
+
+  static constexpr std::string_view topic = "parcel.sent";
+  [[nodiscard]] std::string to_payload() const { return "parcel " + std::to_string(number); }
+};
+
 /// Belongs to somebody else, and cannot be copied.
 struct Invoice {
   std::unique_ptr<int> total;
@@ -127,6 +135,63 @@ TEST_P(Typed, live_on_channels_under_their_keys) {
   channels.accept("orders.events", arrival);
   Dispatcher{inbox(), channels.handlers_of(inbox())}.drain();
   EXPECT_EQ(number, 8);
+}
+
+TEST_P(Typed, transactional_ones_need_not_take_the_message) {
+  write("create table {schema}orders (number integer)");
+  const auto keep = [&](Session& session, const shop::Order& order) {
+    session.execute(in_schema("insert into {schema}orders values (@number)"),
+                    {{"number", order.number}});
+  };
+  Handlers handlers;
+  handlers.on<shop::Order>(Topic{"a"}, keep);
+  handle("a", "order 7", handlers);
+  EXPECT_EQ(read("select max(number) from {schema}orders"), "7");
+
+  Channels channels;
+  channels.add("orders.events")
+      .uses(inbox())
+      .on<shop::Order>(Topic{"order.placed"}, HandlerKey{"keep"}, keep);
+  int told = 0;
+  channels.add("screens").allow_without_inbox().on<shop::Order>(
+      Topic{"order.placed"}, [&](const shop::Order& order) { told = order.number; });
+  channels.check();
+  Arrival arrival = an_arrival("evt_1", "orders", "order.placed");
+  arrival.payload = "order 8";
+  channels.accept(arrival);
+  EXPECT_EQ(told, 8);
+  Dispatcher{inbox(), channels.handlers_of(inbox())}.drain();
+  EXPECT_EQ(read("select max(number) from {schema}orders"), "8");
+}
+
+TEST_P(Typed, values_are_enqueued_under_their_own_topic) {
+  outbox().enqueue(shop::Parcel{3});
+  database().in_transaction([&](Session& session) {
+    outbox().enqueue(session, shop::Parcel{4}, {.partition_key = PartitionKey{"road 1"}});
+  });
+  const auto messages = enqueued(outbox(), Topic{"parcel.sent"});
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(messages[0].payload, "parcel 3");
+  EXPECT_EQ(messages[1].extras.partition_key, PartitionKey{"road 1"});
+  EXPECT_TRUE(enqueued(outbox(), Topic{"order.placed"}).empty());
+}
+
+TEST_P(Typed, a_test_makes_the_message_that_its_handler_gets) {
+  const Instant now = clock().now();
+  const Message message = make_message({.topic = Topic{"a"},
+                                        .payload = "order 9",
+                                        .extras = {.delay = 1h, .headers = R"({"a":"b"})"}},
+                                       now);
+  int number = 0;
+  const auto handler = typed<shop::Order>([&](const shop::Order& order) { number = order.number; });
+  auto call = handler;
+  EXPECT_EQ(call(message, {}).kind(), Outcome::Kind::done);
+  EXPECT_EQ(number, 9);
+  EXPECT_EQ(message.attempts, 0);
+  EXPECT_EQ(message.due_at, now + 1h);
+  EXPECT_EQ(message.headers, R"({"a":"b"})");
+  EXPECT_EQ(message.id.view(), "test");
+  EXPECT_EQ(message.source, Source::none());
 }
 
 TWINBOX_ON_EVERY_BACKEND(Typed);
