@@ -1,5 +1,6 @@
 // What may happen between the two steps in which PostgreSQL takes a message that is known.
 #include <array>
+#include <thread>
 
 #include "postgres_driver_test.hpp"
 #include "twinbox/database.hpp"
@@ -84,7 +85,7 @@ TEST_F(PostgresAgain, answers_for_what_it_has_locked) {
 TEST_F(PostgresAgain, leaves_a_message_to_accept_that_came_after_its_locks) {
   database_->in_transaction([&](Session& session) {
     run_step(session, steps_.at(0));
-    inbox_->accept(arrival);  // on a connection of its own
+    std::jthread{[&] { inbox_->accept(arrival); }}.join();
     EXPECT_EQ(run_step(session, steps_.at(1)), 0u);
   });
   EXPECT_EQ(seen_count(), "1");

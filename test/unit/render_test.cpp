@@ -417,6 +417,7 @@ TEST(StatementSet, renders_the_same_statements_for_every_dialect) {
   Names names[2];
   for (const auto& [name, statement] : sqlite) names[0].emplace_back(name);
   for (const auto& [name, statement] : postgres) names[1].emplace_back(name);
+  std::erase(names[1], "require_synchronous");  // a file has no standby
   EXPECT_EQ(names[0], names[1]);
 }
 

@@ -25,6 +25,7 @@ class DeafDriver final : public Driver {
     return inner_->shape(pool_size);
   }
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
+  [[nodiscard]] Driver::Place place() const override { return inner_->place(); }
   std::unique_ptr<Connection> connect(Access access) override { return inner_->connect(access); }
 
  private:
