@@ -46,15 +46,19 @@ from pg_class where oid = to_regclass({work_text});
 -- name: doctor_file
 select '' as file where false;
 
--- Logical replication copies rows, not sequences: on a promoted replica they lie behind the data. The newest outcomes
--- stand for all, so that no long history is read. A role that may not look at sequences gets no rows.
+-- Logical replication copies rows, not sequences: on a promoted replica they lie behind the data. No index leads to the
+-- largest work_id of the outcomes. So that no long history is read, the last 1 GiB of the table and the newest 1,000
+-- messages stand for all. `reached` is null where the role may not look at the sequence.
 -- name: doctor_sequences
 with counter (table_name, column_name, used) as (
   select {message_text}, 'number', (select max(number) from {message})
   union all
   select {work_text}, 'id', greatest(
     (select max(id) from {work}),
-    (select max(newest.work_id) from (select work_id from {outcome} order by number desc limit 1000) newest))
+    (select max(newest.work_id) from (select work_id from {outcome} order by number desc limit 1000) newest),
+    (select max(work_id) from {outcome} where ctid >= (
+      select format('(%s,0)', greatest(0, (pg_relation_size({outcome_text}::regclass) - 1073741824)
+                                          / current_setting('block_size')::bigint))::tid)))
   union all
   select {failure_text}, 'id', (select max(id) from {failure})
   union all
@@ -63,7 +67,9 @@ with counter (table_name, column_name, used) as (
   select table_name || '.' || column_name as name, used,
     pg_get_serial_sequence(table_name, column_name)::regclass as id
   from counter
+), seen as (
+  select name, used, has_sequence_privilege(id, 'select') as allowed,
+    case when has_sequence_privilege(id, 'select') then coalesce(pg_sequence_last_value(id), 0) end as reached
+  from sequence
 )
-select name, coalesce(pg_sequence_last_value(id), 0) as reached, used
-from sequence
-where case when has_sequence_privilege(id, 'select') then coalesce(pg_sequence_last_value(id), 0) < used end;
+select name, reached, coalesce(used, 0) as used from seen where not allowed or reached < used order by name;

@@ -364,7 +364,12 @@ void examine_vacuum(Session& session, const BoxName& box, std::vector<Finding>& 
 
 /// New rows would get the numbers of old ones: a duplicate key, or a place before older messages.
 void examine_sequences(Session& session, const BoxName& box, std::vector<Finding>& findings) {
+  std::string hidden;
   ask(session, box, "doctor_sequences", [&](const Row& row) {
+    if (row.is_null(1)) {
+      hidden += (hidden.empty() ? "" : ", ") + std::string{row.text(0)};
+      return;
+    }
     findings.push_back({"sequence", Level::error,
                         "the sequence of " + std::string{row.text(0)} + " has reached " +
                             std::to_string(row.integer(1)) + ", but numbers up to " +
@@ -372,6 +377,11 @@ void examine_sequences(Session& session, const BoxName& box, std::vector<Finding
                             " are in use: writes fail, or new messages overtake old ones",
                         "twinbox schema repair"});
   });
+  if (hidden.empty()) return;
+  findings.push_back({"sequence", Level::warning,
+                      "this role may not read the sequences of " + hidden +
+                          ", so the doctor cannot compare them with the data",
+                      "grant this role the rights that twinbox schema print --grants ROLE prints"});
 }
 
 Finding examine_schema(const SchemaState& state) {

@@ -217,7 +217,7 @@ Placeholders placeholders(Dialect dialect, const BoxName& box) {
   values["version"] = prefix.schema + "twinbox_schema\"";
   values["schema_text"] = quote_text(box.schema);
   values["table_text"] = quote_text(box.table);
-  for (const std::string table : {"message", "work", "failure", "audit"})
+  for (const std::string table : {"message", "work", "outcome", "failure", "audit"})
     values[table + "_text"] = quote_text(values[table]);
   values["name:"] = prefix.bare + "_";
   if (dialect != Dialect::sqlite) {

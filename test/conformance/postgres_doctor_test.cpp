@@ -1,6 +1,7 @@
 // What only a server can have wrong.
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
+#include "support/postgres_pair.hpp"
 #include <twinbox/doctor.hpp>
 
 namespace twinbox::test {
@@ -63,6 +64,17 @@ TEST_P(PostgresDoctor, says_that_a_primary_takes_no_writes) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].level, Level::error);
   EXPECT_TRUE(any(found, "read-only"));
+}
+
+TEST_P(PostgresDoctor, says_that_a_server_is_a_standby) {
+  const PostgresPair pair;
+  Database primary(pair.primary(), {}, environment());
+  EXPECT_TRUE(all(examine_database(primary), "role").empty());
+  Database standby(pair.standby(), {}, environment());
+  const auto found = all(examine_database(standby), "role");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].level, Level::error);
+  EXPECT_TRUE(any(found, "standby"));
 }
 
 TEST_P(PostgresDoctor, finds_a_work_table_that_is_not_vacuumed) {
@@ -171,6 +183,52 @@ TEST_P(PostgresSequences, of_finished_deliveries_count_too_because_an_id_is_neve
   repair();
   enqueue("next");
   EXPECT_GT(outbox().claim(worker_a, 30s, 1).at(0).work_id, claimed[0].work_id);
+}
+
+TEST_P(PostgresSequences, of_an_old_message_that_was_sent_again_are_found_behind_newer_outcomes) {
+  enqueue("old");
+  outbox().ack(worker_a, outbox().claim(worker_a, 30s, 1));
+  write("select setval(pg_get_serial_sequence('" + in_schema("{schema}outbox_message") +
+        "', 'number'), 1002)");
+  write(
+      "insert into {schema}outbox_outcome (number, work_id, finished_at, state) "
+      "select n, n, now(), 1 from generate_series(2, 1002) n");
+  write("update {schema}outbox_outcome set work_id = 1003 where number = 1");
+  write("select setval(pg_get_serial_sequence('" + in_schema("{schema}outbox_work") +
+        "', 'id'), 1002)");
+  ASSERT_EQ(findings().size(), 1u);
+  EXPECT_NE(findings()[0].found.find("numbers up to 1003"), std::string::npos)
+      << findings()[0].found;
+  EXPECT_EQ(repair().size(), 1u);
+  EXPECT_TRUE(findings().empty());
+}
+
+TEST_P(PostgresSequences, are_looked_at_by_a_role_with_the_granted_rights_and_no_others) {
+  enqueue("first");
+  set_back("outbox_work", "id");
+  const std::string role = place().schema() + "_app";
+  PgClient client(place().address());
+  client.run("create role " + role + " login");
+  client.run(Schema(database(), BoxKind::outbox, options()).print_grants(role));
+  std::string address = place().address();
+  const std::size_t begin = address.find("://") + 3;
+  address.replace(begin, address.find('@') - begin, role);
+  {
+    Database granted(address, {}, environment());
+    const auto looked_at = all(examine_box(granted, BoxKind::outbox, options()), "sequence");
+    ASSERT_EQ(looked_at.size(), 1u);
+    EXPECT_EQ(looked_at[0].level, Level::error);
+    EXPECT_NE(looked_at[0].found.find("outbox_work\".id has reached 0"), std::string::npos)
+        << looked_at[0].found;
+    client.run("revoke select on all sequences in schema " + place().schema() + " from " + role);
+    const auto hidden = all(examine_box(granted, BoxKind::outbox, options()), "sequence");
+    ASSERT_EQ(hidden.size(), 1u);
+    EXPECT_EQ(hidden[0].level, Level::warning);
+    EXPECT_NE(hidden[0].found.find("outbox_work\".id"), std::string::npos) << hidden[0].found;
+    EXPECT_NE(hidden[0].fix.find("schema print --grants"), std::string::npos);
+  }
+  client.run("drop owned by " + role);
+  client.run("drop role " + role);
 }
 
 TEST_P(PostgresSequences, that_are_ahead_stay_where_they_are) {
