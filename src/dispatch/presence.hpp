@@ -24,7 +24,7 @@ class Presence {
   /// When it is time to, and then again in 15 s; `stores` share ten a second. `in_haste`: something
   /// waits for the end of it, so it may wait for another 15 s itself.
   void tell(WorkQueue& queue, int stores, bool in_haste);
-  /// Takes back what was told.
+  /// It is listed no longer. What it announced counts until the time that was told.
   void leave(WorkQueue& queue);
   [[nodiscard]] Clock::time_point next() const noexcept { return next_; }
 

@@ -102,15 +102,41 @@ TEST_P(RollingDeployment, PHD_09_a_key_is_dead_at_once_where_no_other_replica_kn
   EXPECT_EQ(Admin{inbox()}.counts(true).all.dead, 1);
 }
 
-TEST_P(RollingDeployment, PHD_09_a_key_is_dead_once_the_replica_that_knew_it_has_stopped) {
+TEST_P(RollingDeployment,
+       PHD_09_a_key_waits_for_its_replica_to_restart_until_the_announcement_ends) {
   Dispatcher old{inbox(), knows_key("old")};
   Replica replica{inbox(), knows_key("new")};
+  replica.stop();
+  EXPECT_TRUE(Workers{inbox()}.list().empty());
   accept_for("new");
   EXPECT_EQ(old.step(), 1u);
-  replica.stop();
+  expect_open(inbox());
+  clock().advance(59s);
+  EXPECT_EQ(old.step(), 1u);
+  expect_open(inbox());
   clock().advance(1s);
   EXPECT_EQ(old.step(), 1u);
   EXPECT_EQ(Admin{inbox()}.counts(true).all.dead, 1);
+}
+
+TEST_P(RollingDeployment, the_row_of_a_replica_that_has_stopped_goes_when_its_announcement_ends) {
+  Replica replica{inbox(), knows_key("new")};
+  EXPECT_EQ(Workers{inbox()}.forget(24h), 0u);
+  replica.stop();
+  EXPECT_EQ(Workers{inbox()}.forget(24h), 0u);
+  clock().advance(1min);
+  EXPECT_EQ(Workers{inbox()}.forget(24h), 1u);
+  EXPECT_EQ(Workers{inbox()}.forget(24h), 0u);
+}
+
+TEST_P(RollingDeployment, a_worker_that_tells_of_itself_after_it_has_left_is_listed_again) {
+  Workers workers{inbox()};
+  workers.tell(worker_a, "host:1", "1");
+  workers.leave(worker_a);
+  EXPECT_TRUE(workers.list().empty());
+  workers.tell(worker_a, "host:1", "1");
+  ASSERT_EQ(workers.list().size(), 1u);
+  EXPECT_EQ(workers.list()[0].name, "host:1");
 }
 
 TEST_P(RollingDeployment, PHD_09_a_key_is_dead_once_the_heartbeat_of_its_replica_has_expired) {
