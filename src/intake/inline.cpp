@@ -19,8 +19,7 @@ class InlineHandler {
       : inbox_(inbox),
         handlers_(std::move(handlers)),
         options_(std::move(options)),
-        owner_(OwnerToken::make(inbox.box().environment())),
-        watch_(inbox, owner_, options_.lease, options_.observer) {
+        watch_(inbox, options_.lease, options_.observer) {
     dispatch_.lease = options_.lease;
   }
 
@@ -53,7 +52,6 @@ class InlineHandler {
   Handlers handlers_;
   InlineOptions options_;
   DispatcherOptions dispatch_;
-  OwnerToken owner_;
   InlineWatch watch_;
 };
 
@@ -75,13 +73,16 @@ HttpResponse InlineHandler::later(int status, std::string_view title, std::strin
 
 HttpResponse InlineHandler::take(const Arrival& arrival) {
   const auto before = std::chrono::steady_clock::now();
-  auto taken = inbox_.accept_and_claim(arrival, owner_, options_.lease);
+  // Not one for all: after an asynchronous failover a late ack could settle the next claim.
+  const OwnerToken owner = OwnerToken::make(inbox_.box().environment());
+  auto taken = inbox_.accept_and_claim(arrival, owner, options_.lease);
   if (taken.messages.empty()) return not_claimed(arrival, taken.accepted);
   // More than one only where handlers with keys took the message before: one after the other, and
   // all leases are kept meanwhile.
   Kept kept{watch_, {}};
   for (Message& message : taken.messages) {
-    kept.calls.push_back(watch_.keep(std::make_shared<const Message>(std::move(message)), before));
+    kept.calls.push_back(
+        watch_.keep(owner, std::make_shared<const Message>(std::move(message)), before));
   }
   HttpResponse worst = done(arrival.key());
   for (const SharedCall& call : kept.calls) {
@@ -108,7 +109,7 @@ HttpResponse InlineHandler::handle(const SharedCall& kept) {
   const std::optional<Verdict> verdict = call(kept, observer);
   if (verdict) {
     const std::vector<Settlement> settlements{{message, *verdict}};
-    lost = settle(inbox_, owner_, settlements) > 0;
+    lost = settle(inbox_, kept->owner, settlements) > 0;
     if (!lost) {
       report(inbox_, options_.observer, settlements);
       return answer(*message, *verdict);
@@ -133,7 +134,7 @@ std::optional<Verdict> InlineHandler::call(const SharedCall& kept,
                                      kept->watch.shutting_down = true;
                                      kept->watch.stop.request_stop();
                                    }};
-  const Caller caller{inbox_, handlers_, dispatch_, observer, owner_};
+  const Caller caller{inbox_, handlers_, dispatch_, observer, kept->owner};
   const Kept until_it_returns{watch_, {kept}};
   return caller.call({&message, 1}, kept->watch)[0];
 }

@@ -12,9 +12,9 @@ constexpr auto never = InlineWatch::Clock::time_point::max();
 
 }  // namespace
 
-InlineWatch::SharedCall InlineWatch::keep(std::shared_ptr<const Message> message,
+InlineWatch::SharedCall InlineWatch::keep(OwnerToken owner, std::shared_ptr<const Message> message,
                                           Clock::time_point claimed) {
-  auto call = std::make_shared<Call>();
+  auto call = std::make_shared<Call>(owner);
   call->message = std::move(message);
   call->renew_at = claimed + lease_ / 3;
   call->deadline = never;
@@ -61,7 +61,7 @@ void InlineWatch::work(const std::stop_token& stop) {
     if (!due.empty() || !late.empty()) {
       lock.unlock();
       for (const SharedCall& call : late) report_late(call);
-      if (!due.empty()) renew(due);
+      for (const SharedCall& call : due) renew(*call);
       lock.lock();
       continue;
     }
@@ -89,17 +89,12 @@ bool InlineWatch::has_lease(const Call& call) {
   return call.renew_at != never;
 }
 
-void InlineWatch::renew(const std::list<SharedCall>& calls) {
-  std::vector<Lease> leases;
-  for (const SharedCall& call : calls) leases.push_back(call->message->lease());
+void InlineWatch::renew(Call& call) {
+  const std::vector<Lease> leases{call.message->lease()};
   try {
-    const std::vector<WorkId> kept = inbox_.renew(owner_, leases, lease_);
-    for (const SharedCall& call : calls) {
-      // Somebody else has it, or it has just been settled: there is nothing to go on for.
-      if (std::ranges::find(kept, call->message->work_id) == kept.end() && has_lease(*call)) {
-        call->watch.stop.request_stop();
-      }
-    }
+    const bool kept = !inbox_.renew(call.owner, leases, lease_).empty();
+    // Another worker has it, or it has just been settled: the handler has no reason to go on.
+    if (!kept && has_lease(call)) call.watch.stop.request_stop();
   } catch (const DatabaseError& error) {  // tried again when the next third is over
     inbox_.box().log(LogLevel::warning, "renew_error", {{"error", error.what()}});
   }

@@ -21,19 +21,23 @@ class InlineWatch {
   using Clock = std::chrono::steady_clock;
 
   /// What is given must outlive it.
-  InlineWatch(Inbox& inbox, OwnerToken owner, Duration lease, const DispatchObserver& observer)
-      : inbox_(inbox), owner_(owner), lease_(lease), observer_(observer) {}
+  InlineWatch(Inbox& inbox, Duration lease, const DispatchObserver& observer)
+      : inbox_(inbox), lease_(lease), observer_(observer) {}
 
   struct Call {
-    std::shared_ptr<const Message> message;  ///< shared with who handles it
-    Clock::time_point renew_at;
-    Clock::time_point deadline;
+    explicit Call(OwnerToken of) : owner(of) {}
+
+    const OwnerToken owner;
+    std::shared_ptr<const Message> message = {};  ///< shared with who handles it
+    Clock::time_point renew_at = {};
+    Clock::time_point deadline = {};
     CallWatch watch = {};
   };
   using SharedCall = std::shared_ptr<Call>;  // shared with the thread, for as long as it looks
 
   /// Keeps the lease of a message from now on. `claimed`: right before it began.
-  SharedCall keep(std::shared_ptr<const Message> message, Clock::time_point claimed);
+  SharedCall keep(OwnerToken owner, std::shared_ptr<const Message> message,
+                  Clock::time_point claimed);
   /// Its handler is called now: its time is watched, too. A call that is made at most once is
   /// marked before, and has no lease to renew.
   void begin(const SharedCall& call, const HandlerOptions& options);
@@ -41,12 +45,11 @@ class InlineWatch {
 
  private:
   void work(const std::stop_token& stop);
-  void renew(const std::list<SharedCall>& calls);
+  void renew(Call& call);
   bool has_lease(const Call& call);
   void report_late(const SharedCall& call);
 
   Inbox& inbox_;
-  const OwnerToken owner_;
   const Duration lease_;
   const DispatchObserver& observer_;
   std::mutex mutex_;

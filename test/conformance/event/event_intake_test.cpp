@@ -183,6 +183,21 @@ TEST_P(EventIntakes, EVB_11_the_registered_handler_is_called_in_the_request) {
   EXPECT_EQ(detail(e1).message.topic, Topic{"order.v2"});
 }
 
+TEST_P(EventIntakes, each_call_in_a_request_claims_under_an_owner_token_of_its_own) {
+  std::vector<Uuid> owners;
+  EventHandlers handlers;
+  handlers.on(EventName{"order", 2}, [&](const CloudEvent&) {
+    for (const auto& [owner, count] : Admin{inbox()}.counts().by_owner) owners.push_back(owner);
+    return Outcome::done();
+  });
+  const NamedEventIntake intake{handlers.names(), inline_mode(inbox(), handlers.handlers()),
+                                intake_options()};
+  for (const char* id : {"e1", "e2"})
+    EXPECT_EQ(intake.handle(an_event("/events/order/v2", id)).status, 200);
+  ASSERT_EQ(owners.size(), 2u);
+  EXPECT_NE(owners[0], owners[1]);
+}
+
 TEST_P(EventIntakes, EVB_11_a_transactional_handler_commits_with_its_message) {
   inbox();
   write("create table {schema}booked (id text)");
