@@ -1,6 +1,8 @@
 // Copies the write-ahead log back into the file, while no connection can write.
 #pragma once
 
+#include <atomic>
+
 #include <sqlite3.h>
 
 namespace twinbox {
@@ -21,9 +23,10 @@ class Checkpoints {
   /// Call it in a transaction that holds the write lock and has written nothing.
   void run() noexcept;
 
- private:
-  static constexpr int every = 1000;  ///< pages in the log, as SQLite's own default
+  /// Pages in the log; SQLite's own default. Only tests set it, before they open a store.
+  static inline std::atomic<int> every = 1000;
 
+ private:
   sqlite3* db_;
   int pages_ = 0;  ///< in the log, after the last commit
   int last_ = 0;   ///< when due() was last asked

@@ -13,6 +13,9 @@
 #include "end_to_end/concurrency/act_log.hpp"
 #include <twinbox/inbox.hpp>
 #include <twinbox/outbox.hpp>
+#if TWINBOX_SQLITE
+#include "driver/sqlite/checkpoint.hpp"
+#endif
 
 namespace twinbox::test {
 namespace {
@@ -130,6 +133,25 @@ void enqueue_all(const RoleOptions& options) {
   }
 }
 
+void enqueue_ledger(const RoleOptions& options) {
+  constexpr int at_once = 4;
+  const ActLog log(options.log);
+  Database database(options.address);
+  Outbox outbox(database, box_options(options));
+  for (int i = 0; i < options.messages;) {
+    std::vector<NewMessage> messages;
+    for (; messages.size() < at_once && i < options.messages; ++i) {
+      const MessageId id{"p" + std::to_string(options.seed) + "_" + std::to_string(i)};
+      messages.push_back({.topic = Topic{"campaign"}, .payload = payload_of(id.str()), .id = id});
+    }
+    outbox.enqueue(messages);
+    for (const NewMessage& message : messages) {
+      log.write(Line::enqueued, message.id->str());
+      tell_progress();
+    }
+  }
+}
+
 // Every producer sends the same ids: each id must be new to exactly one of them.
 void accept_all(const RoleOptions& options) {
   const ActLog log(options.log);
@@ -145,6 +167,13 @@ void accept_all(const RoleOptions& options) {
 
 }  // namespace
 
+std::string payload_of(const std::string& id) {
+  std::mt19937_64 chance{std::hash<std::string>{}(id)};
+  std::string payload(3072 + chance() % 1024, ' ');
+  for (char& letter : payload) letter = static_cast<char>('a' + chance() % 26);
+  return payload;
+}
+
 pid_t start_role(const RoleOptions& options, int control, int progress) {
   std::vector<std::string> arguments{"/proc/self/exe",
                                      "--role",
@@ -153,7 +182,8 @@ pid_t start_role(const RoleOptions& options, int control, int progress) {
                                      options.schema,
                                      options.log,
                                      std::to_string(options.seed),
-                                     std::to_string(options.messages)};
+                                     std::to_string(options.messages),
+                                     std::to_string(options.log_pages)};
   std::vector<char*> words;
   for (std::string& argument : arguments) words.push_back(argument.data());
   words.push_back(nullptr);
@@ -169,18 +199,23 @@ pid_t start_role(const RoleOptions& options, int control, int progress) {
 }
 
 std::optional<RoleOptions> role_of(int count, char** words) {
-  if (count != 8 || std::string_view{words[1]} != "--role") return std::nullopt;
+  if (count != 9 || std::string_view{words[1]} != "--role") return std::nullopt;
   return RoleOptions{.role = static_cast<Role>(std::atoi(words[2])),
                      .address = words[3],
                      .schema = words[4],
                      .log = words[5],
                      .seed = std::strtoull(words[6], nullptr, 10),
-                     .messages = std::atoi(words[7])};
+                     .messages = std::atoi(words[7]),
+                     .log_pages = std::atoi(words[8])};
 }
 
 int run_role(const RoleOptions& options) {
+#if TWINBOX_SQLITE
+  if (options.log_pages > 0) Checkpoints::every = options.log_pages;
+#endif
   try {
     switch (options.role) {
+      case Role::ledger_enqueuer: enqueue_ledger(options); break;
       case Role::enqueuer:
       case Role::large_enqueuer: enqueue_all(options); break;
       case Role::accepter: accept_all(options); break;

@@ -9,7 +9,14 @@
 
 namespace twinbox::test {
 
-enum class Role { enqueuer, accepter, outbox_worker, inbox_worker, large_enqueuer };
+enum class Role {
+  enqueuer,
+  accepter,
+  outbox_worker,
+  inbox_worker,
+  large_enqueuer,
+  ledger_enqueuer,  ///< several at once, with payload_of() their ids
+};
 
 struct RoleOptions {
   Role role = Role::outbox_worker;
@@ -18,7 +25,11 @@ struct RoleOptions {
   std::string log;         ///< the act log's file
   std::uint64_t seed = 1;  ///< two enqueuers with the same one make the same messages
   int messages = 0;        ///< how many a producer makes
+  int log_pages = 0;       ///< after which a SQLite log is checkpointed; 0: as always
 };
+
+/// What a ledger_enqueuer writes under this id: three to four KiB that no other id has.
+std::string payload_of(const std::string& id);
 
 /// A worker writes one byte to this descriptor for each claim, a producer for each message.
 inline constexpr int progress_descriptor = 3;
