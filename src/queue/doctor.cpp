@@ -1,7 +1,6 @@
 #include "twinbox/doctor.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <sys/stat.h>
@@ -11,6 +10,7 @@
 #include "queue/box.hpp"
 #include "queue/doctor_order.hpp"
 #include "queue/script.hpp"
+#include "queue/wal_reset_bug.hpp"
 
 namespace twinbox {
 namespace {
@@ -108,18 +108,13 @@ void judge_postgres(const Settings& settings, std::vector<Finding>& findings) {
 
 /// Twinbox checkpoints only where the WAL-reset bug cannot strike; other programs do as they like.
 void name_sqlite_version(const std::string& version, std::vector<Finding>& findings) {
-  int major = 0;
-  int minor = 0;
-  int patch = 0;
-  std::sscanf(version.c_str(), "%d.%d.%d", &major, &minor, &patch);
-  const int number = major * 1'000'000 + minor * 1000 + patch;
-  const bool fixed =
-      number >= 3'051'003 || (minor == 50 && patch >= 7) || (minor == 44 && patch >= 6);
   findings.push_back({"version", Level::ok,
                       "SQLite " + version +
-                          (fixed ? ""
-                                 : ", which has the WAL-reset bug: every other program that writes "
-                                   "to this file must set pragma wal_autocheckpoint = 0")});
+                          (has_wal_reset_bug(version)
+                               ? ", which has the WAL-reset bug unless its package has the fix: "
+                                 "every other program that writes to this file must set pragma "
+                                 "wal_autocheckpoint = 0"
+                               : "")});
 }
 
 /// A standby, and a primary that was told to, take no writes.
