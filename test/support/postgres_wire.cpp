@@ -93,6 +93,7 @@ void PostgresWire::forward(int client) {
       if (!pass(client, server, false)) break;
     }
     if (ready[1].revents != 0) {
+      if (until_answer_.exchange(false)) break;
       server_spoke = true;
       if (!pass(server, client, swallow_)) break;
     }

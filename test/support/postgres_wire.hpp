@@ -25,6 +25,8 @@ class PostgresWire {
   [[nodiscard]] bool swallows() const { return swallow_; }
   /// How often the client has spoken, each time after the server.
   [[nodiscard]] int round_trips() const { return round_trips_; }
+  /// The next thing that the server says is lost, and the connection with it; the next one works.
+  void cut_at_answer() { until_answer_ = true; }
   /// Cuts the wire of the present connection; the next one works.
   void cut() { cut_ = true; }
 
@@ -38,6 +40,7 @@ class PostgresWire {
   int server_port_;
   std::atomic<bool> swallow_ = false;
   std::atomic<bool> until_login_ = false;
+  std::atomic<bool> until_answer_ = false;
   std::atomic<bool> cut_ = false;
   std::atomic<bool> ends_ = false;
   std::atomic<int> round_trips_ = 0;
