@@ -73,6 +73,33 @@ class Delivery(unittest.TestCase):
             self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
             self.assertEqual(daemon.stop(), 0)
 
+    def test_an_old_replica_leaves_what_only_the_new_one_routes_to_it(self):
+        with Receiver() as receiver:
+            config = ROUTES.format(url=receiver.url)
+            old = self.daemon(config)
+            store = f'[store.main]\nurl = "sqlite:{old.folder}/twinbox.db"\n'
+            new = Daemon(store + config + """
+[[route]]
+name = "invoices"
+topic = "invoice.#"
+sink = "there"
+""").start()
+            self.addCleanup(new.__exit__)
+            new.token = old.token  # it is kept in the store
+            # As soon as it is listed, it has announced its routes.
+            self.until(old, "/v1/workers", lambda shown: len(shown["workers"]) == 2)
+            new.operate("POST", "/v1/dispatch/pause", "{}")
+            old.ask("POST", "/v1/outbox/invoice.sent", b"x", {"Idempotency-Key": "one"})
+            for _ in range(3):  # each time it comes due again
+                self.assertIn("topic=invoice.sent", old.wait_for(r"left_to_other_worker (.*)")[1])
+            duty = old.ask("GET", "/v1/messages/one").json()["duties"][0]
+            self.assertEqual((duty["attempts"], duty["last_error"] or ""), (0, ""))
+            self.assertTrue(receiver.requests.empty())
+            new.operate("POST", "/v1/dispatch/resume", "{}")
+            self.assertEqual(receiver.next()[3], b"x")
+            self.until(new, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+            self.assertFalse([line for line in old.lines if "no_handler" in line])
+
     def test_what_fails_is_retried_then_dead_then_requeued(self):
         well = []
         with Receiver(lambda _: 200 if well else 500) as receiver:
