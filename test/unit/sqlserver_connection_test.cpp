@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "database/answer_limit.hpp"
 #include "driver/sqlserver/address.hpp"
 #include "support/backend.hpp"
 #include "support/reused_schema.hpp"
@@ -83,6 +84,24 @@ TEST_F(SqlServerCancelled, is_rolled_back_before_the_connection_is_closed) {
   observer.begin(Access::write, Scope::statement);
   EXPECT_NO_THROW(observer.execute(insert(1))) << "the cancelled transaction still holds its row";
   observer.commit();
+}
+
+// answer_limit as ODBC's query timeout: the server is ten times as slow as it may be.
+TEST_F(SqlServerCancelled, ends_a_statement_that_the_server_does_not_answer_in_time) {
+  SqlServerConnection one{address(), words_of(10s), 1s};
+  one.begin(Access::write, Scope::transaction);
+  EXPECT_EQ(kind_of([&] { one.execute("waitfor delay '00:00:10'"); }), Kind::connection_lost);
+  one.rollback();
+  EXPECT_FALSE(one.usable()) << "nobody knows what the server still does for it";
+}
+
+TEST_F(SqlServerCancelled, lets_a_migration_take_longer_than_the_answer_limit) {
+  SqlServerConnection one{address(), words_of(10s), 1s};
+  const WithoutAnswerLimit unlimited;
+  one.begin(Access::write, Scope::transaction);
+  EXPECT_NO_THROW(one.execute("waitfor delay '00:00:02'"));
+  one.rollback();
+  EXPECT_TRUE(one.usable());
 }
 
 }  // namespace
