@@ -1,16 +1,8 @@
-# The library, and the SQL that is built into it.
+# The libraries: twinbox (the core, with the SQL built in), one for each kind of database, and what stands on the core.
+# twinbox::twinbox is the core and every database that is built.
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
-list(FILTER sources EXCLUDE REGEX "/src/(crypto|event|intake|transport)/")
-if(NOT TWINBOX_SQLITE)
-  list(FILTER sources EXCLUDE REGEX "/src/driver/sqlite/")
-endif()
-if(NOT TWINBOX_POSTGRES)
-  list(FILTER sources EXCLUDE REGEX "/src/driver/postgres/")
-endif()
-if(NOT TWINBOX_SQLSERVER)
-  list(FILTER sources EXCLUDE REGEX "/src/driver/sqlserver/")
-endif()
+list(FILTER sources EXCLUDE REGEX "/src/(driver|crypto|event|intake|transport)/")
 
 file(GLOB_RECURSE sql_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/sql/*.sql")
 set(embedded_sql "${PROJECT_BINARY_DIR}/generated/embedded_sql.cpp")
@@ -26,42 +18,58 @@ add_custom_command(
   COMMENT "Embedding sql/"
   VERBATIM)
 
-add_library(twinbox ${sources} "${embedded_sql}")
-add_library(twinbox::twinbox ALIAS twinbox)
-target_compile_features(twinbox PUBLIC cxx_std_20)
-target_include_directories(
-  twinbox
-  PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
-         "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
-  PRIVATE "${PROJECT_SOURCE_DIR}/src")
-target_compile_definitions(
-  twinbox PRIVATE "TWINBOX_SQLITE=$<BOOL:${TWINBOX_SQLITE}>"
-                  "TWINBOX_POSTGRES=$<BOOL:${TWINBOX_POSTGRES}>"
-                  "TWINBOX_SQLSERVER=$<BOOL:${TWINBOX_SQLSERVER}>")
-set_source_files_properties("${PROJECT_SOURCE_DIR}/src/dispatch/presence.cpp"
-                            PROPERTIES COMPILE_DEFINITIONS "TWINBOX_VERSION=\"${PROJECT_VERSION}\"")
-target_link_libraries(
-  twinbox
-  PUBLIC Threads::Threads
-  PRIVATE $<$<BOOL:${TWINBOX_SQLITE}>:PkgConfig::sqlite3>
-          $<$<BOOL:${TWINBOX_POSTGRES}>:PkgConfig::libpq>
-          $<$<BOOL:${TWINBOX_SQLSERVER}>:PkgConfig::odbc>)
-set_target_properties(twinbox PROPERTIES VERSION "${PROJECT_VERSION}"
-                                         SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}"
-                                         POSITION_INDEPENDENT_CODE ON)
-
-# What stands on it, each with its own dependencies: add_part(<name> <sources>) → twinbox::<name>.
-function(add_part name sources)
-  add_library(twinbox_${name} ${sources})
-  add_library(twinbox::${name} ALIAS twinbox_${name})
-  target_include_directories(twinbox_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
-  target_link_libraries(twinbox_${name} PUBLIC twinbox::twinbox)
+# library_of_ours(<target> <name behind twinbox::> <sources>)
+function(library_of_ours target name sources)
+  add_library(${target} ${sources})
+  add_library(twinbox::${name} ALIAS ${target})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   set_target_properties(
-    twinbox_${name}
+    ${target}
     PROPERTIES EXPORT_NAME ${name}
                VERSION "${PROJECT_VERSION}"
                SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}"
                POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+library_of_ours(twinbox core "${sources};${embedded_sql}")
+target_compile_features(twinbox PUBLIC cxx_std_20)
+target_include_directories(
+  twinbox PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+                 "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/dispatch/presence.cpp"
+                            PROPERTIES COMPILE_DEFINITIONS "TWINBOX_VERSION=\"${PROJECT_VERSION}\"")
+target_link_libraries(twinbox PUBLIC Threads::Threads)
+
+add_library(twinbox_all INTERFACE)
+add_library(twinbox::twinbox ALIAS twinbox_all)
+set_target_properties(twinbox_all PROPERTIES EXPORT_NAME twinbox)
+target_link_libraries(twinbox_all INTERFACE twinbox::core)
+
+# add_database(<name> <client library>) → twinbox::<name>. The core refers to a driver weakly, so that a program which does
+# not link it does without; whoever links its library asks for it by name.
+function(add_database name client)
+  string(TOUPPER "TWINBOX_${name}" switch)
+  if(NOT ${switch})
+    return()
+  endif()
+  file(GLOB driver_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/driver/${name}/*.cpp")
+  library_of_ours(twinbox_${name} ${name} "${driver_sources}")
+  target_link_libraries(twinbox_${name} PUBLIC twinbox::core PRIVATE ${client})
+  if(BUILD_SHARED_LIBS)
+    target_link_options(twinbox_${name} INTERFACE "LINKER:--no-as-needed")
+  else()
+    target_link_options(twinbox_${name} INTERFACE "LINKER:--undefined=twinbox_${name}_driver")
+  endif()
+  target_link_libraries(twinbox_all INTERFACE twinbox::${name})
+endfunction()
+add_database(sqlite PkgConfig::sqlite3)
+add_database(postgres PkgConfig::libpq)
+add_database(sqlserver PkgConfig::odbc)
+
+# What stands on it, each with its own dependencies: add_part(<name> <sources>) → twinbox::<name>.
+function(add_part name sources)
+  library_of_ours(twinbox_${name} ${name} "${sources}")
+  target_link_libraries(twinbox_${name} PUBLIC twinbox::core)
 endfunction()
 
 if(TWINBOX_EVENT)

@@ -1,5 +1,5 @@
 // From an address to a driver. Implemented in open_database.cpp, the only file that knows every
-// driver.
+// driver by name; a program links the drivers it uses (docs/decisions/link_one_database.md).
 #pragma once
 
 #include <functional>
@@ -11,8 +11,15 @@
 
 namespace twinbox {
 
-/// Throws std::invalid_argument when the address cannot be understood or its driver is not built
-/// in. No message shows the address itself: it may hold a password.
+/// How a driver's library is reached. Each library defines one constant of this type.
+struct DriverLibrary {
+  bool (*takes)(std::string_view address) noexcept;  ///< the address is one of its own
+  std::unique_ptr<Driver> (*open)(std::string_view address, const DatabaseOptions& options,
+                                  const Environment& environment);
+};
+
+/// Throws std::invalid_argument when the address cannot be understood or its driver is not linked.
+/// No message shows the address itself: it may hold a password.
 std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOptions& options,
                                     const Environment& environment);
 

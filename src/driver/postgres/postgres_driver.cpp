@@ -1,5 +1,9 @@
 #include "driver/postgres/postgres_driver.hpp"
 
+#include <algorithm>
+#include <array>
+
+#include "database/open_driver.hpp"
 #include "database/server_driver.hpp"
 #include "driver/postgres/address.hpp"
 #include "driver/postgres/connect.hpp"
@@ -43,3 +47,28 @@ std::unique_ptr<Driver> make_postgres_driver(std::string conninfo, const Databas
 }
 
 }  // namespace twinbox
+
+namespace {
+
+using namespace twinbox;
+
+bool takes(std::string_view address) noexcept {
+  constexpr std::array<std::string_view, 4> keys = {"host=", "hostaddr=", "dbname=", "service="};
+  return address.starts_with("postgresql://") || address.starts_with("postgres://") ||
+         (address.find("://") == std::string_view::npos &&
+          std::any_of(keys.begin(), keys.end(), [&](std::string_view key) {
+            return address.find(key) != std::string_view::npos;
+          }));
+}
+
+std::unique_ptr<Driver> open(std::string_view address, const DatabaseOptions& options,
+                             const Environment& environment) {
+  return make_postgres_driver(std::string{address}, options, environment);
+}
+
+}  // namespace
+
+extern "C" {
+extern const DriverLibrary twinbox_postgres_driver;
+constinit const DriverLibrary twinbox_postgres_driver{&takes, &open};
+}

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "database/open_driver.hpp"
 #include "driver/sqlite/connection.hpp"
 #include "driver/sqlite/sqlite_watch.hpp"
 #include "driver/sqlite/store_file.hpp"
@@ -75,3 +76,34 @@ std::unique_ptr<Driver> make_sqlite_driver(std::string file, const DatabaseOptio
 }
 
 }  // namespace twinbox
+
+namespace {
+
+using namespace twinbox;
+
+constexpr std::string_view scheme = "sqlite:";
+
+bool takes(std::string_view address) noexcept { return address.starts_with(scheme); }
+
+std::unique_ptr<Driver> open(std::string_view address, const DatabaseOptions& options,
+                             const Environment& environment) {
+  const auto file = address.substr(scheme.size());
+  if (file.empty()) {
+    throw std::invalid_argument(
+        "database address: no file after sqlite:, write sqlite:<file> or sqlite::memory:");
+  }
+  if (file.starts_with("//")) {
+    throw std::invalid_argument(
+        "database address: sqlite:// is not understood, because programs differ in what it means: "
+        "write sqlite:shop.db for a file in the current directory, sqlite:/var/lib/shop.db for an "
+        "absolute path");
+  }
+  return make_sqlite_driver(std::string{file}, options, environment);
+}
+
+}  // namespace
+
+extern "C" {
+extern const DriverLibrary twinbox_sqlite_driver;
+constinit const DriverLibrary twinbox_sqlite_driver{&takes, &open};
+}

@@ -1,5 +1,6 @@
 #include "driver/sqlserver/sqlserver_driver.hpp"
 
+#include "database/open_driver.hpp"
 #include "database/server_driver.hpp"
 #include "driver/sqlserver/address.hpp"
 #include "driver/sqlserver/failure.hpp"
@@ -28,8 +29,6 @@ class SqlServerDriver final : public ServerDriver<Address> {
 }  // namespace
 }  // namespace sqlserver
 
-bool is_sqlserver_address(std::string_view text) noexcept { return sqlserver::is_address(text); }
-
 std::unique_ptr<Driver> make_sqlserver_driver(std::string_view text, const DatabaseOptions& options,
                                               const Environment& environment) {
   return std::make_unique<sqlserver::SqlServerDriver>(sqlserver::parse_address(text), options,
@@ -37,3 +36,9 @@ std::unique_ptr<Driver> make_sqlserver_driver(std::string_view text, const Datab
 }
 
 }  // namespace twinbox
+
+extern "C" {
+extern const twinbox::DriverLibrary twinbox_sqlserver_driver;
+constinit const twinbox::DriverLibrary twinbox_sqlserver_driver{&twinbox::sqlserver::is_address,
+                                                                &twinbox::make_sqlserver_driver};
+}

@@ -9,9 +9,6 @@
 
 namespace twinbox {
 
-/// True when the text is an address for this driver.
-bool is_sqlserver_address(std::string_view text) noexcept;
-
 /// `sqlserver://user@host:port/database?Encrypt=yes`, where every parameter is handed on to the
 /// ODBC driver, or an ODBC connection string. Connects to nothing yet. Throws std::invalid_argument
 /// when it cannot be understood.
