@@ -84,7 +84,8 @@ struct HeldKey {
 };
 
 /// A partition key whose first delivery is due far in the future: all that is behind it waits until
-/// then. Postpone it to an earlier time, or discard it.
+/// then. Postpone it to an earlier time, or discard it. `far` lies below what an intake accepts
+/// (IntakeOptions::max_keyed_delay), so that no sender can block a key unseen.
 struct BlockedKey {
   DutyKey duty;
   PartitionKey key;
@@ -93,7 +94,7 @@ struct BlockedKey {
   Instant due_at;
   std::int64_t waiting;  ///< behind it, counted up to HeldKey::most_counted
 
-  static constexpr Duration far = std::chrono::hours{24};  ///< ahead of now
+  static constexpr Duration far = std::chrono::hours{1};  ///< ahead of now
 };
 
 /// One message with everything that is known about it.

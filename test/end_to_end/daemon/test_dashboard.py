@@ -166,7 +166,7 @@ class Bounded(OnStore, unittest.TestCase):
             self.assertIn("1 waits", reason["text"])
             [blocked] = daemon.ask("GET", "/v1/messages/head").json()["blocked_keys"]
             self.assertEqual((blocked["partition_key"], blocked["waiting"]), ("customer", 1))
-            self.assertIn("partition key waits for a delivery that is due in more than 24 h",
+            self.assertIn("partition key waits for a delivery that is due in more than 1 h",
                           json.dumps(daemon.ask("GET", "/health").json()))
             self.assertIn('twinbox_blocked_keys{box="outbox",store="main"} 1',
                           daemon.ask("GET", "/metrics").body.decode())

@@ -1,8 +1,10 @@
 """What is refused, and how."""
+import datetime
 import hashlib
 import unittest
 
 from daemon import Daemon
+from test_command_line import twinbox
 
 
 class Refusals(unittest.TestCase):
@@ -103,6 +105,22 @@ class Refusals(unittest.TestCase):
                 answer = daemon.operate("POST", "/v1/outbox/a", b"x",
                                         {"Origin": "https://box.example", "Host": host})
                 self.assertEqual(answer.status, status, answer.body)
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_a_due_time_that_is_not_refused_and_blocks_a_key_is_shown(self):
+        with Daemon() as daemon:
+            ahead = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=24, minutes=-5)
+            keyed = {"Twinbox-Partition-Key": "account 7"}
+            answer = daemon.ask("POST", "/v1/outbox/a", b"x", {
+                **keyed, "Idempotency-Key": "blocker", "Twinbox-Due": ahead.strftime("%Y-%m-%dT%H:%M:%SZ")})
+            self.assertEqual(answer.status, 202, answer.body)
+            self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x", keyed).status, 202)
+            health = daemon.ask("GET", "/health").json()
+            self.assertEqual(health["status"], "degraded", health)
+            self.assertIn("1 partition key waits for a delivery that is due in more than 1 h",
+                          str(health["boxes"]))
+            self.assertRegex(twinbox(daemon, "doctor", "--config", "twinbox.toml")[1],
+                             r"(?s)partition key account 7\s.*blocker")
             self.assertEqual(daemon.stop(), 0)
 
     def test_what_an_act_cannot_mean(self):
