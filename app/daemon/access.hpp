@@ -45,14 +45,16 @@ class Access {
   [[nodiscard]] std::string actor(const HttpRequest& head) const;
   [[nodiscard]] Caller caller(const HttpRequest& head) const;
 
-  /// Before `log_in`.
-  [[nodiscard]] Sessions::Try try_login() const { return sessions_.try_login(); }
   struct Login {
     Caller caller;
     std::string session;  ///< for the cookie
   };
   /// Begins a session for a token, or for a code that counts once. Empty: it is neither.
   [[nodiscard]] std::optional<Login> log_in(std::string_view token) const;
+  /// After a `log_in` that returned nothing.
+  [[nodiscard]] Sessions::Failed count_failed_login() const {
+    return sessions_.count_failed_login();
+  }
   /// Ends the session that the request brings. False: a page of another origin asks for it.
   [[nodiscard]] bool log_out(const HttpRequest& head) const;
   /// The cookie that holds the id of a session. It counts only in requests of this server's own

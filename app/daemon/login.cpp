@@ -42,11 +42,12 @@ HttpResponse too_many() {
 
 HttpResponse log_in(const Access& access, const Environment& environment, const Call& call) {
   const std::string token = text_member(parse_body(call.request, {"token"}), "token");
-  const Sessions::Try tried = access.try_login();
-  if (tried == Sessions::Try::first_later) log_refused(environment, "too_many");
-  if (tried != Sessions::Try::now) return too_many();
+  // A known token first: those who have none must not lock out those who have one.
   const std::optional<Access::Login> login = access.log_in(token);
   if (!login) {
+    const Sessions::Failed failed = access.count_failed_login();
+    if (failed == Sessions::Failed::first_of_many) log_refused(environment, "too_many");
+    if (failed != Sessions::Failed::counted) return too_many();
     log_refused(environment, "unknown_token");
     throw Refused(
         401,

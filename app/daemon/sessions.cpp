@@ -28,23 +28,22 @@ void Sessions::make_room(const std::string& token_hash) {
   if (count >= most_per_token) sessions_.erase(oldest);
 }
 
-Sessions::Try Sessions::try_login() {
+Sessions::Failed Sessions::count_failed_login() {
   const std::lock_guard lock{mutex_};
   const auto now = now_();
   const auto until = std::max(failed_until_, now) + time_per_failed_login;
   if (until - now > most_failed_at_once * time_per_failed_login) {
-    return std::exchange(refuses_logins_, true) ? Try::later : Try::first_later;
+    return std::exchange(refuses_logins_, true) ? Failed::one_of_many : Failed::first_of_many;
   }
   failed_until_ = until;
   refuses_logins_ = false;
-  return Try::now;
+  return Failed::counted;
 }
 
 std::string Sessions::begin(const std::string& hash) {
   std::string id = make_secret("");
   const std::lock_guard lock{mutex_};
   make_room(hash);
-  failed_until_ -= time_per_failed_login;
   const auto now = now_();
   sessions_.emplace(token_hash(id), Session{hash, now, now});
   return id;

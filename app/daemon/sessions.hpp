@@ -28,13 +28,13 @@ class Sessions {
   /// From now on, for sessions that are there as well.
   void set(const AccessConfig& config);
 
-  enum class Try {
-    now,
-    first_later,  ///< too many have failed; the first that is refused for it
-    later,
+  enum class Failed {
+    counted,
+    first_of_many,  ///< too many have failed; the first of those that are refused for it
+    one_of_many,
   };
-  /// Before a login is looked at. It counts as failed until `begin` follows.
-  Try try_login();
+  /// Counts a login that brought neither a token nor a code.
+  Failed count_failed_login();
   /// Begins one for the token of that hash, and returns its id.
   std::string begin(const std::string& token_hash);
   /// The hash of the token that it stands for, and it counts as used now. Empty: there is none.

@@ -49,28 +49,27 @@ TEST_F(SessionsTest, one_that_is_only_looked_at_ends_as_if_it_were_not_used) {
 
 TEST_F(SessionsTest, logins_that_fail_are_refused_when_they_are_too_many) {
   int tried = 0;
-  while (sessions_.try_login() == Sessions::Try::now) ASSERT_LT(++tried, 100);
+  using enum Sessions::Failed;
+  while (sessions_.count_failed_login() == counted) ASSERT_LT(++tried, 100);
   EXPECT_EQ(tried, Sessions::most_failed_at_once);
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(sessions_.try_login(), Sessions::Try::later);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(sessions_.count_failed_login(), one_of_many);
   now_ += Sessions::time_per_failed_login;
-  EXPECT_EQ(sessions_.try_login(), Sessions::Try::now);
-  EXPECT_EQ(sessions_.try_login(), Sessions::Try::first_later);
-  EXPECT_EQ(sessions_.try_login(), Sessions::Try::later);
+  EXPECT_EQ(sessions_.count_failed_login(), counted);
+  EXPECT_EQ(sessions_.count_failed_login(), first_of_many);
+  EXPECT_EQ(sessions_.count_failed_login(), one_of_many);
   now_ += 1h;
   for (int i = 0; i < Sessions::most_failed_at_once; ++i) {
-    EXPECT_EQ(sessions_.try_login(), Sessions::Try::now) << i;
+    EXPECT_EQ(sessions_.count_failed_login(), counted) << i;
   }
-  EXPECT_EQ(sessions_.try_login(), Sessions::Try::first_later);
+  EXPECT_EQ(sessions_.count_failed_login(), first_of_many);
 }
 
-TEST_F(SessionsTest, logins_that_succeed_do_not_count) {
-  for (int i = 0; i < 100; ++i) {
-    ASSERT_EQ(sessions_.try_login(), Sessions::Try::now) << i;
-    sessions_.begin("hash");
+TEST_F(SessionsTest, a_login_that_succeeds_gives_no_credit_to_those_that_fail) {
+  for (int i = 0; i < 100; ++i) sessions_.begin("hash");
+  for (int i = 0; i < Sessions::most_failed_at_once; ++i) {
+    EXPECT_EQ(sessions_.count_failed_login(), Sessions::Failed::counted) << i;
   }
-  // And they leave no credit behind.
-  for (int i = 0; i < Sessions::most_failed_at_once; ++i) sessions_.try_login();
-  EXPECT_EQ(sessions_.try_login(), Sessions::Try::first_later);
+  EXPECT_EQ(sessions_.count_failed_login(), Sessions::Failed::first_of_many);
 }
 
 TEST_F(SessionsTest, a_token_has_so_many_and_takes_none_from_others) {
