@@ -40,7 +40,11 @@ std::string name_in(const std::string& line) {
   return name;
 }
 
-/// Letters and digits first: names are sources of messages, and `-` is the one of nobody.
+constexpr std::string_view name_rule =
+    "a token's name has 1 to 64 letters, digits and . _ - @, and begins with a letter or a digit";
+
+/// Letters and digits first: names are sources of messages, and `-` is the one of callers without a
+/// token.
 bool can_be_name(std::string_view name) {
   const auto alphanumeric = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -125,6 +129,11 @@ std::vector<Token> read_tokens(const std::filesystem::path& file) {
                                ": expected a name, a role (send, read, operate, admin) and the "
                                "SHA-256 of the token in 64 digits");
     }
+    if (!can_be_name(name)) {
+      throw std::runtime_error(
+          file.string() + ":" + std::to_string(number) + ": the name \"" + name.substr(0, 64) +
+          "\" cannot be that of a token; choose another: " + std::string{name_rule});
+    }
     std::ranges::transform(hash, hash.begin(), [](char c) {
       return c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c;
     });
@@ -161,9 +170,7 @@ std::string token_hash(std::string_view token) { return hex(ContentHash::of(toke
 
 std::string make_token(const std::filesystem::path& file, const std::string& name, Role role) {
   if (!can_be_name(name)) {
-    throw std::invalid_argument(
-        "a token's name has 1 to 64 letters, digits and . _ - @, and begins with a letter or a "
-        "digit");
+    throw std::invalid_argument(std::string{name_rule});
   }
   const FolderLock lock{file};
   if (std::ranges::any_of(read_tokens(file), [&](const Token& one) { return one.name == name; })) {

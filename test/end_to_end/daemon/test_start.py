@@ -35,6 +35,15 @@ class Start(unittest.TestCase):
     def test_a_token_file_that_is_gone_takes_no_token_back(self):
         with Daemon() as daemon:
             daemon.wait_for_token()
+    def test_a_token_with_the_name_of_callers_without_one_is_refused(self):
+        digits = "0" * 64
+        for name in ["-", "-ci", "a/b", "a" * 65]:
+            daemon = Daemon()
+            (daemon.folder / "twinbox.tokens").write_text(f"# by hand\nci send {digits}\n{name} send {digits}\n")
+            daemon.launch()
+            daemon.wait_for(rf'twinbox.tokens:3: the name "{name[:64]}" cannot be .* 1 to 64 letters, digits and . _ - @')
+            self.assertNotEqual(daemon.stop(), 0)
+
             file = daemon.folder / "twinbox.tokens"
             kept = file.read_text()
             file.unlink()
