@@ -12,8 +12,11 @@ namespace twinbox::app {
 namespace {
 
 constexpr std::string_view mask = "[secret]";
-constexpr std::size_t least_part = 4;     // shorter parts of an address stand everywhere
-constexpr std::size_t least_segment = 6;  // of a path
+constexpr std::string_view path_mask = "/…";
+constexpr std::size_t least_part = 4;  // shorter parts of an address stand everywhere
+constexpr std::size_t least_path = 8;
+constexpr std::size_t least_segment = 6;        // of a path, where it does not look like a word
+constexpr std::size_t least_long_segment = 12;  // whatever it looks like
 
 struct LongestFirst {
   bool operator()(const std::string& a, const std::string& b) const {
@@ -41,10 +44,27 @@ void add_credentials(Shown& shown, std::string_view scheme, std::string_view use
   if (const auto decoded = percent_decoded(password)) add(shown, *decoded);
 }
 
-/// Not a word that is also the name of a topic or an endpoint.
+/// Not a short word that is also the name of a topic or an endpoint.
 bool looks_secret(std::string_view segment) {
-  const bool digits = segment.find_first_of("0123456789") != std::string_view::npos;
-  return digits && segment.size() >= least_segment;
+  if (segment.size() >= least_long_segment) return true;
+  const auto has = [](std::string_view text, char first, char last) {
+    return std::ranges::any_of(text, [&](char c) { return c >= first && c <= last; });
+  };
+  const bool mixed = has(segment, 'a', 'z') && has(segment.substr(1), 'A', 'Z');
+  return segment.size() >= least_segment && (mixed || has(segment, '0', '9'));
+}
+
+void add_path(Shown& shown, std::string_view path) {
+  bool secret = path.size() >= least_path;
+  for (std::string_view rest = path; !rest.empty();) {
+    rest.remove_prefix(1);
+    const std::string_view segment = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(segment.size());
+    if (segment.empty() || !looks_secret(segment)) continue;
+    secret = true;
+    add(shown, segment);
+  }
+  if (secret) add(shown, path, least_part, std::string{path_mask});
 }
 
 /// The parts of `scheme://user:password@host/path?query`.
@@ -69,14 +89,9 @@ void add_address(Shown& shown, std::string_view value) {
   }
   // The path of a database is its name, which errors need.
   if (!scheme.starts_with("h")) return;
-  const std::string_view whole = path;
-  while (!path.empty()) {
-    path.remove_prefix(1);
-    const std::string_view segment = path.substr(0, path.find('/'));
-    path.remove_prefix(segment.size());
-    if (!looks_secret(segment)) continue;
-    add(shown, segment);
-    add(shown, whole, least_part, "/…");
+  add_path(shown, path);
+  if (const auto decoded = percent_decoded(path); decoded && *decoded != path) {
+    add_path(shown, *decoded);
   }
 }
 
@@ -119,15 +134,17 @@ void mask_beginning_at_cut(std::string& text, const Shown& shown) {
   if (!text.ends_with(cut_mark)) return;
   const std::string_view kept = std::string_view{text}.substr(0, text.size() - cut_mark.size());
   std::size_t longest = 0;
+  std::string_view longest_instead;
   for (const auto& [value, instead] : shown) {
-    if (instead != mask) continue;  // an address begins like any other
+    if (instead != mask && instead != path_mask) continue;  // an address begins like any other
     for (std::size_t size = std::min(value.size(), kept.size()); size >= least_part; --size) {
       if (!kept.ends_with(std::string_view{value}.substr(0, size))) continue;
+      if (size > longest) longest_instead = instead;
       longest = std::max(longest, size);
       break;
     }
   }
-  if (longest > 0) text.replace(kept.size() - longest, longest, mask);
+  if (longest > 0) text.replace(kept.size() - longest, longest, longest_instead);
 }
 
 /// A short value is cut only where it stands alone: else it would show itself by its absence.

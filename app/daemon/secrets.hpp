@@ -7,7 +7,8 @@
 namespace twinbox::app {
 
 /// Registers a value that came from `env:` or `file:`. Of an address also its parts: password,
-/// path and query; of an `Authorization` the credential behind its scheme. A value stays registered
+/// query and, over HTTP, a path of 8 characters or more and those of its segments that are long or
+/// no plain words; of an `Authorization` the credential behind its scheme. A value stays registered
 /// after a reload: errors may still mention it. Thread-safe.
 void remember_secret(std::string_view value);
 

@@ -7,7 +7,7 @@ import urllib.request
 
 
 class Receiver:
-    """Keeps what it gets; `answer(request)` says the status."""
+    """Keeps what it gets; `answer(request)` gives the status, or the status and a text."""
 
     def __init__(self, answer=lambda request: 200):
         self.requests = queue.Queue()
@@ -23,11 +23,13 @@ class Receiver:
 
             def do_POST(self):
                 self.body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-                status = receiver.answer(self)
+                answer = receiver.answer(self)
+                status, text = answer if isinstance(answer, tuple) else (answer, "")
                 receiver.requests.put((status, self.path, dict(self.headers), self.body))
                 self.send_response(status)
-                self.send_header("Content-Length", "0")
+                self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
+                self.wfile.write(text.encode())
 
             def log_message(self, *_):
                 pass

@@ -245,6 +245,22 @@ sink = "there"
                 self.assertNotIn(secret, told)
             self.assertEqual(daemon.stop(), 0)
 
+    def test_an_address_that_its_receiver_repeats_is_in_no_error_and_no_log(self):
+        for path, answer in [("/hooks/AbCdEfGhIjKl", "Cannot POST {path}"),
+                             ("/hooks/abcdefghijkl", "Cannot POST {path}"),
+                             ("/hooks/abcdefghijkl", "there is no hook {last}"),
+                             ("/hooks/AbCdEfGh", "there is no hook {last}")]:
+            words = answer.format(path=path, last=path.rsplit("/", 1)[1])
+            with self.subTest(words), Receiver(lambda request, text=words: (404, text)) as receiver:
+                daemon = self.daemon(ROUTES.format(url="env:HOOK"),
+                                     environment={"HOOK": receiver.url.rstrip("/") + path})
+                daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
+                found = self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "dead")
+                self.assertIn(words.split("/")[0].split(" h")[0], found["duties"][0]["last_error"])
+                groups = self.until(daemon, "/v1/groups", lambda g: g["groups"])
+                self.assertNotIn(path.rsplit("/", 1)[1], json.dumps([found, groups, daemon.lines]))
+                self.assertEqual(daemon.stop(), 0)
+
     def test_a_reload_changes_routes_and_keeps_what_cannot_change(self):
         with Receiver() as first, Receiver() as second:
             daemon = self.daemon(ROUTES.format(url=first.url))

@@ -15,6 +15,24 @@ TEST(Secrets, of_an_address_scheme_and_host_are_shown) {
   EXPECT_EQ(without_secrets("topic=services"), "topic=services");
 }
 
+TEST(Secrets, a_path_of_letters_is_cut_whole_and_so_are_its_secret_segments) {
+  remember_secret("https://a.test/hooks/AbCdEfGhIjKl");
+  EXPECT_EQ(without_secrets("Cannot POST /hooks/AbCdEfGhIjKl"), "Cannot POST /…");
+  EXPECT_EQ(without_secrets("no hook AbCdEfGhIjKl"), "no hook [secret]");
+  remember_secret("https://b.test/hooks/zyxwvuts");
+  EXPECT_EQ(without_secrets("Cannot POST /hooks/zyxwvuts"), "Cannot POST /…");
+  EXPECT_EQ(without_secrets("Cannot POST /hooks/zyxw… (cut)"), "Cannot POST /…… (cut)");
+  remember_secret("https://c.test/hooks/qwertzuiopas?page=onetwothree");
+  EXPECT_EQ(without_secrets("no hook qwertzuiopas"), "no hook [secret]");
+  EXPECT_EQ(without_secrets("/hooks/qwertzuiopas?page=onetwothree"), "/…?[secret]");
+  remember_secret("https://d.test/x/Ab%43dEf");
+  EXPECT_EQ(without_secrets("Cannot POST /x/AbCdEf"), "Cannot POST /…");
+  remember_secret("https://e.test/orders");
+  EXPECT_EQ(without_secrets("no route for orders at /orders"), "no route for orders at /orders");
+  remember_secret("https://f.test/Webhook//x");
+  EXPECT_EQ(without_secrets("Webhook at /Webhook//x"), "Webhook at /…");
+}
+
 TEST(Secrets, a_password_is_cut_in_both_its_forms_and_a_user_is_shown) {
   remember_secret("postgresql://keeper:w%40rd9@db.test:5432/app");
   EXPECT_EQ(without_secrets("keeper: w%40rd9 or w@rd9"), "keeper: [secret] or [secret]");
