@@ -104,7 +104,7 @@ class Connection final : public OpenConnection,
   /// The next request of this connection; it may have come with the last one.
   void next() {
     limit_ = server_.limit();
-    known_ = false;
+    sender_.clear();
     parser_.emplace();
     set_limits(*parser_, buffer_, *limit_);
     wait_for_request();
@@ -126,16 +126,24 @@ class Connection final : public OpenConnection,
   /// A stop closes those that it finds waiting; who comes later must see for itself that it stops.
   void wait_for_request() {
     waits_for_request_ = true;
-    may_be_evicted();
+    may_be_evicted("");
   }
 
-  void may_be_evicted() {
-    if (ticket_ == 0) ticket_ = server_.add_waiting(this->shared_from_this());
+  /// For a new one, while this one waits for its client. `sender`: whose request it waits for.
+  void may_be_evicted(const std::string& sender) {
+    if (ticket_ != 0 && waits_as_ == sender) return;
+    take_ticket_back();
+    waits_as_ = sender;
+    ticket_ = server_.add_waiting(sender, this->shared_from_this());
+  }
+
+  void take_ticket_back() {
+    if (ticket_ != 0) server_.remove_waiting(waits_as_, std::exchange(ticket_, 0));
   }
 
   void done_waiting() {
     waits_for_request_ = false;
-    if (ticket_ != 0) server_.remove_waiting(std::exchange(ticket_, 0));
+    take_ticket_back();
   }
 
   void read_head() {
@@ -162,7 +170,7 @@ class Connection final : public OpenConnection,
     HttpService::Begun begun = server_.service().begin(request_);
     context_ = std::move(begun.context);
     if (begun.refusal) return write(*begun.refusal, is_whole(*parser_));
-    known_ = begun.known;
+    sender_ = std::move(begun.sender);
     auto& body = parser_->get().body();
     body.limit = std::min(body.limit, begun.most_body);
     body.reserve = [this](std::size_t bytes) { return reserve(bytes); };
@@ -195,7 +203,7 @@ class Connection final : public OpenConnection,
   void read_more() {
     if (parser_->is_done()) return on_body({});
     if (lost_room_) return refuse_unread(no_room_for_body());
-    if (!known_) may_be_evicted();
+    may_be_evicted(sender_);
     expire_after(time_for_more(Clock::now() - body_began_, reserved_, *limit_));
     boost::beast::http::async_read_some(
         stream_, buffer_, *parser_, [self = this->shared_from_this()](Error failed, std::size_t) {
@@ -324,7 +332,7 @@ class Connection final : public OpenConnection,
     context_.reset();
     request_ = {};
     has_head_ = false;
-    if (!known_) may_be_evicted();
+    may_be_evicted(sender_);
     expire_after(limit_->write_time);
     boost::asio::async_write(stream_, boost::asio::buffer(text_),
                              [self = this->shared_from_this()](Error error, std::size_t) {
@@ -361,8 +369,10 @@ class Connection final : public OpenConnection,
   }
 
   bool reserve(std::size_t bytes) {
-    if (known_) {
-      if (!server_.known().reserve(bytes, limit_->buffered_bytes)) return false;
+    if (!sender_.empty()) {
+      const std::size_t share =
+          std::max(limit_->body_bytes, HttpServer::share_of(limit_->buffered_bytes));
+      if (!server_.known().reserve(sender_, bytes, limit_->buffered_bytes, share)) return false;
     } else {
       body_ = server_.anonymous().grow(body_, bytes, limit_->anonymous_bytes, room_is_lost());
       if (body_ == 0) {
@@ -390,7 +400,7 @@ class Connection final : public OpenConnection,
 
   void give_back() {
     const std::size_t bytes = std::exchange(reserved_, 0);
-    if (known_) return server_.known().give_back(bytes);
+    if (!sender_.empty() && bytes > 0) return server_.known().release(sender_, bytes);
     if (body_ != 0) return server_.anonymous().end(std::exchange(body_, 0));
     if (bytes > 0) server_.anonymous().give_back(bytes);
   }
@@ -410,9 +420,10 @@ class Connection final : public OpenConnection,
   Clock::time_point began_ = Clock::now();
   std::uint64_t number_ = 0;  // of the request: an answer that comes too late is dropped
   std::uint64_t ticket_ = 0;  // among those that may be evicted; 0: it may not
+  std::string waits_as_;      // among those of whom
   Clock::time_point body_began_ = began_;
   std::size_t reserved_ = 0;      // bytes of the body that have come
-  bool known_ = false;            // whose budget they are taken from
+  std::string sender_;            // whose budget they are taken from; empty: without a token
   AnonymousBodies::Id body_ = 0;  // among those without a token that are being read
   bool lost_room_ = false;
   bool waits_for_request_ = false;

@@ -233,7 +233,7 @@ class Daemon {
     const Access& access = request->service->access();
     HttpService::Begun begun{request, access.refuse(head, request->found)};
     if (begun.refusal) return begun;
-    begun.known = !access.actor(head).empty();
+    begun.sender = access.actor(head);
     // A login, a probe: whoever needs nothing has little to say.
     if (request->match()->endpoint->need == Need::nothing) begun.most_body = 4096;
     return begun;

@@ -1,5 +1,6 @@
 #include "daemon/http_server.hpp"
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/beast/core/basic_stream.hpp>
@@ -59,6 +60,27 @@ asio::ip::tcp::endpoint parse_listen(const std::string& listen) {
   return found.begin()->endpoint();
 }
 
+bool BodyBudget::reserve(const std::string& sender, std::size_t bytes, std::size_t limit,
+                         std::size_t share) {
+  const std::lock_guard lock{mutex_};
+  std::size_t& used_by_sender = used_by_[sender];
+  if (used_ + bytes > limit || used_by_sender + bytes > share) return false;
+  used_ += bytes;
+  used_by_sender += bytes;
+  return true;
+}
+
+void BodyBudget::release(const std::string& sender, std::size_t bytes) {
+  const std::lock_guard lock{mutex_};
+  used_ -= bytes;
+  used_by_[sender] -= bytes;
+}
+
+std::size_t BodyBudget::used() const {
+  const std::lock_guard lock{mutex_};
+  return used_;
+}
+
 HttpServer::HttpServer(const ServerConfig& config, LimitConfig limit, HttpService service,
                        Environment environment)
     : service_(std::move(service)),
@@ -106,8 +128,10 @@ void HttpServer::stop(Milliseconds limit) {
   }
   std::vector<std::shared_ptr<OpenConnection>> waiting;
   std::unique_lock lock{mutex_};
-  for (const auto& [ticket, connection] : waiting_) {
-    if (auto open = connection.lock()) waiting.push_back(std::move(open));
+  for (const auto& [sender, connections] : waiting_) {
+    for (const auto& [ticket, connection] : connections) {
+      if (auto open = connection.lock()) waiting.push_back(std::move(open));
+    }
   }
   lock.unlock();
   for (const auto& connection : waiting) connection->close_if_waiting();
@@ -135,16 +159,18 @@ std::shared_ptr<const LimitConfig> HttpServer::limit() const {
   return limit_;
 }
 
-std::uint64_t HttpServer::add_waiting(const std::shared_ptr<OpenConnection>& connection) {
+std::uint64_t HttpServer::add_waiting(const std::string& sender,
+                                      const std::shared_ptr<OpenConnection>& connection) {
   const std::lock_guard lock{mutex_};
   const std::uint64_t ticket = next_ticket_++;
-  waiting_.emplace_hint(waiting_.end(), ticket, connection);
+  Waiting& waiting = waiting_[sender];
+  waiting.emplace_hint(waiting.end(), ticket, connection);
   return ticket;
 }
 
-void HttpServer::remove_waiting(std::uint64_t ticket) {
+void HttpServer::remove_waiting(const std::string& sender, std::uint64_t ticket) {
   const std::lock_guard lock{mutex_};
-  waiting_.erase(ticket);
+  waiting_[sender].erase(ticket);
 }
 
 void HttpServer::add_connection() {
@@ -224,13 +250,24 @@ void HttpServer::turn_away(Socket socket) {
   });
 }
 
+std::shared_ptr<OpenConnection> HttpServer::take_oldest(Waiting& waiting) {
+  std::shared_ptr<OpenConnection> oldest;
+  while (!waiting.empty() && !oldest) {
+    oldest = waiting.begin()->second.lock();
+    waiting.erase(waiting.begin());
+  }
+  return oldest;
+}
+
 bool HttpServer::evict_oldest() {
   std::shared_ptr<OpenConnection> oldest;
   {
     const std::lock_guard lock{mutex_};
-    while (!waiting_.empty() && !oldest) {
-      oldest = waiting_.begin()->second.lock();
-      waiting_.erase(waiting_.begin());
+    oldest = take_oldest(waiting_[""]);
+    const auto largest = std::ranges::max_element(
+        waiting_, {}, [](const auto& of_sender) { return of_sender.second.size(); });
+    if (!oldest && largest->second.size() > share_of(limit_->connections)) {
+      oldest = take_oldest(largest->second);
     }
   }
   if (!oldest) return false;

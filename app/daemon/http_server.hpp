@@ -46,7 +46,7 @@ struct HttpService {
   struct Begun {
     Context context = {};
     std::optional<HttpResponse> refusal = {};  ///< sent without reading the body
-    bool known = false;                        ///< a token says who sends it
+    std::string sender = {};                   ///< the name of its token; empty: it brings none
     std::size_t most_body = SIZE_MAX;          ///< bytes, where less than limit.body_bytes will do
   };
   /// The head of a request is there, its body not yet. May take `head.loopback` back.
@@ -72,20 +72,19 @@ struct HttpServerStats {
   std::atomic<std::uint64_t> malformed{0};
 };
 
-/// How many bytes of bodies are held at once. Thread-safe.
+/// How many bytes of bodies are held at once, by all senders and by each. Thread-safe.
 class BodyBudget {
  public:
-  /// False: they would be more than `limit`.
-  bool reserve(std::size_t bytes, std::size_t limit) noexcept {
-    if (used_.fetch_add(bytes) + bytes <= limit) return true;
-    used_ -= bytes;
-    return false;
-  }
-  void give_back(std::size_t bytes) noexcept { used_ -= bytes; }
-  [[nodiscard]] std::size_t used() const noexcept { return used_; }
+  /// False: they would be more than `limit`, or those of this sender more than `share`.
+  [[nodiscard]] bool reserve(const std::string& sender, std::size_t bytes, std::size_t limit,
+                             std::size_t share);
+  void release(const std::string& sender, std::size_t bytes);
+  [[nodiscard]] std::size_t used() const;
 
  private:
-  std::atomic<std::size_t> used_{0};
+  mutable std::mutex mutex_;
+  std::size_t used_ = 0;
+  std::map<std::string, std::size_t> used_by_;
 };
 
 /// A connection as the server sees it.
@@ -132,14 +131,18 @@ class HttpServer {
   [[nodiscard]] const HttpService& service() const noexcept { return service_; }
   [[nodiscard]] HttpServerStats& stats() noexcept { return stats_; }
   [[nodiscard]] bool stopping() const noexcept { return stopping_; }
-  /// These connections may be closed for new ones, the oldest first: those that wait for a request,
-  /// and those of callers without a token unless their request is being handled.
-  std::uint64_t add_waiting(const std::shared_ptr<OpenConnection>& connection);
-  void remove_waiting(std::uint64_t ticket);
+  /// A connection that waits for its client may be closed for a new one. The oldest goes first of
+  /// those without a `sender`, which wait for a request or for a caller without a token. When there
+  /// is none, it is the oldest of a sender that holds more than its share.
+  std::uint64_t add_waiting(const std::string& sender,
+                            const std::shared_ptr<OpenConnection>& connection);
+  void remove_waiting(const std::string& sender, std::uint64_t ticket);
   void add_connection();
   void remove_connection();
   /// Those without a token have a budget of their own: they cannot use up what the others need.
   [[nodiscard]] BodyBudget& known() noexcept { return known_; }
+  /// No token may have more of it while others need some.
+  [[nodiscard]] static std::size_t share_of(std::size_t all) noexcept { return all / 2; }
   [[nodiscard]] AnonymousBodies& anonymous() noexcept { return anonymous_; }
 
  private:
@@ -147,6 +150,9 @@ class HttpServer {
   void take(Socket socket);
   void turn_away(Socket socket);
   bool evict_oldest();
+
+  using Waiting = std::map<std::uint64_t, std::weak_ptr<OpenConnection>>;  // by ticket
+  static std::shared_ptr<OpenConnection> take_oldest(Waiting& waiting);
 
   HttpService service_;
   Environment environment_;
@@ -164,7 +170,7 @@ class HttpServer {
   std::shared_ptr<const LimitConfig> limit_;
   std::size_t connections_ = 0;
   std::uint64_t next_ticket_ = 1;
-  std::map<std::uint64_t, std::weak_ptr<OpenConnection>> waiting_;
+  std::map<std::string, Waiting> waiting_;  // by sender
 
   // Below what connections use: those that are left end with it.
   boost::asio::io_context io_;

@@ -1,5 +1,6 @@
 """Bounds: sizes, times and numbers of what a client can send."""
 import contextlib
+import hashlib
 import random
 import re
 import resource
@@ -8,7 +9,7 @@ import socket
 import time
 import unittest
 
-from daemon import LIMIT, Daemon
+from daemon import LIMIT, Daemon, new_folder
 from store import SqliteStore
 
 HEAD = b"POST /v1/outbox/a HTTP/1.1\r\nHost: localhost\r\n"
@@ -334,12 +335,12 @@ class Busy(unittest.TestCase):
             self.assertEqual(statuses(answer), [status], answer)
         self.assertEqual(daemon.stop(), 0)
 
-    def two_without_their_bodies(self, daemon, head):
+    def without_their_bodies(self, daemon, head, count=2):
         """Connections that the daemon has asked for the two bytes of their bodies."""
         half = head + b"Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
         asked = []
         end = time.monotonic() + LIMIT  # until the daemon has seen that earlier ones are closed
-        while len(asked) < 2:
+        while len(asked) < count:
             self.assertLess(time.monotonic(), end)
             connection = self.connect(daemon, half)
             if connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n":
@@ -350,15 +351,15 @@ class Busy(unittest.TestCase):
         daemon, _ = self.daemon("[limit]\nconnections = 2\n")
         login = b"POST /v1/login HTTP/1.1\r\nHost: localhost\r\n"
         for head in [login, HEAD]:
-            waiting = self.two_without_their_bodies(daemon, head)
+            waiting = self.without_their_bodies(daemon, head)
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
             self.assertEqual(read_all(waiting[0]), b"")
         self.assertEqual(daemon.stop(), 0)
 
-    def test_answers_without_a_token_that_are_not_read_make_room_for_others(self):
-        daemon, _ = self.daemon('[limit]\nconnections = 2\nwrite_time = "1h"\n')
-        ask = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        for _ in range(2):
+    def deaf(self, daemon, count, head=b""):
+        """Connections with answers that nobody reads, until the daemon reads no more of them."""
+        ask = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n"
+        for _ in range(count):
             deaf = socket.socket()
             self.addCleanup(deaf.close)
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -368,14 +369,68 @@ class Busy(unittest.TestCase):
             with contextlib.suppress(BlockingIOError):
                 while True:
                     deaf.send(ask * 1000)
+
+    def test_answers_without_a_token_that_are_not_read_make_room_for_others(self):
+        daemon, _ = self.daemon('[limit]\nconnections = 2\nwrite_time = "1h"\n')
+        self.deaf(daemon, 2)
         self.insist(daemon, "GET", "/health/live")
         self.assertEqual(daemon.stop(), 0)
 
+    def two_tokens(self, config):
+        """A daemon and the headers of two tokens."""
+        folder = new_folder("twinbox_limits_")
+        with open(f"{folder}/twinbox.tokens", "w") as tokens:
+            for name in ["one", "two"]:
+                tokens.write(f"{name} admin {hashlib.sha256(name.encode()).hexdigest()}\n")
+        daemon = Daemon(config + "[log]\naccess = false\n", folder=folder).start()
+        self.addCleanup(daemon.__exit__)
+        self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+        return daemon, [b"Authorization: Bearer %s\r\n" % name for name in [b"one", b"two"]]
+
+    def test_one_token_cannot_hold_all_connections_with_bodies_that_do_not_come(self):
+        daemon, (one, _) = self.two_tokens("[limit]\nconnections = 4\n")
+        waiting = self.without_their_bodies(daemon, HEAD + one, 4)
+        self.insist(daemon, "GET", "/health/live")
+        self.assertEqual(read_all(waiting[0]), b"")  # the oldest made room
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_one_token_cannot_hold_all_connections_with_answers_that_it_does_not_read(self):
+        daemon, (one, _) = self.two_tokens('[limit]\nconnections = 4\nwrite_time = "1h"\n')
+        self.deaf(daemon, 4, one)
+        self.insist(daemon, "GET", "/health/live")
+        self.assertEqual(daemon.stop(), 0)
+
+    def test_the_slow_bodies_of_one_token_take_no_room_from_others(self):
+        size = 1024 * 1024
+        daemon, (one, two) = self.two_tokens(
+            f'[limit]\nbody_bytes = {size}\nbuffered_bytes = {2 * size}\n'
+            'header_time = "1h"\nbody_time = "1h"\n')
+
+        def send(head, length, body):
+            return self.connect(daemon, HEAD + head + b"Connection: close\r\n" +
+                                b"Content-Length: %d\r\n\r\n" % length + body)
+
+        def held(bytes_held):
+            end = time.monotonic() + LIMIT
+            while True:
+                text = daemon.ask("GET", "/metrics").body.decode()
+                if f'body_bytes{{sender="token"}} {bytes_held}\n' in text:
+                    return
+                self.assertLess(time.monotonic(), end)
+
+        slow = send(one, size, b"x" * (size - 1))
+        held(size - 1)
+        for _ in range(2):
+            self.assertEqual(statuses(read_all(send(one, 2, b"xx"))), [503])
+            self.assertEqual(statuses(read_all(send(two, size, b"x" * size))), [202])
+        slow.sendall(b"x")
+        self.assertEqual(statuses(read_all(slow)), [202])
+        held(0)
+        self.assertEqual(daemon.stop(), 0)
+
     def test_more_connections_than_there_may_be_all_of_them_at_work(self):
-        daemon, _ = self.daemon("[limit]\nconnections = 2\n")
-        daemon.wait_for_token()
-        at_work = self.two_without_their_bodies(
-            daemon, HEAD + b"Authorization: Bearer %s\r\n" % daemon.token.encode())
+        daemon, both = self.two_tokens("[limit]\nconnections = 2\n")
+        at_work = [self.without_their_bodies(daemon, HEAD + one, 1)[0] for one in both]
         for _ in range(100):
             answer = read_all(self.connect(daemon, LIVE))
             self.assertTrue(answer.startswith(b"HTTP/1.1 503 "), answer)
