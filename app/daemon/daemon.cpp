@@ -86,7 +86,7 @@ class Daemon {
         server_(config.server, config.limit, http_service(), log_.environment()),
         queue_limit_(static_cast<std::size_t>(config.server.queue)),
         lanes_{Lane{lane("health", health_threads)}, Lane{lane("intake", config.server.workers)},
-               Lane{lane("read", config.server.readers)},
+               Lane{lane("read", config.server.readers)}, Lane{lane("operate", operate_threads)},
                Lane{lane("inline", config.server.inline_calls)}} {}
 
   ~Daemon() { dashboard_.stop(); }  // before the server, whose connections it wakes
@@ -269,7 +269,8 @@ class Daemon {
   static LaneKind kind_of(const Request& request) {
     const Match& match = *request.match();
     const bool calls = match.endpoint->calls_handler && match.endpoint->calls_handler(match.target);
-    return calls ? LaneKind::inline_call : match.endpoint->lane;
+    if (calls) return LaneKind::inline_call;
+    return match.endpoint->need == Need::operate ? LaneKind::operate : match.endpoint->lane;
   }
 
   Lane& lane_of(LaneKind kind) { return lanes_.at(static_cast<std::size_t>(kind)); }
@@ -321,9 +322,9 @@ class Daemon {
     if (request.method != "GET" || context.match()->endpoint->path != "/v1/live") return nullptr;
     dashboard_.census().watch();
     // A token may have been taken back meanwhile.
-    return dashboard_.feed().listen(std::move(wake), [this, request] {
-      return current()->access().may_still(request, Need::read);
-    });
+    return dashboard_.feed().listen(
+        context.service->access().actor(request), std::move(wake),
+        [this, request] { return current()->access().may_still(request, Need::read); });
   }
 
   HttpResponse call(const Request& context, const HttpRequest& request) {
@@ -540,6 +541,7 @@ class Daemon {
   HttpServer server_;
   const std::size_t queue_limit_;
   static constexpr int health_threads = 2;
+  static constexpr int operate_threads = 2;
   std::array<Lane, lane_count> lanes_;  // end before the server, to which their tasks answer
 };
 

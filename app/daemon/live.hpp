@@ -20,13 +20,14 @@ namespace twinbox::app {
 class LiveFeed {
  public:
   static constexpr std::size_t most_listeners = 64;
+  static constexpr std::size_t most_of_one = 16;  ///< listeners with the same token, or without one
 
   /// `data` has no line break.
   void publish(std::string_view event, std::string_view data);
   /// `wake` is called from other threads whenever there is something to send; `welcome` tells each
-  /// time whether this listener may still hear it. Null: there are too many. The feed must outlive
-  /// what is returned.
-  [[nodiscard]] std::unique_ptr<EventStream> listen(std::function<void()> wake,
+  /// time whether this listener may still hear it. `token` is the name of its token, or empty.
+  /// Null: there are too many. The feed must outlive what is returned.
+  [[nodiscard]] std::unique_ptr<EventStream> listen(std::string token, std::function<void()> wake,
                                                     std::function<bool()> welcome);
   [[nodiscard]] std::size_t listeners() const;
 
@@ -37,6 +38,7 @@ class LiveFeed {
   std::uint64_t number_ = 0;
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, std::function<void()>> wakes_;
+  std::map<std::string, std::size_t> listeners_of_;  // by token
 };
 
 }  // namespace twinbox::app

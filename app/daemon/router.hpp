@@ -31,10 +31,11 @@ enum class Need {
 enum class LaneKind {
   health,       ///< from memory, or one check for all who ask
   intake,       ///< stores messages
-  read,         ///< reads and operations
+  read,         ///< reads
+  operate,      ///< whatever needs the role operate: readers hold up no pause
   inline_call,  ///< calls a handler within the request
 };
-inline constexpr std::size_t lane_count = 4;
+inline constexpr std::size_t lane_count = 5;
 
 /// One request on its way to its endpoint.
 struct Call {

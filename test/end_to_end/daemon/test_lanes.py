@@ -94,6 +94,18 @@ class Lanes:
             self.assertEqual(daemon.stop(), 0)
         self.assertRegex(daemon.lines[-1], " stopped$")
 
+    def test_blocked_readers_do_not_hold_up_operators(self):
+        daemon = self.start('[server]\nreaders = 2\n[limit]\nread_time = "1h"\nhandle_time = "1h"\n'
+                            'stop_time = "0s"\n')
+        daemon.wait_for_token()
+        with self.store.reads_blocked():
+            self.send(daemon, 20, "GET", "/v1/messages/first")
+            self.wait_for_lane(daemon, "read", 2, 18)
+            for verb in ["pause", "resume"]:
+                self.assertEqual(daemon.operate("POST", f"/v1/dispatch/{verb}", b"").status, 200)
+            self.assertEqual(self.lane(daemon, "read"), (2, 18))
+            self.assertEqual(daemon.stop(), 0)
+
     def test_a_full_lane_refuses_its_own_kind(self):
         daemon = self.start('[server]\nqueue = 1\n[limit]\nread_time = "1h"\nhandle_time = "1h"\n'
                             'stop_time = "0s"\n')
