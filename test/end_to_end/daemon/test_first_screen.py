@@ -55,7 +55,7 @@ class FirstScreen(unittest.TestCase):
         port = free_port()
         daemon = Daemon((ROOT / "packaging/twinbox.toml").read_text(),
                         {"TWINBOX_SINK_RECEIVER_URL": f"http://127.0.0.1:{port}/",
-                         "TWINBOX_RETRY_QUICK_FIRST_DELAY": "1ms"}, local=False)
+                         "TWINBOX_RETRY_QUICK_FIRST_DELAY": "1ms"}, local=True)  # as ./dev run does
         with daemon:
             for number, (command, shown) in enumerate(steps()):
                 printed = normal(self.run_step(daemon, port, command))

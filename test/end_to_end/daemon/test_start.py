@@ -1,9 +1,12 @@
 """Start, a message in, stop."""
+import pathlib
 import signal
 import sqlite3
 import unittest
 
 from daemon import Daemon
+
+PACKAGED = pathlib.Path(__file__).parents[3] / "packaging" / "twinbox.toml"
 
 
 class Start(unittest.TestCase):
@@ -32,9 +35,6 @@ class Start(unittest.TestCase):
             self.assertEqual(again.stop(), 0)
         self.assertIsNone(again.token)
 
-    def test_a_token_file_that_is_gone_takes_no_token_back(self):
-        with Daemon() as daemon:
-            daemon.wait_for_token()
     def test_a_token_with_the_name_of_callers_without_one_is_refused(self):
         digits = "0" * 64
         for name in ["-", "-ci", "a/b", "a" * 65]:
@@ -44,6 +44,9 @@ class Start(unittest.TestCase):
             daemon.wait_for(rf'twinbox.tokens:3: the name "{name[:64]}" cannot be .* 1 to 64 letters, digits and . _ - @')
             self.assertNotEqual(daemon.stop(), 0)
 
+    def test_a_token_file_that_is_gone_takes_no_token_back(self):
+        with Daemon() as daemon:
+            daemon.wait_for_token()
             file = daemon.folder / "twinbox.tokens"
             kept = file.read_text()
             file.unlink()
@@ -59,6 +62,13 @@ class Start(unittest.TestCase):
             daemon.signal(signal.SIGHUP)
             daemon.wait_for(" reloaded")
             self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", bearer).status, 401)
+
+    def test_the_packaged_configuration_lets_nobody_in_without_a_token(self):
+        with Daemon(PACKAGED.read_text(), local=False) as daemon:
+            daemon.wait_for_token()
+            self.assertEqual(daemon.ask("POST", "/v1/outbox/order.placed", b"1").status, 401)
+            self.assertEqual(daemon.operate("POST", "/v1/outbox/order.placed", b"1").status, 202)
+            self.assertEqual(daemon.stop(), 0)
 
 
 if __name__ == "__main__":
