@@ -143,6 +143,42 @@ class SeveralStores(unittest.TestCase):
                               {"Authorization": f"Bearer {daemon.token}"})
             self.assertEqual(pause.status, 200, "its tokens are still the same")
 
+    def test_every_endpoint_that_works_on_one_store_wants_its_name(self):
+        duty = '{"number":1,"handler":""}'
+        one = {
+            ("POST", "/v1/outbox/{topic}"): "x", ("POST", "/v1/inbox/{source}/{topic}"): "x",
+            ("POST", "/v1/events"): "x",
+            ("GET", "/v1/messages"): None, ("GET", "/v1/messages/{id}"): None,
+            ("GET", "/v1/operations/{id}"): None, ("GET", "/v1/audit"): None,
+            ("POST", "/v1/messages/requeue"): '{"filter":{"state":"dead"}}',
+            ("POST", "/v1/messages/discard"): '{"filter":{"state":"dead"},"reason":"r"}',
+            ("POST", "/v1/messages/postpone"): f'{{"duties":[{duty}],"delay":"1m"}}',
+            ("POST", "/v1/messages/edit"): '{"number":1,"content_version":1,"payload":"x"}',
+        }
+        # These look at all stores unless one is named, or at none.
+        others = {
+            *(("GET", path) for path in [
+                "/", "/assets/{file}", "/dapr/subscribe", "/health", "/health/live", "/health/ready",
+                "/metrics", "/openapi.json", "/v1/dispatch", "/v1/groups", "/v1/history", "/v1/live",
+                "/v1/me", "/v1/overview", "/v1/stores", "/v1/workers"]),
+            *(("POST", path) for path in [
+                "/v1/dispatch/pause", "/v1/dispatch/resume", "/v1/login", "/v1/logout",
+                "/v1/routes/{name}/disable", "/v1/routes/{name}/enable",
+                # The configuration names their store.
+                "/events/{name}/{version}", "/sidecar/{route}", "/webhooks/{endpoint}"])}
+        with Daemon('[store.main]\nurl = "sqlite:main.db"\n[store.archive]\nurl = "sqlite:archive.db"\n'
+                    '[access]\ntoken_file = "twinbox.tokens"\n') as daemon:
+            daemon.wait_for_token()
+            paths = daemon.ask("GET", "/openapi.json").json()["paths"]
+            known = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+            self.assertEqual(known, set(one) | others)
+            for (method, path), body in one.items():
+                target = path.replace("{", "").replace("}", "")
+                answer = daemon.operate(method, target, body)
+                self.assertEqual(answer.status, 400, (path, answer.body))
+                self.assertIn("name one of archive, main", answer.json()["detail"], path)
+            self.assertEqual(daemon.stop(), 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -228,11 +228,19 @@ TEST(Config, with_several_stores_everything_names_its_own) {
                         "[sink.in]\ntype = \"inbox\"\n"
                         "[sink.log]\ntype = \"log\"\n"
                         "[[event]]\nname = \"paid\"\n"
-                        "[[subscription]]\nname = \"p\"\ntopic = \"t\"\nroute = \"/sidecar/t\"\n"),
+                        "[[subscription]]\nname = \"p\"\ntopic = \"t\"\nroute = \"/sidecar/t\"\n"
+                        "[source.rabbit]\nurl = \"amqp://x\"\nqueue = \"q\"\n"
+                        "[source.kafka]\ntype = \"kafka\"\nurl = \"x:9092\"\ntopics = [\"t\"]\n"
+                        "group = \"g\"\n"
+                        "[source.nats]\ntype = \"nats\"\nurl = \"nats://x\"\nstream = \"s\"\n"
+                        "consumer = \"c\"\n"),
       (Problems{"twinbox.toml:5: webhook.pay.store: " + text,
                 "twinbox.toml:7: sink.in.store: " + text,
                 "twinbox.toml:11: event.paid.store: " + text,
-                "twinbox.toml:13: subscription.p.store: " + text}));
+                "twinbox.toml:13: subscription.p.store: " + text,
+                "twinbox.toml:17: source.rabbit.store: " + text,
+                "twinbox.toml:20: source.kafka.store: " + text,
+                "twinbox.toml:25: source.nats.store: " + text}));
   EXPECT_EQ(problems(stores + "[webhook.pay]\nscheme = \"none\"\nstore = \"archive\"\n"),
             Problems{});
 }
