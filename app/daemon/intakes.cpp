@@ -117,7 +117,7 @@ class LazyAnswer {
 /// Kept for the dispatcher, which goes on with it when it is let.
 HttpResponse keep(Inbox& inbox, const Arrival& arrival, const IntakeOptions& options) {
   const Accepted accepted = inbox.accept(arrival);
-  if (accepted.state == Acceptance::duplicate_done ||
+  if (accepted.conflict || accepted.state == Acceptance::duplicate_done ||
       accepted.state == Acceptance::duplicate_dead) {
     return accepted_answer(arrival, accepted);
   }

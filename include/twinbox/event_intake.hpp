@@ -49,8 +49,10 @@ struct InlineOptions {
 /// Durable, then handled in the request, with the handler's guarantee: 200 when it is done, 500
 /// when the handler failed (the inbox has the error, the attempts and the next retry; Retry-After
 /// says when), 422 when it can never succeed and is dead now, 503 while it waits for its retry or
-/// somebody else handles it. A finished duplicate answers 200 without a call. A dispatcher with the
-/// same handlers may retry beside it. `inbox` must outlive the call.
+/// somebody else handles it. A finished duplicate answers 200 without a call. So does an event
+/// whose id is known with other content (`conflict`): no handler is called and the stored message
+/// stays as it is. A dispatcher with the same handlers may retry beside it. `inbox` must outlive
+/// the call.
 AnswerCall inline_mode(Inbox& inbox, Handlers handlers, InlineOptions options = {});
 
 /// `POST <prefix>/{name}/v{version}`: one CloudEvent. The path names the handler, whatever the

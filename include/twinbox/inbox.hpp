@@ -56,11 +56,11 @@ class Inbox : public WorkQueue {
   }
 
   /// Accepts and at once leases what is due of this message to the caller, for handling it in the
-  /// request.
+  /// request. Leases nothing where `keep_first` has kept other content (a conflict).
   struct AcceptedAndClaimed {
     Accepted accepted;
     std::vector<Message>
-        messages;  ///< empty when somebody else holds it, or it is finished or not due
+        messages;  ///< empty: another worker holds it, it is finished or not due, or a conflict
   };
   [[nodiscard]] AcceptedAndClaimed accept_and_claim(const Arrival& arrival, OwnerToken owner,
                                                     Duration lease,

@@ -78,7 +78,8 @@ std::vector<std::string> path_pieces(const HttpRequest& request, std::string_vie
 /// message with a partition key; once stored, the database's clock decides.
 MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options);
 
-/// 202 for what is new, 200 for a duplicate. The body says `state`, `source`, `id` and `conflict`.
+/// 202 for what is new, 200 for a duplicate or a conflict. The body says `state`, `source`, `id`
+/// and `conflict`.
 HttpResponse accepted_answer(const Arrival& arrival, const Accepted& accepted);
 
 /// Accepts one arrival and answers. The first message of an id stays, whatever the arrival's

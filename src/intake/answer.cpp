@@ -112,7 +112,8 @@ HttpResponse accepted_answer(const Arrival& arrival, const Accepted& accepted) {
   body += R"(,"id":)";
   append_json_string(body, arrival.id.view());
   body += accepted.conflict ? R"(,"conflict":true})" : R"(,"conflict":false})";
-  return json_answer(accepted.duplicate() ? 200 : 202, std::move(body));
+  // Nothing of a conflicting arrival is stored, also where a missing delivery was added.
+  return json_answer(accepted.duplicate() || accepted.conflict ? 200 : 202, std::move(body));
 }
 
 HttpResponse accept_and_answer(const AcceptCall& accept, Arrival arrival) {

@@ -23,11 +23,12 @@ class InlineHandler {
     dispatch_.lease = options_.lease;
   }
 
-  HttpResponse take(const Arrival& arrival);
+  HttpResponse take(Arrival arrival);
 
  private:
   using SharedCall = InlineWatch::SharedCall;
 
+  void leave_to_others(const OwnerToken& owner, std::vector<Message>& claimed);
   HttpResponse handle(const SharedCall& kept);
   std::optional<Verdict> call(const SharedCall& kept, const DispatchObserver& observer);
   HttpResponse answer(const Message& message, const Verdict& verdict) const;
@@ -60,7 +61,7 @@ HttpResponse done(const MessageKey& key) {
   append_json_string(body, key.source.view());
   body += R"(,"id":)";
   append_json_string(body, key.id.view());
-  return json_answer(200, body + "}");
+  return json_answer(200, body + R"(,"conflict":false})");
 }
 
 HttpResponse InlineHandler::later(int status, std::string_view title, std::string_view detail,
@@ -71,11 +72,24 @@ HttpResponse InlineHandler::later(int status, std::string_view title, std::strin
   return answer;
 }
 
-HttpResponse InlineHandler::take(const Arrival& arrival) {
+/// Deliveries for handler keys that are not known here: released, without an attempt.
+void InlineHandler::leave_to_others(const OwnerToken& owner, std::vector<Message>& claimed) {
+  const auto others = std::ranges::stable_partition(claimed, [&](const Message& message) {
+    return message.handler.view().empty() ||
+           handlers_.find(message.handler, message.topic) != nullptr;
+  });
+  if (others.empty()) return;
+  inbox_.release(owner, std::span<const Message>{others.data(), others.size()});
+  claimed.erase(others.begin(), others.end());
+}
+
+HttpResponse InlineHandler::take(Arrival arrival) {
+  arrival.on_duplicate = OnDuplicate::keep_first;  // a sender may not change a known message
   const auto before = std::chrono::steady_clock::now();
   // Not one for all: after an asynchronous failover a late ack could settle the next claim.
   const OwnerToken owner = OwnerToken::make(inbox_.box().environment());
   auto taken = inbox_.accept_and_claim(arrival, owner, options_.lease);
+  leave_to_others(owner, taken.messages);
   if (taken.messages.empty()) return not_claimed(arrival, taken.accepted);
   // More than one only where handlers with keys took the message before: one after the other, and
   // all leases are kept meanwhile.
@@ -169,6 +183,8 @@ HttpResponse InlineHandler::answer(const Message& message, const Verdict& verdic
 
 HttpResponse InlineHandler::not_claimed(const Arrival& arrival, const Accepted& accepted) const {
   Duration wait = options_.retry_after;
+  // The stored message is another one: its sender would wait for nothing.
+  if (accepted.conflict) return accepted_answer(arrival, accepted);
   if (accepted.state == Acceptance::accepted || accepted.state == Acceptance::duplicate_open) {
     bool open = false;
     if (const auto detail = Admin{inbox_}.get(arrival.key())) {

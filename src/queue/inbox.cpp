@@ -160,6 +160,8 @@ static Inbox::AcceptedAndClaimed write_and_claim(Inbox& inbox, Session& session,
   DueTimes due_times{box, &session};
   const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, handlers, due_times);
   const Accepted accepted = write_items(box, session, items, Addressees{handlers}).front();
+  // What is stored is another message than the caller's, perhaps of another topic.
+  if (accepted.conflict && arrival.on_duplicate == OnDuplicate::keep_first) return {accepted, {}};
   std::vector<Message> claimed;
   box.run(session, box.sql().claim_message,
           {{"owner", Value{owner.uuid()}},

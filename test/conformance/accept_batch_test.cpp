@@ -156,6 +156,25 @@ TEST_P(AcceptAndClaim, IBX_033_IBX_038_gives_nothing_that_is_held_finished_or_no
   EXPECT_TRUE(inbox().accept_and_claim(expired, worker_a, 30s).messages.empty());
 }
 
+TEST_P(AcceptBatch, accept_and_claim_leases_nothing_that_keeps_other_content) {
+  inbox().accept(an_arrival());
+  Arrival other = an_arrival();
+  other.topic = Topic{"other"};
+  other.on_duplicate = OnDuplicate::keep_first;
+  for (const bool in_transaction : {false, true}) {
+    const auto result = in_transaction ? database().in_transaction([&](Session& session) {
+      return inbox().accept_and_claim(session, other, worker_a, 30s);
+    })
+                                       : inbox().accept_and_claim(other, worker_a, 30s);
+    EXPECT_TRUE(result.accepted.conflict);
+    EXPECT_TRUE(result.messages.empty());
+  }
+  EXPECT_FALSE(duty().lease_until);
+  const auto claimed = inbox().claim(worker_b, 30s, 1);
+  ASSERT_EQ(claimed.size(), 1u);
+  EXPECT_EQ(claimed[0].epoch, 1);
+}
+
 TEST_P(AcceptAndClaim, takes_over_an_expired_lease_and_counts_the_expiry) {
   const auto lost = inbox().accept_and_claim(an_arrival(), worker_b, 30s);
   clock().advance(30s);

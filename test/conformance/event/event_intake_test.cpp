@@ -50,6 +50,34 @@ class EventIntakes : public InboxTest {
     return intake.handle(request);
   }
 
+  /// Whatever a claim or a failure would change of the deliveries of e1.
+  std::string deliveries() {
+    std::string found;
+    const MessageDetail known = detail(e1);
+    for (const DutyView& duty : known.duties) {
+      found += duty.key.handler.str() + " " + std::string{to_string(duty.state)} + " attempts " +
+               std::to_string(duty.attempts) + " expiries " + std::to_string(duty.expiries) +
+               (duty.lease_until ? " leased" : " free") + (duty.owner ? " owned " : " ") +
+               duty.last_error + "\n";
+    }
+    return found + read("select sum(epoch) from {schema}inbox_work");
+  }
+
+  /// An event in the request under the id of another message.
+  void expect_conflict(const HttpRequest& request) {
+    const std::string before = deliveries();
+    for (int times = 0; times < 2; ++times) {
+      const HttpResponse answer = handle_inline(request);
+      EXPECT_EQ(answer.status, 200) << answer.body;
+      EXPECT_EQ(answer.body,
+                R"({"state":"duplicate_open","source":"/shop","id":"e1","conflict":true})");
+      EXPECT_FALSE(answer.headers.find("Retry-After"));
+    }
+    EXPECT_EQ(calls_, 0);
+    EXPECT_EQ(deliveries(), before);
+    EXPECT_EQ(log().events("conflict").size(), 2u);
+  }
+
   int calls_ = 0;
   std::function<Outcome(const CloudEvent&)> handler_ = [](const CloudEvent&) {
     return Outcome::done();
@@ -106,7 +134,9 @@ TEST_P(EventIntakes, the_first_content_of_an_id_stays_alone_in_a_batch_and_in_th
   EXPECT_EQ(accept(batch).body, R"({"results":[)" + conflict + "]}");
   const std::string first = "{\"mark\":\"" + payload() + "\"}";
   other.target = "/events/order/v2";
-  handle_inline(other);
+  const HttpResponse answer = handle_inline(other);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, conflict);
   EXPECT_EQ(log().events("conflict").size(), 3u);
   const MessageDetail stored = Admin{inbox()}.get(e1).value();
   EXPECT_EQ(stored.message.topic, Topic{"com.shop.order"});
@@ -177,7 +207,7 @@ TEST_P(EventIntakes, EVB_11_the_registered_handler_is_called_in_the_request) {
   };
   const HttpResponse answer = handle_inline(an_event("/events/order/v2"));
   EXPECT_EQ(answer.status, 200);
-  EXPECT_EQ(answer.body, R"({"state":"done","source":"/shop","id":"e1"})");
+  EXPECT_EQ(answer.body, R"({"state":"done","source":"/shop","id":"e1","conflict":false})");
   EXPECT_EQ(seen, "com.shop.order e1");
   EXPECT_EQ(inbox().state(e1), MessageState::done);
   EXPECT_EQ(detail(e1).message.topic, Topic{"order.v2"});
@@ -216,6 +246,63 @@ TEST_P(EventIntakes, EVB_11_a_transactional_handler_commits_with_its_message) {
   EXPECT_EQ(intake.handle(an_event("/events/order/v1")).status, 200);
   EXPECT_EQ(read("select count(*) from {schema}booked"), "1");
   EXPECT_EQ(inbox().state(e1), MessageState::done);
+}
+
+TEST_P(EventIntakes, an_event_touches_no_open_message_of_another_topic) {
+  inbox().accept(Arrival{e1.source, e1.id, Topic{"invoice"}, payload()});
+  expect_conflict(an_event("/events/order/v2"));
+}
+
+TEST_P(EventIntakes, an_event_touches_no_delivery_for_a_handler_key_under_another_topic) {
+  const std::vector<HandlerName> names{{HandlerKey::by_topic()}, {HandlerKey{"mail"}}};
+  inbox().accept(Arrival{e1.source, e1.id, Topic{"invoice"}, payload()}, names);
+  expect_conflict(an_event("/events/order/v2"));
+}
+
+TEST_P(EventIntakes, an_event_with_other_content_than_the_open_one_calls_no_handler) {
+  HttpRequest first = an_event("/events/order/v2");
+  first.body = R"({"mark":"first"})";
+  const NamedEventIntake keeping{
+      {EventName{"order", 2}}, accept_mode(accept_into(inbox())), intake_options()};
+  EXPECT_EQ(keeping.handle(first).status, 202);
+  expect_conflict(an_event("/events/order/v2"));
+}
+
+TEST_P(EventIntakes, an_event_with_other_content_than_one_that_is_due_later_or_held_is_a_conflict) {
+  handler_ = [&](const CloudEvent&) {
+    HttpRequest other = an_event("/events/order/v2");
+    other.body = R"({"mark":"other"})";
+    const HttpResponse meanwhile = handle_inline(other);
+    EXPECT_EQ(meanwhile.status, 200);
+    EXPECT_NE(meanwhile.body.find(R"("conflict":true)"), std::string::npos) << meanwhile.body;
+    return Outcome::retry("no stock");
+  };
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 500);
+  calls_ = 0;
+  log().clear();
+  HttpRequest later = an_event("/events/order/v2");
+  later.body = R"({"mark":"later"})";
+  expect_conflict(later);
+}
+
+TEST_P(EventIntakes, a_delivery_for_a_handler_key_that_is_not_known_here_is_left_to_others) {
+  const std::vector<HandlerName> mail{{HandlerKey{"mail"}}};
+  const NamedEventIntake keeping{
+      {EventName{"order", 2}}, accept_mode(accept_into(inbox(), mail)), intake_options()};
+  EXPECT_EQ(keeping.handle(an_event("/events/order/v2")).status, 202);
+  const DutyView before = duty(e1);
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 200);
+  EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 503) << "the other one is open";
+  EXPECT_EQ(calls_, 1);
+  for (const DutyView& now : detail(e1).duties) {
+    if (now.key.handler.view() != "mail") continue;
+    EXPECT_EQ(now.state, before.state);
+    EXPECT_EQ(now.attempts, 0);
+    EXPECT_EQ(now.visible_at, before.visible_at);
+    EXPECT_FALSE(now.lease_until);
+    EXPECT_FALSE(now.owner);
+  }
+  EXPECT_EQ(inbox().claim(worker_a).size(), 1u);
 }
 
 TEST_P(EventIntakes, EVB_12_a_duplicate_answers_success_without_calling_the_handler) {

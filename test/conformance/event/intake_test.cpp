@@ -287,6 +287,15 @@ TEST_P(Intake, a_quoted_key_is_the_same_as_the_key) {
   EXPECT_EQ(count_messages(), "1");
 }
 
+TEST_P(Intake, answers_200_for_other_content_also_where_a_delivery_was_missing) {
+  const Arrival first{Source{"till"}, MessageId{"evt_1"}, Topic{"t"}, "first"};
+  inbox().accept(first, std::vector<HandlerName>{{HandlerKey{"mail"}}});
+  HttpRequest request = a_request("/v1/inbox/till/t", {{"Idempotency-Key", "evt_1"}});
+  const HttpResponse answer = accept(request);
+  EXPECT_EQ(answer.status, 200) << "a sink takes a 202 for success";
+  EXPECT_NE(answer.body.find(R"("conflict":true)"), std::string::npos) << answer.body;
+}
+
 TEST_P(Intake, refuses_a_source_that_belongs_to_a_webhook) {
   IntakeOptions options = intake_options();
   options.reserved_sources = {"stripe"};
