@@ -37,8 +37,9 @@ Outcome printable(Outcome outcome) {
   if (outcome.kind() == Outcome::Kind::retry) {
     return Outcome::retry(std::move(reason), outcome.delay());
   }
-  return outcome.cause() == "malformed" ? Outcome::malformed(std::move(reason))
-                                        : Outcome::dead(std::move(reason));
+  if (outcome.cause() == "malformed") return Outcome::malformed(std::move(reason));
+  if (outcome.cause() == "conflict") return Outcome::conflict(std::move(reason));
+  return Outcome::dead(std::move(reason));
 }
 
 /// What is thrown means retry; its kind matters to the dispatcher and to routes, so only a text

@@ -30,6 +30,13 @@ class Outcome {
     outcome.cause_ = "malformed";
     return outcome;
   }
+  /// The receiver knows its id with other content and keeps that: a dead letter with the reason
+  /// `conflict`.
+  static Outcome conflict(std::string reason) {
+    Outcome outcome{Kind::dead, std::move(reason)};
+    outcome.cause_ = "conflict";
+    return outcome;
+  }
   /// Not now; no attempt is counted.
   static Outcome postpone(Instant until) { return Outcome{Kind::postpone, {}, {}, until}; }
 

@@ -122,7 +122,8 @@ struct InboxSinkOptions {
   Source source = Source{"outbox"};
 };
 
-/// Accepts each message into an inbox, which must outlive the sink. `from` is the database that the
+/// Accepts each message into an inbox, which must outlive the sink. A message whose id the inbox
+/// knows with other content is dead, `conflict`. `from` is the database that the
 /// messages come from: the same one makes it a transactional handler.
 HandlerCall inbox_sink(Inbox& inbox, const Database& from, InboxSinkOptions options = {});
 /// Accepts each message on a channel; `channels` must outlive the sink.

@@ -121,9 +121,9 @@ Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
   if (options.dead_on.contains(status)) return Outcome::dead(error_of(response, shown));
   if (options.done_on.contains(status)) return Outcome::done();
   if (success && is_conflict(response)) {
-    return Outcome::dead(shown +
-                         ": the receiver has other content under this id and keeps it; send "
-                         "changed content under a new id");
+    return Outcome::conflict(shown +
+                             ": the receiver has other content under this id and keeps it; send "
+                             "changed content under a new id");
   }
   if (success) return Outcome::done();
   if (status == 410) throw ReceiverGone(shown + ": HTTP 410, gone");

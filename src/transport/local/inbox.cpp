@@ -21,28 +21,36 @@ Arrival arrival_of(const Message& message, const InboxSinkOptions& options) {
           .on_duplicate = OnDuplicate::keep_first};
 }
 
+/// A duplicate is what was to be achieved; other content under the id is lost, and must be seen.
+Outcome outcome_of(const Accepted& accepted, const Arrival& arrival) {
+  if (!accepted.conflict) return Outcome::done();
+  return Outcome::conflict("the inbox has other content under the id '" + arrival.id.str() +
+                           "' of the source '" + arrival.source.str() +
+                           "' and keeps it; send changed content under a new id");
+}
+
 }  // namespace
 
 HandlerCall inbox_sink(Inbox& inbox, const Database& from, InboxSinkOptions options) {
   if (&inbox.database() == &from) {
     return TransactionalHandler{[&inbox, options = std::move(options)](
                                     Session& session, const Message& message, std::stop_token) {
-      inbox.accept(session, arrival_of(message, options));
-      return Outcome::done();
+      const Arrival arrival = arrival_of(message, options);
+      return outcome_of(inbox.accept(session, arrival), arrival);
     }};
   }
   return MessageHandler{
       [&inbox, options = std::move(options)](const Message& message, std::stop_token) {
-        inbox.accept(arrival_of(message, options));
-        return Outcome::done();
+        const Arrival arrival = arrival_of(message, options);
+        return outcome_of(inbox.accept(arrival), arrival);
       }};
 }
 
 MessageHandler channel_sink(Channels& channels, std::string channel, InboxSinkOptions options) {
   return [&channels, channel = std::move(channel), options = std::move(options)](
              const Message& message, std::stop_token) {
-    channels.accept(channel, arrival_of(message, options));
-    return Outcome::done();
+    const Arrival arrival = arrival_of(message, options);
+    return outcome_of(channels.accept(channel, arrival), arrival);
   };
 }
 

@@ -357,15 +357,30 @@ TEST_P(SinkOf, an_inbox_keeps_the_first_content_of_an_id) {
   const auto claimed = outbox().claim(worker_a, 30s, 1);
   const HandlerCall apart = inbox_sink(inbox(), other);
   const HandlerCall together = inbox_sink(inbox(), database());
-  std::get<MessageHandler>(apart)(claimed.at(0), {});
-  database().in_transaction([&](Session& session) {
-    std::get<TransactionalHandler>(together)(session, claimed.at(0), {});
+  const Outcome first = std::get<MessageHandler>(apart)(claimed.at(0), {});
+  const Outcome second = database().in_transaction([&](Session& session) {
+    return std::get<TransactionalHandler>(together)(session, claimed.at(0), {});
   });
+  for (const Outcome& outcome : {first, second}) {
+    EXPECT_EQ(outcome.kind(), Outcome::Kind::dead);
+    EXPECT_EQ(outcome.cause(), "conflict");
+    EXPECT_NE(outcome.reason().find("other content under the id 'm'"), std::string::npos)
+        << outcome.reason();
+  }
   EXPECT_EQ(log().events("conflict").size(), 2u);
   const auto kept = inbox().claim(worker_b, 30s, 10);
   ASSERT_EQ(kept.size(), 1u);
   EXPECT_EQ(kept[0].topic, Topic{"order.first"});
   EXPECT_EQ(kept[0].payload, payload("first"));
+}
+
+TEST_P(SinkOf, a_conflict_in_the_inbox_is_a_dead_letter_of_the_outbox) {
+  inbox().accept(Arrival{Source{"outbox"}, MessageId{"m"}, Topic{"order.first"}, payload("first")});
+  enqueue("m");
+  EXPECT_EQ(drain(routes(inbox_sink(inbox(), database()))), 1u);
+  EXPECT_EQ(duty().state, DutyState::dead);
+  EXPECT_EQ(duty().reason, "conflict");
+  EXPECT_EQ(log().events("conflict").size(), 1u);
 }
 
 TEST_P(SinkOf, PHD_22_a_channel_is_fed_by_the_local_outbox) {

@@ -167,6 +167,7 @@ TEST_F(HttpSinkTo, a_receiver_that_reports_a_conflict_makes_a_dead_letter) {
       R"({"state":"duplicate_open","source":"shop","id":"evt_1","conflict":true})";
   const Outcome refused = outcome(200, conflict);
   EXPECT_EQ(refused.kind(), Kind::dead);
+  EXPECT_EQ(refused.cause(), "conflict");
   EXPECT_TRUE(has(refused.reason(), "other content under this id")) << refused.reason();
   EXPECT_EQ(outcome(200, conflict, "", {.url = {}, .done_on = {200}}).kind(), Kind::done);
   for (const std::string& other :
