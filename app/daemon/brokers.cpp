@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "daemon/owned_sources.hpp"
 #include "daemon/sinks.hpp"
 #if TWINBOX_RABBITMQ
 #include <twinbox/rabbitmq.hpp>
@@ -36,9 +37,7 @@ Connection connection_of(const BrokerConfig& broker) {
   return {.max_retries = source.max_retries, .delay = source.delay, .max_delay = source.max_delay};
 }
 
-[[maybe_unused]] Source source_of(const SourceConfig& source) {
-  return Source{source.source.empty() ? source.name : source.source};
-}
+[[maybe_unused]] Source source_of(const SourceConfig& source) { return Source{own_source(source)}; }
 
 [[noreturn, maybe_unused]] void refuse(const char* broker) {
   throw std::invalid_argument(std::string{"this program was built without "} + broker);

@@ -7,6 +7,7 @@
 
 #include "daemon/config_reader.hpp"
 #include "daemon/config_sections.hpp"
+#include "daemon/owned_sources.hpp"
 #include "daemon/secrets.hpp"
 #include <twinbox/event_handler.hpp>
 #include <twinbox/route.hpp>
@@ -139,12 +140,6 @@ class Builder {
     each_named("retry", [&](TableReader reader, std::string name, const toml::table*) {
       read_retry(std::move(reader), config_.retries[std::move(name)]);
     });
-    each_named("sink", [&](TableReader reader, std::string name, const toml::table* source) {
-      config_.sinks.push_back({.name = std::move(name)});
-      read_sink(reader, config_.sinks.back(), source);
-      const bool to_inbox = config_.sinks.back().kind == SinkConfig::Kind::inbox;
-      need_inbox(reader, config_.sinks.back().store, to_inbox);
-    });
     each_named("source", [&](TableReader reader, std::string name, const toml::table* source) {
       config_.sources.push_back({.name = std::move(name)});
       read_source(reader, config_.sources.back(), source);
@@ -155,6 +150,23 @@ class Builder {
       read_webhook(reader, config_.webhooks.back());
       need_inbox(reader, config_.webhooks.back().store, true);
     });
+    const SourceNames owned = owned_sources(config_);
+    each_named("sink", [&](TableReader reader, std::string name, const toml::table* source) {
+      config_.sinks.push_back({.name = std::move(name)});
+      read_sink(reader, config_.sinks.back(), source);
+      const bool to_inbox = config_.sinks.back().kind == SinkConfig::Kind::inbox;
+      need_inbox(reader, config_.sinks.back().store, to_inbox);
+      if (to_inbox) refuse_owned(reader, config_.sinks.back(), owned);
+    });
+  }
+
+  /// What has no source would be taken for a message of the owner's.
+  static void refuse_owned(TableReader& reader, const SinkConfig& sink, const SourceNames& owned) {
+    const std::string source = inbox_source(sink);
+    if (!owned.contains(source)) return;
+    reader.refuse("source", "\"" + source +
+                                "\" belongs to a webhook endpoint or a broker, which alone may "
+                                "write under it; set source to another name");
   }
 
   /// Calls `read(reader, table)` for each entry of [[section]]; its name makes its path.

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "daemon/owned_sources.hpp"
 #include "daemon/parameters.hpp"
 #include <twinbox/event_intake.hpp>
 #include <twinbox/intake.hpp>
@@ -19,7 +20,7 @@ IntakeOptions intake_options(const Config& config, const Environment& environmen
           .max_events = config.intake.max_events,
           .keep_headers = config.intake.keep_headers,
           .retry_after = std::chrono::ceil<std::chrono::seconds>(config.intake.retry_after),
-          .reserved_sources = webhook_sources(config),
+          .reserved_sources = owned_sources(config),
           .max_keyed_delay = std::chrono::ceil<std::chrono::seconds>(config.intake.max_keyed_delay),
           .environment = environment};
 }
@@ -131,7 +132,8 @@ HttpResponse keep(Inbox& inbox, const Arrival& arrival, const IntakeOptions& opt
 AnswerCall inline_answer(const EventConfig& event, const Stores& stores, SinkMaker& sinks,
                          const InlineCalls& calls, const IntakeOptions& options) {
   Handlers handlers;
-  handlers.add(EventName{event.name, event.version}.topic(), {sinks.make(event.sink, {}), {}});
+  handlers.add(EventName{event.name, event.version}.topic(),
+               {sinks.make(event.sink, BoxKind::inbox, {}), {}});
   auto lazy = std::make_shared<LazyAnswer>(
       [&stores, store = event.store, handlers = std::move(handlers), calls] {
         return inline_mode(find_store(stores, store, BoxKind::inbox).inbox(), handlers,
@@ -234,16 +236,6 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
 }
 
 }  // namespace
-
-std::set<std::string, std::less<>> webhook_sources(const Config& config) {
-  constexpr std::string_view fixed = "fixed:";
-  std::set<std::string, std::less<>> sources;
-  for (const WebhookConfig& webhook : config.webhooks) {
-    const bool named = webhook.source.starts_with(fixed);
-    sources.insert(named ? webhook.source.substr(fixed.size()) : webhook.name);
-  }
-  return sources;
-}
 
 void add_intakes(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
                  const InlineCalls& calls, const Environment& environment) {

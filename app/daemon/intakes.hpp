@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <stop_token>
 #include <string>
 
@@ -22,10 +21,6 @@ struct InlineCalls {
   std::function<bool(const std::string& store, const std::string& topic)> held;
   std::stop_token stop = {};  ///< requested: those under way are told to stop
 };
-
-/// The sources that belong to webhook endpoints. One that is read from the request cannot be known
-/// before: then it is the endpoint's name.
-std::set<std::string, std::less<>> webhook_sources(const Config& config);
 
 /// `stores` must outlive the router. Throws std::invalid_argument naming the endpoint that cannot
 /// be.

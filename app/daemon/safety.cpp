@@ -1,9 +1,11 @@
 #include "daemon/safety.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <sys/stat.h>
 
 #include "daemon/access.hpp"
+#include "daemon/owned_sources.hpp"
 #include "daemon/tokens.hpp"
 
 namespace twinbox::app {
@@ -71,6 +73,29 @@ void warn_of_short(Report& report, const std::string& key,
   }
 }
 
+/// The name of a token is the source of what it enqueues, and a sink of type inbox passes it on.
+void warn_of_owned_names(Report& report, const Config& config) {
+  const bool to_inbox = std::ranges::any_of(
+      config.sinks, [](const SinkConfig& sink) { return sink.kind == SinkConfig::Kind::inbox; });
+  if (!to_inbox) return;
+  const SourceNames owned = owned_sources(config);
+  std::vector<Token> tokens;
+  try {
+    tokens = read_tokens(token_file(config));
+  } catch (const std::exception&) {
+    return;  // told by check_config
+  }
+  for (const Token& token : tokens) {
+    const bool sends = token.role == Role::send || token.role == Role::admin;
+    if (!sends || !owned.contains(token.name)) continue;
+    report.add("access.token_file",
+               "what the token \"" + token.name +
+                   "\" enqueues has its name as source, which belongs to a webhook endpoint or a "
+                   "broker: a sink of type inbox makes a dead letter of it; give the token another "
+                   "name");
+  }
+}
+
 }  // namespace
 
 std::vector<ConfigProblem> unsafe_files(const Config& config) {
@@ -116,6 +141,7 @@ std::vector<ConfigProblem> config_warnings(const Config& config) {
     report.add("access.loopback_without_token",
                "has no effect on a server with hosts, TLS or an address off loopback; remove it");
   }
+  warn_of_owned_names(report, config);
   return report.take();
 }
 

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "daemon/brokers.hpp"
+#include "daemon/owned_sources.hpp"
 #include "daemon/secrets.hpp"
 
 namespace twinbox::app {
@@ -80,6 +81,14 @@ HandlerCall without_secrets(HandlerCall call) {
   return call;  // an inbox: its errors are those of a store, which the log and the census cut
 }
 
+/// For good: under this source it would be taken for what its owner has verified or fetched.
+Outcome refuse_owned(const Message& message) {
+  return Outcome::dead("the source '" + message.source.str() +
+                       "' of this message belongs to a webhook endpoint or a broker, which alone "
+                       "may write under it into an inbox; enqueue it with a token of another name, "
+                       "or rename the endpoint or broker");
+}
+
 }  // namespace
 
 BodyForm form_of(SinkConfig::Form form) {
@@ -101,9 +110,9 @@ SinkMaker::SinkMaker(const Config& config, const Stores& stores, Environment env
       environment_(std::move(environment)),
       spans_(std::move(spans)) {}
 
-HandlerCall SinkMaker::make(const std::string& name, const From& from) {
+HandlerCall SinkMaker::make(const std::string& name, BoxKind box, const From& from) {
   try {
-    HandlerCall call = without_secrets(make(*config_.find_sink(name), from));
+    HandlerCall call = without_secrets(make(*config_.find_sink(name), box, from));
     if (!spans_) return call;
     return traced({std::move(call), {}}, {spans_, environment_}).call;
   } catch (const std::logic_error& error) {
@@ -111,7 +120,7 @@ HandlerCall SinkMaker::make(const std::string& name, const From& from) {
   }
 }
 
-HandlerCall SinkMaker::make(const SinkConfig& sink, const From& from) {
+HandlerCall SinkMaker::make(const SinkConfig& sink, BoxKind box, const From& from) {
   switch (sink.kind) {
     case SinkConfig::Kind::http:
       return http_sink(client(sink), http_options(sink, config_.dispatch.grace), environment_);
@@ -122,26 +131,29 @@ HandlerCall SinkMaker::make(const SinkConfig& sink, const From& from) {
     case SinkConfig::Kind::kafka: return make_broker_sink(sink, environment_);
     case SinkConfig::Kind::inbox: break;
   }
-  return make_inbox(sink, from);
+  return make_inbox(sink, box, from);
 }
 
 /// Opened at the first message: a store that is away now may be back by then.
-HandlerCall SinkMaker::make_inbox(const SinkConfig& sink, const From& from) {
+HandlerCall SinkMaker::make_inbox(const SinkConfig& sink, BoxKind box, const From& from) {
   Store* store = stores_.find(sink.store, BoxKind::inbox);
   if (store == nullptr) throw std::invalid_argument("there is no store with an inbox for it");
-  InboxSinkOptions options;
-  if (!sink.source.empty()) options.source = Source{sink.source};
+  const InboxSinkOptions options{.source = Source{inbox_source(sink)}};
+  // A sender chooses the source in an outbox by its token. In an inbox the owner has written it.
+  const SourceNames owned = box == BoxKind::outbox ? owned_sources(config_) : SourceNames{};
   const auto other = std::ranges::find_if(
       from, [&](const std::shared_ptr<Store>& one) { return one.get() != store; });
   if (other == from.end()) {
     return TransactionalHandler{
-        [store, options](Session& session, const Message& message, std::stop_token stop) {
+        [store, options, owned](Session& session, const Message& message, std::stop_token stop) {
+          if (owned.contains(message.source.view())) return refuse_owned(message);
           const HandlerCall call = inbox_sink(store->inbox(), store->database(), options);
           return std::get<TransactionalHandler>(call)(session, message, std::move(stop));
         }};
   }
   return MessageHandler{
-      [store, from = *other, options](const Message& message, std::stop_token stop) {
+      [store, from = *other, options, owned](const Message& message, std::stop_token stop) {
+        if (owned.contains(message.source.view())) return refuse_owned(message);
         const HandlerCall call = inbox_sink(store->inbox(), from->database(), options);
         return std::get<MessageHandler>(call)(message, std::move(stop));
       }};
@@ -175,7 +187,7 @@ std::vector<Route> SinkMaker::routes(BoxKind kind, const From& from) {
     }
     routes.push_back({.name = route.name,
                       .pattern = TopicPattern{route.topic},
-                      .sink = make(route.sink, from),
+                      .sink = make(route.sink, kind, from),
                       .options = std::move(options),
                       .enabled = route.enabled});
   }
@@ -184,7 +196,7 @@ std::vector<Route> SinkMaker::routes(BoxKind kind, const From& from) {
     const std::string topic = EventName{event.name, event.version}.type();
     routes.push_back({.name = event_route(topic),
                       .pattern = TopicPattern{topic},
-                      .sink = make(event.sink, from)});
+                      .sink = make(event.sink, kind, from)});
   }
   return routes;
 }

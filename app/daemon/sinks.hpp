@@ -26,15 +26,15 @@ class SinkMaker {
 
   using From = std::vector<std::shared_ptr<Store>>;
 
-  /// `from` are the stores that its messages come from. Throws std::invalid_argument naming the
-  /// sink and what is wrong with it.
-  HandlerCall make(const std::string& name, const From& from);
+  /// `from` are the stores, and `box` the kind of box, that its messages come from. Throws
+  /// std::invalid_argument naming the sink and what is wrong with it.
+  HandlerCall make(const std::string& name, BoxKind box, const From& from);
   /// The routes of one kind of box; for an inbox also those that inline events retry by.
   std::vector<Route> routes(BoxKind kind, const From& from);
 
  private:
-  HandlerCall make(const SinkConfig& sink, const From& from);
-  HandlerCall make_inbox(const SinkConfig& sink, const From& from);
+  HandlerCall make(const SinkConfig& sink, BoxKind box, const From& from);
+  HandlerCall make_inbox(const SinkConfig& sink, BoxKind box, const From& from);
   std::shared_ptr<HttpClient> client(const SinkConfig& sink);
 
   const Config& config_;

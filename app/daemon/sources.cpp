@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "daemon/brokers.hpp"
-#include "daemon/intakes.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -17,11 +16,6 @@ AcceptCall accept_into(const Stores& stores, const std::string& name) {
   };
 }
 
-SourceNames reserved_for(const SourceConfig& source, SourceNames webhooks) {
-  webhooks.erase(source.source.empty() ? source.name : source.source);  // it has been given that
-  return webhooks;
-}
-
 }  // namespace
 
 AcceptCall refuse_sources(AcceptCall accept, SourceNames reserved) {
@@ -29,8 +23,10 @@ AcceptCall refuse_sources(AcceptCall accept, SourceNames reserved) {
           reserved = std::move(reserved)](std::span<const Arrival> arrivals) {
     for (const Arrival& arrival : arrivals) {
       if (!reserved.contains(arrival.source.view())) continue;
-      throw RequestError(403, "the source '" + arrival.source.str() +
-                                  "' belongs to a webhook endpoint; send it under another source");
+      throw RequestError(403,
+                         "the source '" + arrival.source.str() +
+                             "' belongs to a webhook endpoint or another broker; send it under "
+                             "another source");
     }
     return accept(arrivals);
   };
@@ -45,9 +41,8 @@ void Sources::set(const Config& config) {
   const std::lock_guard lock{mutex_};
   std::map<std::string, std::unique_ptr<Running>> made;
   std::map<std::string, std::unique_ptr<Running>*> kept;
-  const SourceNames webhooks = webhook_sources(config);
   for (const SourceConfig& source : config.sources) {
-    const SourceNames reserved = reserved_for(source, webhooks);
+    const SourceNames reserved = reserved_for(source, config);
     const auto former = running_.find(source.name);
     if (former != running_.end() && former->second->config == source &&
         former->second->reserved == reserved) {

@@ -4,18 +4,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "daemon/config.hpp"
+#include "daemon/owned_sources.hpp"
 #include "daemon/stores.hpp"
 #include <twinbox/source.hpp>
 
 namespace twinbox::app {
-
-using SourceNames = std::set<std::string, std::less<>>;
 
 /// Throws RequestError for a message whose source is one of `reserved`.
 AcceptCall refuse_sources(AcceptCall accept, SourceNames reserved);
@@ -41,7 +39,7 @@ class Sources {
  private:
   struct Running {
     SourceConfig config;
-    SourceNames reserved;  ///< by webhook endpoints
+    SourceNames reserved;  ///< by webhook endpoints and other brokers
     std::unique_ptr<BrokerSource> source;
     std::jthread thread;
   };

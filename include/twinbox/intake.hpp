@@ -36,7 +36,8 @@ struct IntakeOptions {
   std::vector<std::string> keep_headers = {};
   /// What senders are told to wait while the store cannot take anything.
   std::chrono::seconds retry_after{5};
-  /// Sources that belong to webhook endpoints: whoever else names one gets 403.
+  /// Sources that belong to webhook endpoints or brokers: every other sender that names one gets
+  /// 403. A webhook endpoint keeps its own.
   std::set<std::string, std::less<>> reserved_sources = {};
   /// How far ahead the due time of a message with a partition key may lie: until it is due, every
   /// later message of its key waits.

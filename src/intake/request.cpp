@@ -177,8 +177,8 @@ void check_source(const Source& source, const IntakeOptions& options) {
   if (!options.reserved_sources.contains(source.view())) return;
   throw RequestError(403,
                      "the source '" + source.str() +
-                         "' belongs to another webhook endpoint; send it there, or under another "
-                         "source");
+                         "' belongs to a webhook endpoint or a broker; send it there, or under "
+                         "another source");
 }
 
 Instant now_of(const IntakeOptions& options) {

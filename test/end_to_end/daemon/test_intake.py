@@ -2,11 +2,13 @@
 import hashlib
 import hmac
 import json
+import secrets
+import signal
 import sqlite3
 import time
 import unittest
 
-from daemon import Daemon
+from daemon import LIMIT, Daemon
 
 CONFIG = """
 [webhook.shop]
@@ -118,6 +120,176 @@ class Intake(unittest.TestCase):
                                  {"X-Signature": mac, "X-Topic": "paper.jam"})
         self.assertEqual(answer.status, 202, answer.body)
         self.assertEqual(self.rows("inbox", "17")[0][0], "paper.jam")
+
+
+OWNED = """
+[webhook.shop]
+scheme = "stripe"
+secrets = ["env:SECRET"]
+
+[source.bank]
+type = "kafka"
+url = "127.0.0.1:1"
+topics = ["payments"]
+group = "g"
+
+[[subscription]]
+name = "broker"
+topic = "orders"
+route = "/sidecar/orders"
+
+[[event]]
+name = "order.paid"
+mode = "inline"
+sink = "quiet"
+
+[sink.quiet]
+type = "log"
+
+[sink.local]
+type = "inbox"
+
+[[route]]
+topic = "local.#"
+sink = "local"
+"""
+
+
+class Senders(unittest.TestCase):
+    """Several of them: none reaches what another one has sent."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon(OWNED, {"SECRET": "whsec_new"}).start()
+        cls.daemon.wait_for_token()
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.daemon.stop() == 0
+
+    def sql(self, text, *values):
+        database = sqlite3.connect(self.daemon.folder / "twinbox.db")
+        try:
+            return database.execute(text, values).fetchall()
+        finally:
+            database.close()
+
+    def conflicts(self):
+        text = self.daemon.ask("GET", "/metrics").body.decode()
+        return int(float(text.split("\ntwinbox_conflicts_total ")[1].split()[0]))
+
+    def event(self, path, id, body, source="/shop"):
+        return self.daemon.ask("POST", path, body, {
+            "ce-specversion": "1.0", "ce-id": id, "ce-source": source, "ce-type": "any",
+            "Content-Type": "application/json"})
+
+    def until_dead(self, id):
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            shown = self.daemon.ask("GET", f"/v1/messages/{id}?box=outbox").json()
+            if shown["duties"][0]["state"] == "dead":
+                return shown["duties"][0]
+        raise AssertionError(f"it never dies: {shown}")
+
+    def test_every_conflict_is_answered_logged_and_counted(self):
+        def webhook(body):
+            return self.daemon.ask("POST", "/webhooks/shop", body, signed("whsec_new", body))
+
+        def sidecar(body):
+            return self.event("/sidecar/orders", "c-sidecar", body)
+
+        ways = {"c-webhook": [lambda: webhook(b'{"id":"c-webhook","type":"t","n":1}'),
+                              lambda: webhook(b'{"id":"c-webhook","type":"t","n":2}')],
+                "c-event": [lambda: self.event("/v1/events", "c-event", b"1"),
+                            lambda: self.event("/v1/events", "c-event", b"2")],
+                "c-inline": [lambda: self.event("/events/order.paid/v1", "c-inline", b"1"),
+                             lambda: self.event("/events/order.paid/v1", "c-inline", b"2")],
+                "c-sidecar": [lambda: sidecar(b"1"), lambda: sidecar(b"2")]}
+        for id, (first, second) in ways.items():
+            with self.subTest(id):
+                before = self.conflicts()
+                self.assertIn(first().status, (200, 202))
+                self.assertEqual(self.conflicts(), before)
+                answer = second()
+                self.assertEqual(answer.status, 200, answer.body)
+                if id == "c-sidecar":  # Dapr knows no conflict
+                    self.assertEqual(answer.json(), {"status": "SUCCESS"})
+                else:
+                    self.assertIs(answer.json()["conflict"], True)
+                self.daemon.wait_for(f" conflict .*id={id}$")
+                self.assertEqual(self.conflicts(), before + 1)
+
+    def test_an_event_in_the_request_touches_no_message_of_another_topic(self):
+        pause = lambda verb, topic: self.assertEqual(self.daemon.operate(
+            "POST", f"/v1/dispatch/{verb}", json.dumps({"topic": topic})).status, 200)
+        pause("pause", "held")
+        answer = self.daemon.ask("POST", "/v1/inbox/till/held", b"x", {"Idempotency-Key": "other"})
+        self.assertEqual(answer.status, 202)
+        for _ in range(2):
+            answer = self.event("/events/order.paid/v1", "other", b"1", "till")
+            self.assertEqual(answer.status, 200, answer.body)
+            self.assertEqual((answer.json()["state"], answer.json()["conflict"]),
+                             ("duplicate_open", True))
+        self.assertEqual(self.sql(
+            "select w.attempts, w.expiries, w.last_error, w.owner from inbox_work w "
+            "join inbox_message m using (number) where m.id = 'other'"), [(0, 0, None, None)])
+        pause("resume", "held")
+
+    def test_other_content_is_a_conflict_also_while_delivery_is_switched_off(self):
+        topic = json.dumps({"topic": "order.paid.v1"})
+        self.assertEqual(self.daemon.operate("POST", "/v1/dispatch/pause", topic).status, 200)
+        self.assertEqual(self.event("/events/order.paid/v1", "kept", b"1").status, 503)
+        answer = self.event("/events/order.paid/v1", "kept", b"2")
+        self.assertEqual(answer.status, 200, answer.body)
+        self.assertIs(answer.json()["conflict"], True)
+        self.assertEqual(self.daemon.operate("POST", "/v1/dispatch/resume", topic).status, 200)
+
+    def test_the_source_of_a_broker_is_refused_to_everybody_else(self):
+        answer = self.daemon.ask("POST", "/v1/inbox/bank/t", b"x",
+                                 {"Idempotency-Key": "payments/0/17"})
+        self.assertEqual(answer.status, 403, answer.body)
+        self.assertIn("the source 'bank' belongs to", answer.json()["detail"])
+        for path in ["/v1/events", "/events/order.paid/v1"]:
+            self.assertEqual(self.event(path, "payments/0/17", b"1", "bank").status, 403, path)
+        answer = self.event("/sidecar/orders", "payments/0/17", b"1", "bank")
+        self.assertEqual(answer.json(), {"status": "RETRY"})
+        self.assertEqual(self.sql("select id from inbox_message where source = 'bank'"), [])
+
+    def test_a_key_in_the_outbox_belongs_to_its_token(self):
+        tokens = {name: secrets.token_urlsafe(32) for name in ["till", "shop"]}
+        with open(self.daemon.folder / "twinbox.tokens", "a") as file:
+            for name, token in tokens.items():
+                file.write(f"{name} send {hashlib.sha256(token.encode()).hexdigest()}\n")
+        self.daemon.signal(signal.SIGHUP)
+        self.daemon.wait_for(" reloaded")
+        senders = {"-": {}} | {name: {"Authorization": f"Bearer {token}"}
+                               for name, token in tokens.items()}
+        for number, (name, headers) in enumerate(senders.items()):
+            answer = self.daemon.ask("POST", "/v1/outbox/order.placed", str(number),
+                                     headers | {"Idempotency-Key": "same"})
+            self.assertEqual(answer.status, 202, (name, answer.body))
+        self.assertEqual(
+            dict(self.sql("select source, payload from outbox_message where id = 'same'")),
+            {"-": b"0", "till": b"1", "shop": b"2"})
+        # A token may have the name of an endpoint, but reaches no inbox under it.
+        answer = self.daemon.ask("POST", "/v1/outbox/local.order", b"x",
+                                 senders["shop"] | {"Idempotency-Key": "forged"})
+        self.assertEqual(answer.status, 202, answer.body)
+        self.assertIn("the source 'shop' of this message belongs to",
+                      self.until_dead("forged")["last_error"])
+        self.assertEqual(self.sql("select source from inbox_message where id = 'forged'"), [])
+
+    def test_what_an_inbox_knows_with_other_content_is_a_dead_letter_of_the_outbox(self):
+        key = {"Idempotency-Key": "taken"}
+        answer = self.daemon.ask("POST", "/v1/inbox/outbox/local.order", b"first", key)
+        self.assertEqual(answer.status, 202)
+        before = self.conflicts()
+        self.assertEqual(
+            self.daemon.ask("POST", "/v1/outbox/local.order", b"second", key).status, 202)
+        self.assertEqual(self.until_dead("taken")["reason"], "conflict")
+        self.assertEqual(self.conflicts(), before + 1)
+        self.assertEqual(self.sql("select payload from inbox_message where id = 'taken'"),
+                         [(b"first",)])
 
 
 class SeveralStores(unittest.TestCase):

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/config.hpp"
-#include "daemon/intakes.hpp"
+#include "daemon/owned_sources.hpp"
 #include "daemon/service.hpp"
 #include "daemon/sources.hpp"
 
@@ -28,7 +28,7 @@ std::string refusal(const std::string& text) {
   return {};
 }
 
-TEST(BrokerSources, of_webhook_endpoints_are_refused) {
+TEST(BrokerSources, of_webhook_endpoints_and_other_brokers_are_refused) {
   const Config config = parse(R"(
     [webhook.stripe]
     scheme = "none"
@@ -38,20 +38,47 @@ TEST(BrokerSources, of_webhook_endpoints_are_refused) {
     [webhook.crm]
     scheme = "none"
     source = "/account"
+    [source.bank]
+    url = "amqp://x"
+    queue = "q"
+    [source.tills]
+    url = "amqp://x"
+    queue = "q"
+    source = "till"
   )");
-  EXPECT_EQ(webhook_sources(config), (SourceNames{"crm", "payments", "stripe"}));
+  EXPECT_EQ(owned_sources(config), (SourceNames{"bank", "crm", "payments", "stripe", "till"}));
+  EXPECT_EQ(reserved_for(config.sources.at(0), config),
+            (SourceNames{"crm", "payments", "stripe", "till"}));
+  EXPECT_EQ(reserved_for(config.sources.at(1), config),
+            (SourceNames{"bank", "crm", "payments", "stripe"}));
   int accepted = 0;
   const AcceptCall accept = refuse_sources(
       [&](std::span<const Arrival> arrivals) {
         ++accepted;
         return std::vector<Accepted>(arrivals.size());
       },
-      webhook_sources(config));
+      owned_sources(config));
   const std::vector<Arrival> arrivals = {{Source{"shop"}, MessageId{"1"}, Topic{"t"}, "x"},
                                          {Source{"stripe"}, MessageId{"1"}, Topic{"t"}, "x"}};
   EXPECT_THROW(accept(arrivals), RequestError);
   EXPECT_EQ(accepted, 0);
   EXPECT_EQ(accept({arrivals.data(), 1}).size(), 1u);
+}
+
+TEST(InboxSinks, under_a_source_that_has_an_owner_are_refused) {
+  const std::string owners =
+      "[webhook.shop]\nscheme = \"none\"\n[source.tills]\nurl = \"amqp://x\"\nqueue = \"q\"\n";
+  for (const std::string source : {"shop", "tills"}) {
+    const std::string found =
+        refusal("[sink.local]\ntype = \"inbox\"\nsource = \"" + source + "\"\n" + owners);
+    EXPECT_TRUE(has(found, "twinbox.toml:5: sink.local.source")) << found;
+    EXPECT_TRUE(has(found, "\"" + source + "\" belongs to")) << found;
+  }
+  EXPECT_TRUE(has(refusal("[sink.local]\ntype = \"inbox\"\n[webhook.outbox]\nscheme = \"none\"\n"),
+                  "sink.local.source"))
+      << "the usual source of a sink";
+  EXPECT_EQ(refusal("[sink.local]\ntype = \"inbox\"\nsource = \"mine\"\n" + owners), "");
+  EXPECT_EQ(refusal("[sink.local]\n[webhook.outbox]\nscheme = \"none\"\n"), "");
 }
 
 TEST(BrokerConfig, of_a_sink_and_a_source_is_read_and_can_be_made) {

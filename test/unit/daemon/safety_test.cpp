@@ -110,5 +110,24 @@ TEST_F(Safety, rules_without_effect_are_told) {
   EXPECT_EQ(keys(warnings), (Keys{"webhook.here.scheme", "access.loopback_without_token"}));
 }
 
+/// What it enqueues cannot be brought into an inbox: it would be taken for the endpoint's.
+TEST_F(Safety, a_token_named_as_a_source_that_has_an_owner_is_told_where_a_sink_is_an_inbox) {
+  const std::string hash(64, 'a');
+  const std::string path = file("tokens", 0600,
+                                "shop send " + hash + "\ntills admin " + hash + "\nbank read " +
+                                    hash + "\nmine send " + hash + "\n");
+  const std::string text = "[access]\ntoken_file = \"" + path +
+                           "\"\n[webhook.shop]\nscheme = \"github\"\nsecrets = [\"file:" +
+                           file("secret", 0600, std::string(32, 's')) +
+                           "\"]\n[source.tills]\nurl = \"amqp://x\"\nqueue = \"q\"\n"
+                           "[source.bank]\nurl = \"amqp://x\"\nqueue = \"q\"\n";
+  EXPECT_EQ(keys(config_warnings(parse_config(text, "t", {}))), Keys{});
+  const std::string sink = "[sink.local]\ntype = \"inbox\"\n";
+  const auto warnings = config_warnings(parse_config(text + sink, "t", {}));
+  ASSERT_EQ(keys(warnings), (Keys{"access.token_file", "access.token_file"}));
+  EXPECT_NE(warnings[0].text.find("token \"shop\""), std::string::npos) << warnings[0].text;
+  EXPECT_NE(warnings[1].text.find("token \"tills\""), std::string::npos) << warnings[1].text;
+}
+
 }  // namespace
 }  // namespace twinbox::app
