@@ -331,6 +331,8 @@ StoreDefinition StoreConfig::definition() const {
   definition.inbox = {.schema = schema, .table = inbox_table, .deploy_schema = deploy};
   if (outbox_retention) definition.outbox.retention = *outbox_retention;
   if (inbox_retention) definition.inbox.retention = *inbox_retention;
+  if (outbox_max_age) definition.outbox.max_age = *outbox_max_age;
+  if (inbox_max_age) definition.inbox.max_age = *inbox_max_age;
   definition.outbox.hold_keys = definition.inbox.hold_keys = hold_keys;
   definition.inbox.require_synchronous = inbox_require_synchronous;
   return definition;

@@ -83,6 +83,8 @@ struct StoreConfig {
   Milliseconds retry_limit = std::chrono::seconds{5};
   std::optional<Milliseconds> outbox_retention = {};
   std::optional<Milliseconds> inbox_retention = {};
+  std::optional<Milliseconds> outbox_max_age = {};
+  std::optional<Milliseconds> inbox_max_age = {};
   bool hold_keys = false;                  ///< a dead letter holds its partition key
   bool inbox_require_synchronous = false;  ///< BoxOptions::require_synchronous
 

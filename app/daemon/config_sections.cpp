@@ -167,6 +167,8 @@ void read_store(TableReader table, StoreConfig& store, const toml::table* source
   table.duration("retry_limit", store.retry_limit, 0ms, 1h);
   table.duration("outbox_retention", store.outbox_retention, 0ms, 100 * year);
   table.duration("inbox_retention", store.inbox_retention, 0ms, 100 * year);
+  table.duration("outbox_max_age", store.outbox_max_age, 1s, 100 * year);
+  table.duration("inbox_max_age", store.inbox_max_age, 1s, 100 * year);
   table.boolean("hold_keys", store.hold_keys);
   table.boolean("inbox_require_synchronous", store.inbox_require_synchronous);
   table.finish();

@@ -17,7 +17,8 @@
 
 namespace twinbox {
 
-/// reap: clears leases that ran out; expire: makes work past its expiry dead; prune: deletes
+/// reap: clears leases that ran out; expire: makes work past its expiry, or of messages older than
+/// BoxOptions::max_age, dead; prune: deletes
 /// finished messages past their retention, never what is open, dead or only seen.
 enum class Chore { reap, expire, prune };
 
@@ -64,9 +65,10 @@ struct ChoreReport {
   };
   Chore chore;
   End end;
-  std::size_t count = 0;  ///< rows
+  std::size_t count = 0;    ///< rows
+  std::size_t skipped = 0;  ///< rows that failed and were passed over (`stuck_row` in the log)
   Duration took = {};
-  std::string error = {};
+  std::string error = {};  ///< of the chore, or of the last row that was skipped
 };
 
 std::string_view to_string(ChoreReport::End end) noexcept;
@@ -82,6 +84,7 @@ struct ChoreStats {
   std::uint64_t elsewhere = 0;
   std::uint64_t failures = 0;
   std::uint64_t rows = 0;
+  std::uint64_t skipped = 0;
   std::string last_error = {};
 };
 
@@ -89,8 +92,8 @@ struct ChoreStats {
 class Housekeeping {
  public:
   using Observer = std::function<void(const ChoreReport&)>;
-  /// Told of what expire has made dead, batch by batch; the reason is `expired`.
-  using DeadLetters = std::function<void(std::span<const Message>)>;
+  /// Told of what expire has made dead, batch by batch; the reason is `expired` or `max_age`.
+  using DeadLetters = std::function<void(std::span<const Message>, std::string_view reason)>;
 
   /// `queue` must outlive it. Throws std::out_of_range naming an option and its bounds.
   explicit Housekeeping(WorkQueue& queue, HousekeepingOptions options = {}, Observer observer = {},

@@ -32,6 +32,10 @@ struct BoxOptions {
   /// How long finished messages are kept; empty: 7 days in an outbox, 30 days in an inbox;
   /// Duration::max(): for ever.
   std::optional<Duration> retention = {};
+  /// Open deliveries of messages that were created longer ago become dead (`max_age`), however
+  /// often they were postponed or retried. Leased ones and those that an operator has requeued are
+  /// left alone; empty: no limit.
+  std::optional<Duration> max_age = {};
   /// False: the at-most-once gate (Inbox::try_claim) lets everybody through and keeps no row.
   bool gate = true;
   /// True: a message that fails for ever holds its partition key, and those behind it wait until it
@@ -169,7 +173,8 @@ class WorkQueue {
   /// One batch.
   std::size_t reap(std::int64_t limit);
   std::size_t reap(Session& session, std::int64_t limit);
-  /// Makes open work that is past its expiry dead.
+  /// Makes open work that is past its expiry, or of a message older than max_age, dead. What
+  /// another transaction has locked is left for the next call.
   std::size_t expire(std::int64_t limit = 1000);
   std::size_t expire(Session& session, std::int64_t limit = 1000);
   /// Deletes finished messages that are older than the box's retention.

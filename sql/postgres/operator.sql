@@ -190,15 +190,18 @@ order by m.number limit @limit::bigint
 for update of m skip locked;
 
 -- The candidates are locked by now; an accept that came first has added its work, and this snapshot sees it. A mark
--- ends, or is put back, without a lock on its message, so it is locked here.
+-- ends, or is put back, without a lock on its message, so it is locked here; a message whose mark another transaction
+-- holds, or has changed since, is left for the next time.
 -- name: prune
-select 1 from (
-  select number from {outcome} where number = any(@number::bigint[]) and state = 4
-  order by number, handler for update) marked
-having count(*) < 0;
-
-with old as materialized (
-  select m.number from {message} m where m.number = any(@number::bigint[]) and {prunable}
+with marked as materialized (
+  select number, handler from {outcome} where number = any(@number::bigint[]) and state = 4 for update skip locked
+), old as materialized (
+  select m.number from {message} m
+  where m.number = any(@number::bigint[]) and {prunable}
+    and not exists (
+      select 1 from {outcome} d
+      where d.number = m.number and d.state = 4
+        and coalesce((d.number, d.handler) not in (select number, handler from marked), true))
 ), o as (
   delete from {outcome} where number = any(array(select number from old))
 ), f as (

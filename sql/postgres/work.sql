@@ -189,33 +189,91 @@ returning w.id;
 -- call
 select * from {function:reap}(@limit::bigint, @now::timestamptz);
 
--- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and
--- needs the row of the next one.
--- name: expire
-select 1 from (
-  select pg_advisory_xact_lock(lock) as held from (
-    select distinct hashtextextended(partition_key, {work_text}::regclass::oid::bigint) as lock from (
-      select partition_key from {work}
-      where expires_at <= {now} and (lease_until is null or lease_until <= {now})
-      order by expires_at limit @limit::bigint) old
-    where partition_key is not null
-    order by 1) keys
-) locks where held::text is null;
+-- A page of leases that have run out, and what clears them.
+-- name: reap_pick
+with old as materialized (
+  select id, number from {work}
+  where id > @after::bigint and lease_until <= {now}
+  order by id limit @limit::bigint for update skip locked
+)
+select old.id, m.source, m.id as message_id
+from old left join lateral (select source, id from {message} where number = old.number offset 0) m on true
+order by old.id;
 
+-- name: reap_picked
+update {work} w set owner = null, lease_until = null, expiries = least(w.expiries, 2147483646) + 1
+where w.id = any(@id::bigint[]) and w.lease_until <= {now}
+returning w.id;
+
+-- define: unleased
+(w.lease_until is null or w.lease_until <= {now})
+
+-- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and needs the
+-- row of the next one. A key that another transaction holds is not waited for: its rows are left for the next time.
+-- define: free_keys
+locks as materialized (
+  select distinct hashtextextended(partition_key, {work_text}::regclass::oid::bigint) as lock
+  from old where partition_key is not null order by 1
+), held as materialized (
+  select lock from locks where pg_try_advisory_xact_lock(lock)
+)
+
+-- define: is_free
+(old.partition_key is null or coalesce(
+  hashtextextended(old.partition_key, {work_text}::regclass::oid::bigint) in (select lock from held), false)) as free
+
+-- A page of open deliveries past their expiry; `free`: no other transaction holds their partition key.
+-- name: expire_pick
+with old as materialized (
+  select w.id, w.number, w.partition_key, w.expires_at from {work} w
+  where w.expires_at <= {now} and {unleased}
+    and (w.expires_at, w.id) > (coalesce(@after_at::timestamptz, '-infinity'), @after::bigint)
+  order by w.expires_at, w.id limit @limit::bigint
+), {free_keys}
+select old.id, m.source, m.id as message_id, {is_free}, old.expires_at
+from old left join lateral (select source, id from {message} where number = old.number offset 0) m on true
+order by old.expires_at, old.id;
+
+-- define: born
+cross join lateral (select source, id, created_at from {message} where number = w.number offset 0) m
+
+-- Numbers follow the time, so a walk over open deliveries ends at the first message that is too young. One from the
+-- future (a clock that was wrong) is no end.
+-- name: max_age_bound
+select w.number
+from {work} w {born}
+where m.created_at > {now} - @max_age::bigint * interval '1 microsecond' and m.created_at <= {now}
+order by w.number limit 1;
+
+-- A page of open deliveries of messages that are too old. A person has sent what was requeued.
+-- name: max_age_pick
+with old as materialized (
+  select w.id, w.number, w.handler, w.partition_key, m.source, m.id as message_id
+  from {work} w {born}
+  where w.number < @below::bigint and (w.number, w.handler) > (@after::bigint, @after_handler::text)
+    and {unleased} and w.requeues = 0
+    and m.created_at <= {now} - @max_age::bigint * interval '1 microsecond'
+  order by w.number, w.handler limit @limit::bigint
+), {free_keys}
+select old.id, old.source, old.message_id, {is_free}, old.number, old.handler
+from old order by old.number, old.handler;
+
+-- Ends what was picked. A delivery whose message row is gone comes without a message.
+-- name: expire
 with gone as (
   delete from {work} w
   where w.ctid = any(array(
-    select ctid from {work}
-    where expires_at <= {now} and (lease_until is null or lease_until <= {now})
-    order by expires_at limit @limit::bigint for update skip locked))
+    select w.ctid from {work} w
+    where w.id = any(@id::bigint[]) and {unleased} and (@reason::text <> 'expired' or w.expires_at <= {now})
+    for update skip locked))
   returning w.*
 ), dead as (
   insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
-  select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from gone
+  select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason::text, last_error from gone
 )
 select {claimed}
 from gone taken
-cross join lateral (select * from {message} where number = taken.number offset 0) m
+left join lateral (select * from {message} where number = taken.number offset 0) m on true
 order by taken.id;
 
 -- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by

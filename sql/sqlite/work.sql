@@ -131,15 +131,54 @@ update {work} set owner = null, lease_until = null, expiries = min(expiries, 214
 where id in (select id from {work} where lease_until <= {now} limit @limit)
 returning id;
 
+-- A page of leases that have run out, and what clears them.
+-- name: reap_pick
+select w.id, m.source, m.id as message_id
+from {work} w left join {message} m on m.number = w.number
+where w.id > @after and w.lease_until <= {now}
+order by w.id limit @limit;
+
+-- name: reap_picked
+update {work} set owner = null, lease_until = null, expiries = min(expiries, 2147483646) + 1
+where id = @id and lease_until <= {now}
+returning id;
+
+-- define: unleased
+(w.lease_until is null or w.lease_until <= {now})
+
+-- A page of open deliveries past their expiry; `free`: no other transaction holds their partition key.
+-- name: expire_pick
+select w.id, m.source, m.id as message_id, 1 as free, w.expires_at
+from {work} w left join {message} m on m.number = w.number
+where w.expires_at <= {now} and {unleased}
+  and (w.expires_at, w.id) > (coalesce(@after_at, -9223372036854775807), @after)
+order by w.expires_at, w.id limit @limit;
+
+-- Numbers follow the time, so a walk over open deliveries ends at the first message that is too young. One from the
+-- future (a clock that was wrong) is no end.
+-- name: max_age_bound
+select w.number
+from {work} w cross join {message} m on m.number = w.number
+where m.created_at > {now} - @max_age and m.created_at <= {now}
+order by w.number limit 1;
+
+-- A page of open deliveries of messages that are too old. A person has sent what was requeued.
+-- name: max_age_pick
+select w.id, m.source, m.id as message_id, 1 as free, w.number, w.handler
+from {work} w cross join {message} m on m.number = w.number
+where w.number < @below and (w.number, w.handler) > (@after, @after_handler)
+  and {unleased} and w.requeues = 0 and m.created_at <= {now} - @max_age
+order by w.number, w.handler limit @limit;
+
+-- Ends what was picked.
 -- name: expire
 select w.id as id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until, {content}
 from {work} w
 left join {message} m on m.number = w.number
-where w.expires_at <= {now} and (w.lease_until is null or w.lease_until <= {now})
-order by w.expires_at limit @limit;
+where w.id = @id and {unleased} and (@reason <> 'expired' or w.expires_at <= {now});
 -- each
 insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
-select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from {work} where id = @id;
+select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason, last_error from {work} where id = @id;
 -- each
 delete from {work} where id = @id;
 

@@ -178,13 +178,23 @@ where m.number > @after and m.number < @below and {prunable}
 order by m.number;
 
 -- The candidates are locked, and looked at again: an accept that came first has added its work. A mark ends, or is put
--- back, without a lock on its message, so it is locked, too.
+-- back, without a lock on its message, so it is locked, too. A message whose mark another transaction holds is left for
+-- the next time; its outcomes are not read, which would wait.
 -- name: prune
 declare @old table (number bigint primary key);
+declare @marked table (number bigint, handler nvarchar(200) {binary}, primary key (number, handler));
+declare @free table (number bigint primary key);
 update {message} set seen_count = seen_count where number in (select k.number from {numbers});
-update {outcome} set attempts = attempts where state = 4 and number in (select k.number from {numbers});
+insert into @marked (number, handler)
+select d.number, d.handler from {outcome} d with (updlock, readpast, rowlock)
+where d.state = 4 and d.number in (select k.number from {numbers});
+insert into @free (number)
+select k.number from {numbers}
+where (select count(*) from {outcome} d with (nolock) where d.number = k.number and d.state = 4)
+      = (select count(*) from @marked l where l.number = k.number)
+group by k.number;
 insert into @old (number)
-select m.number from {message} m where m.number in (select k.number from {numbers}) and {prunable};
+select m.number from {message} m where m.number in (select f.number from @free f) and {prunable};
 delete from {outcome} where number in (select p.number from @old p);
 delete from {failure} where number in (select p.number from @old p);
 delete from {message} output deleted.number as number where number in (select p.number from @old p);

@@ -187,24 +187,105 @@ output inserted.id as id
 where lease_until <= {now} and id in (
   select top (@limit) w.id from {work} w with (updlock, readpast, rowlock) where w.lease_until <= {now});
 
--- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and
--- needs the row of the next one.
--- name: expire
-declare @old table (id bigint primary key, partition_key nvarchar(255) {binary});
+-- A page of leases that have run out, and what clears them.
+-- name: reap_pick
+select top (@limit) w.id, m.source, m.id as message_id
+from {work} w with (updlock, readpast, rowlock)
+left join {message} m with (readpast) on m.number = w.number
+where w.id > @after and w.lease_until <= {now}
+order by w.id;
+
+-- name: reap_picked
+update {work} set owner = null, lease_until = null,
+  expiries = case when expiries < 2147483647 then expiries + 1 else expiries end
+output inserted.id as id
+where lease_until <= {now} and id in (select k.duty from openjson(@rows) with (duty bigint '$.id') as k);
+
+-- define: unleased
+(w.lease_until is null or w.lease_until <= {now})
+
+-- What a page has found.
+-- define: old
+declare @old table (
+  id bigint primary key, number bigint, expires_at datetime2(6), handler nvarchar(200) {binary},
+  partition_key nvarchar(255) {binary});
+
+-- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and needs the
+-- row of the next one. A key that another transaction holds is not waited for: it leaves @keys, and its rows are left
+-- for the next time.
+-- define: try_keys
+insert into @keys (partition_key) select distinct partition_key from @old where partition_key is not null;
+declare @key nvarchar(255) = (select min(partition_key) from @keys);
+declare @resource nvarchar(255);
+declare @locked int;
+while @key is not null
+begin
+set @resource = left({lock_text} + @key, 127);
+exec @locked = sp_getapplock @resource, 'Exclusive', 'Transaction', 0;
+if @locked < 0 delete from @keys where partition_key = @key;
+set @key = (select min(partition_key) from @keys where partition_key > @key);
+end;
+
+-- define: is_free
+cast(case when o.partition_key is null or o.partition_key in (select k.partition_key from @keys k)
+          then 1 else 0 end as bit) as free
+
+-- A page of open deliveries past their expiry; `free`: no other transaction holds their partition key.
+-- name: expire_pick
+{old}
 {keys}
+insert into @old (id, number, expires_at, partition_key)
+select top (@limit) w.id, w.number, w.expires_at, w.partition_key from {work} w with (readpast)
+where w.expires_at <= {now} and {unleased}
+  and w.expires_at >= coalesce(@after_at, '0001-01-01')
+  and (w.expires_at > coalesce(@after_at, '0001-01-01') or w.id > @after)
+order by w.expires_at, w.id;
+{try_keys}
+select o.id, m.source, m.id as message_id, {is_free}, o.expires_at
+from @old o left join {message} m with (readpast) on m.number = o.number
+order by o.expires_at, o.id;
+
+-- Older than the calendar of DATEADD is older than everything.
+-- define: too_young_from
+case when @max_age / 86400000000 >= 365 * 1000 then cast('0001-01-01' as datetime2(6))
+     else dateadd(microsecond, -cast(@max_age % 1000000 as int),
+                  dateadd(second, -cast(@max_age / 1000000 % 86400 as int),
+                          dateadd(day, -cast(@max_age / 86400000000 as int), {now}))) end
+
+-- Numbers follow the time, so a walk over open deliveries ends at the first message that is too young. One from the
+-- future (a clock that was wrong) is no end.
+-- name: max_age_bound
+select top (1) w.number
+from {work} w with (readpast) join {message} m with (readpast) on m.number = w.number
+where m.created_at > {too_young_from} and m.created_at <= {now}
+order by w.number;
+
+-- A page of open deliveries of messages that are too old. A person has sent what was requeued.
+-- name: max_age_pick
+{old}
+{keys}
+insert into @old (id, number, handler, partition_key)
+select top (@limit) w.id, w.number, w.handler, w.partition_key
+from {work} w with (readpast) join {message} m with (readpast) on m.number = w.number
+where w.number < @below and w.number >= @after and (w.number > @after or w.handler > @after_handler)
+  and {unleased} and w.requeues = 0 and m.created_at <= {too_young_from}
+order by w.number, w.handler;
+{try_keys}
+select o.id, m.source, m.id as message_id, {is_free}, o.number, o.handler
+from @old o left join {message} m with (readpast) on m.number = o.number
+order by o.number, o.handler;
+
+-- Ends what was picked. A delivery whose message row is gone comes without a message.
+-- name: expire
 {gone}
-insert into @old (id, partition_key)
-select top (@limit) id, partition_key from {work} with (readpast)
-where expires_at <= {now} and (lease_until is null or lease_until <= {now})
-order by expires_at;
-insert into @keys (partition_key) select partition_key from @old where partition_key is not null;
-{lock_keys}
-delete from {work} {into_gone}
-where expires_at <= {now} and (lease_until is null or lease_until <= {now}) and id in (select o.id from @old o);
+delete w {into_gone}
+from {work} w with (readpast)
+where {unleased} and (@reason <> N'expired' or w.expires_at <= {now})
+  and w.id in (select k.duty from openjson(@rows) with (duty bigint '$.id') as k);
 insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
-select number, id, {now}, attempts, expiries, requeues, 2, handler, 'expired', last_error from @gone;
+select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason, last_error from @gone;
 select {claimed}
-from @gone w join {message} m on m.number = w.number
+from @gone w left join {message} m on m.number = w.number
 order by w.id;
 
 -- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by

@@ -81,10 +81,10 @@ void Dispatcher::Loop::do_chores(SharedDesk desk, const std::stop_token& stop, L
   if (!desk->housekeeping) {
     desk->housekeeping = std::make_unique<Housekeeping>(
         desk->queue(), *options_.housekeeping, Housekeeping::Observer{},
-        [this, desk = desk.get()](std::span<const Message> dead) {
+        [this, desk = desk.get()](std::span<const Message> dead, std::string_view reason) {
           if (!observer_.dead) return;
           for (const Message& message : dead)
-            observer_.dead(desk->store(), message, "expired", message.last_error);
+            observer_.dead(desk->store(), message, reason, message.last_error);
         });
   }
   Duration next{};

@@ -63,6 +63,11 @@ Statements::Statements(const StatementSet& set, bool synchronous)
       release_lost(set["release_lost"]),
       fail(set["fail"]),
       reap(set["reap"]),
+      reap_pick(set["reap_pick"]),
+      reap_picked(set["reap_picked"]),
+      expire_pick(set["expire_pick"]),
+      max_age_bound(set["max_age_bound"]),
+      max_age_pick(set["max_age_pick"]),
       expire(set["expire"]),
       next_due(set["next_due"]),
       find_work(set["find_work"]),
@@ -120,6 +125,11 @@ BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
   if (options.max_expiries < 0) {
     throw std::out_of_range("max_expiries: " + std::to_string(options.max_expiries) +
                             ", must be 0 (no limit) or more");
+  }
+  if (options.max_age && *options.max_age <= Duration::zero()) {
+    throw std::out_of_range("max_age: must be longer than zero, is " +
+                            std::to_string(options.max_age->count()) +
+                            " microseconds; leave it out to let messages live for ever");
   }
   if (options.require_synchronous && kind == BoxKind::outbox) {
     throw std::invalid_argument(

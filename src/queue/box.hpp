@@ -27,7 +27,8 @@ struct Statements {
       &mark_processing, &mark_processed, &mark_dead, &try_claim, &release_claim;
   const Statement &mark, &finish_marked, &put_back, &discard_held;
   const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release,
-      &release_lost, &fail, &reap, &expire, &next_due, &find_work;
+      &release_lost, &fail, &reap, &reap_pick, &reap_picked, &expire_pick, &max_age_bound,
+      &max_age_pick, &expire, &next_due, &find_work;
   const Statement &requeue, &discard, &postpone, &edit, &content_version, &lock_messages,
       &prune_bound, &prune_pick, &prune, &list_open, &list_dead, &list_finished, &list_all, &get,
       &find_sources, &duties, &failures, &count, &count_history, &group_dead, &held_keys,

@@ -185,15 +185,6 @@ std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
   return released;
 }
 
-std::vector<Message> bury_expired(Box& box, Session& session, std::int64_t limit) {
-  std::vector<Message> dead;
-  box.run(session, box.sql().expire, {{"limit", limit}, box.now()}, [&](const Row& row) {
-    // One without a message row is dead by now as well; there is nothing to tell of it.
-    if (!lacks_message(row)) dead.push_back(read_claimed(row));
-  });
-  return dead;
-}
-
 void log_dead(const Box& box, const Message& message, std::string_view reason) {
   box.log(LogLevel::error, "dead",
           {{"topic", message.topic.view()},

@@ -1,4 +1,4 @@
-// Claims and sweeps, with what they make dead by themselves.
+// Claims, with what they make dead by themselves.
 #pragma once
 
 #include <functional>
@@ -52,9 +52,6 @@ Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& requ
 /// owner must not claim meanwhile. Returns how many there were.
 std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
                          const std::vector<Lease>& in_hand);
-
-/// Makes open work that is past its expiry dead, and returns it.
-std::vector<Message> bury_expired(Box& box, Session& session, std::int64_t limit);
 
 /// Every dead letter is an error in the log.
 void log_dead(const Box& box, const Message& message, std::string_view reason);

@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
+#include <vector>
 
+#include "database/answer_limit.hpp"
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
 #include "queue/local_time.hpp"
 #include "queue/prune.hpp"
+#include "queue/sweep.hpp"
 #include "twinbox/interruptible.hpp"
 #include "twinbox/worker.hpp"
 
@@ -22,6 +26,8 @@ constexpr Duration a_week = 7 * 24h;
 constexpr Duration longest_wait = 24h;
 constexpr Duration rest_out_of_reach = 5s;
 constexpr Duration longest_unseen = 24h;
+/// Of one chore: a failure that concerns every row must not try them all one by one.
+constexpr std::size_t most_skipped = 100;
 constexpr std::array chores{Chore::reap, Chore::expire, Chore::prune};
 
 std::size_t index_of(Chore chore) { return static_cast<std::size_t>(chore); }
@@ -109,6 +115,8 @@ void HousekeepingOptions::check() const {
 class Housekeeping::House {
  public:
   using End = ChoreReport::End;
+  /// A walk over the rows of a chore.
+  enum class Pass { reap, expire, max_age, prune };
 
   House(WorkQueue& queue, HousekeepingOptions options, Observer observer, DeadLetters dead)
       : queue_(queue),
@@ -217,46 +225,74 @@ class Housekeeping::House {
   void sweep_under(const NamedLease& lease, Duration duration, ChoreReport& report,
                    const std::stop_token& stop) {
     Duration renewed = time();
-    std::optional<Pruning> pruning;
-    while (batch(report, pruning)) {
-      if (stop.stop_requested()) {
-        report.end = End::stopped;
-        return;
+    for (const Pass pass : passes(report.chore)) {
+      const PageWork work = work_of(pass);
+      while (page(pass, work, report, stop)) {
+        if (stop.stop_requested()) {
+          report.end = End::stopped;
+          return;
+        }
+        const Duration now = time();
+        if (now - renewed < duration / 3) continue;
+        if (!leases_.renew(lease, duration)) {
+          report.end = End::lost;
+          return;
+        }
+        renewed = now;
       }
-      const Duration now = time();
-      if (now - renewed < duration / 3) continue;
-      if (!leases_.renew(lease, duration)) {
-        report.end = End::lost;
-        return;
-      }
-      renewed = now;
     }
   }
 
-  /// One batch, counted in `report`. True: there may be more.
-  bool batch(ChoreReport& report, std::optional<Pruning>& pruning) {
-    const std::int64_t limit = of(options_, report.chore).batch;
-    if (report.chore == Chore::prune) {
-      if (!pruning) {
-        pruning.emplace(queue_.box(),
-                        PruneOptions{.older_than = *options_.retention, .batch = limit});
-      }
-      const bool more = pruning->step();
-      report.count = pruning->deleted();
-      return more;
-    }
-    const std::size_t swept = report.chore == Chore::reap ? queue_.reap(limit) : expire(limit);
-    report.count += swept;
-    return static_cast<std::int64_t>(swept) == limit;
+  [[nodiscard]] std::vector<Pass> passes(Chore chore) const {
+    if (chore == Chore::reap) return {Pass::reap};
+    if (chore == Chore::prune) return {Pass::prune};
+    if (!queue_.options().max_age) return {Pass::expire};
+    return {Pass::expire, Pass::max_age};
   }
 
-  std::size_t expire(std::int64_t limit) {
+  PageWork work_of(Pass pass) {
     Box& box = queue_.box();
-    const std::vector<Message> dead =
-        box.write([&](Session& session) { return bury_expired(box, session, limit); });
-    for (const Message& message : dead) log_dead(box, message, "expired");
-    if (dead_ && !dead.empty()) dead_(dead);
-    return dead.size();
+    switch (pass) {
+      case Pass::reap: return std::bind_front(reap_page, std::cref(box));
+      case Pass::expire: return std::bind_front(expire_page, std::cref(box));
+      case Pass::max_age: {
+        const std::int64_t below = box.own(Access::read, Scope::statement, [&](Session& session) {
+          return max_age_bound(box, session);
+        });
+        return
+            [&box, below](Session& session, const Position& after, std::int64_t limit,
+                          RowPage& page) { max_age_page(box, session, below, after, limit, page); };
+      }
+      case Pass::prune: break;
+    }
+    const PruneOptions options{.older_than = *options_.retention};
+    return [&box, options, below = prune_bound(box, options)](
+               Session& session, const Position& after, std::int64_t limit, RowPage& page) {
+      prune_page(box, session, options, below, after, limit, page);
+    };
+  }
+
+  /// One page, counted in `report`. True: there may be more.
+  bool page(Pass pass, const PageWork& work, ChoreReport& report, const std::stop_token& stop) {
+    std::optional<WithoutAnswerLimit> unlimited;
+    if (pass == Pass::prune) unlimited.emplace();
+    const PageWalk::Step step = walks_[static_cast<std::size_t>(pass)].step(
+        queue_.box(), of(options_, report.chore).batch, work, stop);
+    report.count += step.page.changed;
+    const std::string_view reason = pass == Pass::max_age ? max_age_reason : expired_reason;
+    for (const Message& message : step.page.dead) log_dead(queue_.box(), message, reason);
+    if (dead_ && !step.page.dead.empty()) dead_(step.page.dead, reason);
+    if (step.stuck) {
+      ++report.skipped;
+      report.error = step.stuck->error;
+      log(report.chore, *step.stuck);
+      if (report.skipped >= most_skipped) {
+        throw std::runtime_error(
+            std::to_string(most_skipped) +
+            " rows failed, the next chore goes on behind them; the last: " + step.stuck->error);
+      }
+    }
+    return step.more;
   }
 
   void write_down(const ChoreReport& report) {
@@ -265,6 +301,7 @@ class Housekeeping::House {
       ChoreStats& stats = stats_[index_of(report.chore)];
       ++(report.end == End::elsewhere ? stats.elsewhere : stats.runs);
       stats.rows += report.count;
+      stats.skipped += report.skipped;
       if (report.end == End::failed) {
         ++stats.failures;
         stats.last_error = report.error;
@@ -280,15 +317,27 @@ class Housekeeping::House {
     }
   }
 
+  void log(Chore chore, const StuckRow& stuck) {
+    queue_.box().log(LogLevel::error, "stuck_row",
+                     {{"chore", to_string(chore)},
+                      {"source", std::string_view{stuck.row.source}},
+                      {"id", std::string_view{stuck.row.id}},
+                      {"error", std::string_view{stuck.error}},
+                      {"advice",
+                       "remove the trigger, foreign key or lock that the error names; the next "
+                       "chore tries the row again"}});
+  }
+
   void log(const ChoreReport& report) {
-    const LogLevel level = report.end == End::failed                     ? LogLevel::error
-                           : report.end == End::lost                     ? LogLevel::warning
-                           : report.end == End::done && report.count > 0 ? LogLevel::info
-                                                                         : LogLevel::debug;
+    const LogLevel level = report.end == End::failed                       ? LogLevel::error
+                           : report.end == End::lost || report.skipped > 0 ? LogLevel::warning
+                           : report.end == End::done && report.count > 0   ? LogLevel::info
+                                                                           : LogLevel::debug;
     queue_.box().log(level, "housekeeping",
                      {{"chore", to_string(report.chore)},
                       {"end", to_string(report.end)},
                       {"count", static_cast<std::int64_t>(report.count)},
+                      {"skipped", static_cast<std::int64_t>(report.skipped)},
                       {"took_ms", report.took / 1ms},
                       {"error", std::string_view{report.error}}});
   }
@@ -300,6 +349,8 @@ class Housekeeping::House {
   const DeadLetters dead_;
   const OwnerToken owner_;
   std::array<std::optional<Duration>, chores.size()> due_{};  ///< by local_time; empty: at once
+
+  std::array<PageWalk, 4> walks_{};  ///< by Pass: what was cut short goes on where it was
 
   bool out_of_reach_ = false;
 

@@ -9,12 +9,6 @@
 namespace twinbox {
 namespace {
 
-struct Pruned {
-  std::size_t picked = 0;
-  std::size_t deleted = 0;
-  std::int64_t last = 0;
-};
-
 Arg retention(const PruneOptions& options) {
   return {"retention", micros(std::min(options.older_than, ever))};
 }
@@ -27,31 +21,32 @@ std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options
   return bound;
 }
 
+}  // namespace
+
 std::int64_t prune_bound(Box& box, const PruneOptions& options) {
   const WithoutAnswerLimit unlimited;
   return box.own(Access::read, Scope::statement,
                  [&](Session& session) { return prune_bound(box, session, options); });
 }
 
-/// One batch: the candidates are locked first and looked at again under the lock.
-Pruned prune_some(Box& box, Session& session, const PruneOptions& options, std::int64_t after,
-                  std::int64_t below, std::int64_t limit) {
+void prune_page(const Box& box, Session& session, const PruneOptions& options, std::int64_t below,
+                const Position& after, std::int64_t limit, RowPage& page) {
   const Arg kept = retention(options);
   const Arg dead{"dead", Value{options.include_dead}};
   const Arg seen{"seen", Value{options.include_seen}};
   std::vector<Value> numbers;
   box.run(session, box.sql().prune_pick,
-          {{"after", after}, {"below", below}, {"limit", limit}, kept, dead, seen, box.now()},
-          [&](const Row& row) { numbers.emplace_back(row.integer(0)); });
-  if (numbers.empty()) return {};
-  std::size_t deleted = 0;
+          {{"after", after.row}, {"below", below}, {"limit", limit}, kept, dead, seen, box.now()},
+          [&](const Row& row) {
+            numbers.emplace_back(row.integer(0));
+            page.picked.push_back(
+                {{.row = row.integer(0)}, std::string{row.text(1)}, std::string{row.text(2)}});
+          });
+  if (numbers.empty()) return;
   box.run(session, box.sql().prune,
           {{"number", ValueType::integer, numbers}, kept, dead, seen, box.now()},
-          [&](const Row&) { ++deleted; });
-  return {numbers.size(), deleted, std::get<std::int64_t>(numbers.back())};
+          [&](const Row&) { ++page.changed; });
 }
-
-}  // namespace
 
 void check_prune(const PruneOptions& options) {
   if (options.older_than < Duration::zero())
@@ -64,7 +59,9 @@ std::size_t prune_once(Box& box, Session& session, const PruneOptions& options) 
   check_prune(options);
   const std::int64_t below = prune_bound(box, session, options);
   const std::int64_t limit = std::min(options.batch, options.limit);
-  return prune_some(box, session, options, 0, below, limit).deleted;
+  RowPage page;
+  prune_page(box, session, options, below, {}, limit, page);
+  return page.changed;
 }
 
 Pruning::Pruning(Box& box, const PruneOptions& options)
@@ -75,12 +72,15 @@ bool Pruning::step() {
   const std::int64_t limit =
       std::min(options_.batch, options_.limit - static_cast<std::int64_t>(deleted_));
   if (limit <= 0) return false;
-  const Pruned some = box_.own(Access::write, Scope::transaction, [&](Session& session) {
-    return prune_some(box_, session, options_, after_, below_, limit);
+  const RowPage page = box_.own(Access::write, Scope::transaction, [&](Session& session) {
+    RowPage some;
+    prune_page(box_, session, options_, below_, after_, limit, some);
+    return some;
   });
-  deleted_ += some.deleted;
-  after_ = some.last;
-  return static_cast<std::int64_t>(some.picked) == limit;
+  deleted_ += page.changed;
+  if (static_cast<std::int64_t>(page.picked.size()) < limit) return false;
+  after_ = page.picked.back().position;
+  return true;
 }
 
 }  // namespace twinbox

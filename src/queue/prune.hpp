@@ -5,11 +5,19 @@
 #include <cstdint>
 
 #include "queue/box.hpp"
+#include "queue/page_walk.hpp"
 
 namespace twinbox {
 
 /// Throws std::out_of_range with the option and its bound.
 void check_prune(const PruneOptions& options);
+
+/// The number of the first message that is too young to be pruned.
+std::int64_t prune_bound(Box& box, const PruneOptions& options);
+
+/// One page of messages below `below`: they are locked first and looked at again under the lock.
+void prune_page(const Box& box, Session& session, const PruneOptions& options, std::int64_t below,
+                const Position& after, std::int64_t limit, RowPage& page);
 
 /// One batch in somebody's transaction, from the oldest message on.
 std::size_t prune_once(Box& box, Session& session, const PruneOptions& options);
@@ -29,7 +37,7 @@ class Pruning {
   Box& box_;
   const PruneOptions options_;
   const std::int64_t below_;  ///< the number of the first message that is too young
-  std::int64_t after_ = 0;
+  Position after_;
   std::size_t deleted_ = 0;
 };
 

@@ -24,14 +24,15 @@ auto comparable(const RetryPolicy& policy) {
 }
 
 auto comparable(const BoxOptions& options) {
-  const auto& [schema, table, deploy_schema, retry, max_expiries, retention, gate, hold_keys,
-               require_synchronous] = options;
+  const auto& [schema, table, deploy_schema, retry, max_expiries, retention, max_age, gate,
+               hold_keys, require_synchronous] = options;
   return std::tuple{std::string_view{schema},
                     std::string_view{table},
                     deploy_schema,
                     comparable(retry),
                     max_expiries,
                     retention,
+                    max_age,
                     gate,
                     hold_keys,
                     require_synchronous};

@@ -1,6 +1,7 @@
 #include "twinbox/work_queue.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
 #include "queue/prune.hpp"
+#include "queue/sweep.hpp"
 
 namespace twinbox {
 namespace {
@@ -206,10 +208,22 @@ std::size_t reap_some(Box& box, Session& session, std::int64_t limit) {
   return box.run(session, box.sql().reap, {{"limit", limit}, box.now()});
 }
 
-std::size_t tell_expired(const Box& box, const std::vector<Message>& dead) {
-  for (const Message& message : dead) log_dead(box, message, "expired");
-  if (!dead.empty()) tell(box, LogLevel::info, "expire", dead.size());
-  return dead.size();
+/// One page past the expiry, then one past max_age.
+std::array<RowPage, 2> expire_some(Box& box, Session& session, std::int64_t limit) {
+  std::array<RowPage, 2> pages;
+  expire_page(box, session, {}, limit, pages[0]);
+  const std::int64_t left = limit - static_cast<std::int64_t>(pages[0].changed);
+  if (box.options().max_age && left > 0)
+    max_age_page(box, session, max_age_bound(box, session), {}, left, pages[1]);
+  return pages;
+}
+
+std::size_t tell_expired(const Box& box, const std::array<RowPage, 2>& pages) {
+  for (const Message& message : pages[0].dead) log_dead(box, message, expired_reason);
+  for (const Message& message : pages[1].dead) log_dead(box, message, max_age_reason);
+  const std::size_t ended = pages[0].changed + pages[1].changed;
+  if (ended > 0) tell(box, LogLevel::info, "expire", ended);
+  return ended;
 }
 
 }  // namespace
@@ -382,13 +396,15 @@ std::size_t WorkQueue::reap(Session& session, std::int64_t limit) {
 
 std::size_t WorkQueue::expire(std::int64_t limit) {
   require_limit(limit);
-  return tell_expired(
-      *box_, box_->write([&](Session& session) { return bury_expired(*box_, session, limit); }));
+  return tell_expired(*box_, box_->own(Access::write, Scope::transaction, [&](Session& session) {
+    return expire_some(*box_, session, limit);
+  }));
 }
 
 std::size_t WorkQueue::expire(Session& session, std::int64_t limit) {
   require_limit(limit);
-  return tell_expired(*box_, bury_expired(*box_, box_->checked(session), limit));
+  return tell_expired(*box_, all_or_nothing(box_->checked(session),
+                                            [&] { return expire_some(*box_, session, limit); }));
 }
 
 std::size_t WorkQueue::prune() { return prune({.older_than = *box_->options().retention}); }

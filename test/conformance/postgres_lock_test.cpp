@@ -31,6 +31,9 @@ class PostgresLock : public BoxTest {
   void expect_no_deadlock_of_batches(const std::vector<HandlerName>& handlers);
   void expect_no_deadlock_with_ack(const std::function<std::size_t()>& end);
 
+  /// A leased head, one behind it that has expired, and another one.
+  std::vector<Message> enqueue_expiring();
+
   std::size_t retries() { return log().events("retry").size(); }
 
   PgClient first_;
@@ -43,6 +46,15 @@ NewMessage with_key(std::string id, std::string key = "customer 1") {
   message.id = MessageId{std::move(id)};
   message.extras.partition_key = PartitionKey{std::move(key)};
   return message;
+}
+
+std::vector<Message> PostgresLock::enqueue_expiring() {
+  NewMessage next = with_key("next");
+  next.extras.expires_at = clock().now() + 1h;
+  outbox().enqueue(std::vector<NewMessage>{with_key("head"), next, with_key("last")});
+  auto head = outbox().claim(worker_a, 48h, 1);
+  clock().advance(2h);
+  return head;
 }
 
 TEST_P(PostgresLock, an_enqueue_beside_the_ack_of_its_keys_head_is_not_left_waiting) {
@@ -154,8 +166,26 @@ void PostgresLock::expect_no_deadlock_with_ack(const std::function<std::size_t()
   EXPECT_EQ(next.front().id.str(), "last");
 }
 
-TEST_P(PostgresLock, an_expiry_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {
-  expect_no_deadlock_with_ack([&] { return outbox().expire(); });
+TEST_P(PostgresLock, an_ack_of_the_head_beside_an_expiry_of_what_waits_meets_no_deadlock) {
+  const auto head = enqueue_expiring();
+  first_.begin();
+  ASSERT_EQ(outbox().expire(first_.session()), 1u);
+  Call ack([&] { return outbox().ack(worker_a, head); });
+  EXPECT_TRUE(waits_for(ack, first_, watcher_));
+  first_.commit();
+  EXPECT_EQ(ack.get(), 1u);
+  EXPECT_EQ(retries(), 0u);
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).at(0).id.str(), "last");
+}
+
+TEST_P(PostgresLock, an_expiry_of_what_waits_beside_the_ack_of_its_head_leaves_it_for_later) {
+  const auto head = enqueue_expiring();
+  first_.begin();
+  ASSERT_EQ(outbox().ack(first_.session(), worker_a, head), 1u);
+  EXPECT_EQ(outbox().expire(), 0u);
+  first_.commit();
+  EXPECT_EQ(outbox().expire(), 1u);
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).at(0).id.str(), "last");
 }
 
 TEST_P(PostgresLock, a_discard_of_what_waits_beside_the_ack_of_its_head_meets_no_deadlock) {

@@ -239,6 +239,18 @@ TEST_P(PostgresPlan, a_duplicate_and_every_settle_find_their_rows_by_index) {
   }
 }
 
+TEST_P(PostgresPlan, expire_reads_neither_the_backlog_nor_the_history) {
+  const auto beside = open("beside");
+  BoxOptions mortal = options();
+  mortal.table = "mortal";
+  mortal.max_age = 24h * 3650;
+  Outbox box{beside->database(), mortal};
+  fill("mortal", 20'000, 20'000);
+  const auto plans = plans_of("mortal_", [&] { EXPECT_EQ(box.expire(batch), 0u); });
+  EXPECT_EQ(plans.size(), 3u);
+  for (const ExecutedPlan& plan : plans) expect_no_backlog(plan);
+}
+
 TEST_P(PostgresPlan, IBX_122_IBX_125_an_inbox_claims_and_knows_its_messages_by_index) {
   const auto beside = open("beside");
   BoxOptions chosen = options();

@@ -46,6 +46,8 @@ TEST(Config, reads_every_kind_of_section) {
     url = "sqlite:orders.db"
     boxes = "outbox"
     outbox_retention = "7d"
+    outbox_max_age = "3d"
+    inbox_max_age = "1h"
     [retry.slow]
     first_delay = "1m"
     max_delay = "1h"
@@ -71,6 +73,8 @@ TEST(Config, reads_every_kind_of_section) {
   EXPECT_EQ(config.log.level, LogLevel::warning);
   EXPECT_EQ(config.stores[0].boxes, Boxes::outbox);
   EXPECT_EQ(config.stores[0].definition().outbox.retention, 24h * 7);
+  EXPECT_EQ(config.stores[0].definition().outbox.max_age, 24h * 3);
+  EXPECT_EQ(config.stores[0].definition().inbox.max_age, 1h);
   EXPECT_EQ(config.retries.at("slow").first_delay, 1min);
   EXPECT_EQ(config.find_sink("audit")->command, (std::vector<std::string>{"/bin/cat", "-"}));
   ASSERT_EQ(config.routes.size(), 2u);
