@@ -5,6 +5,7 @@
 #include "cli/table.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
+#include "daemon/json.hpp"
 
 namespace twinbox::cli {
 namespace {
@@ -65,12 +66,13 @@ std::string blocked_text(const BlockedKey& blocked) {
          " behind this due time; postpone it to an earlier time or discard it";
 }
 
-void print_message(Sheet& sheet, const MessageDetail& detail) {
+void print_message(Sheet& sheet, const MessageDetail& detail, Instant now) {
   const MessageView& message = detail.message;
   sheet.text("id", message.id.view());
   sheet.text("source", message.source.view());
   if (message.topic) sheet.text("topic", message.topic->view());
   sheet.time("created", message.created_at);
+  if (const auto open = app::open_for(detail, now)) sheet.line("open for", age_text(*open));
   if (message.seen_count > 1) {
     sheet.line("seen", counted(message.seen_count, "time"));
     sheet.time("last seen", message.last_seen_at);
@@ -185,7 +187,7 @@ int show(const Common& common, const ShowOptions& options, const Screen& screen)
                    Style::strong,
                    "Message " + std::to_string(detail.message.number) + " of the " + box.name()) +
                "\n");
-  print_message(sheet, detail);
+  print_message(sheet, detail, now);
   print_duties(screen, sheet, detail, now);
   print_timeline(screen, sheet, detail);
   print_payload(screen, sheet, detail, options.full);

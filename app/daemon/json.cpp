@@ -123,6 +123,15 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+std::optional<Duration> open_for(const MessageDetail& detail, Instant now) {
+  const auto is_open = [](const DutyView& duty) {
+    return duty.state == DutyState::ready || duty.state == DutyState::scheduled ||
+           duty.state == DutyState::leased || duty.state == DutyState::waiting;
+  };
+  if (std::none_of(detail.duties.begin(), detail.duties.end(), is_open)) return std::nullopt;
+  return now - detail.message.created_at;
+}
+
 json::value to_json(Instant instant) { return view(Timestamp{instant}.str()); }
 
 json::object to_json(const StateCounts& counts) {

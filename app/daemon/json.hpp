@@ -16,6 +16,8 @@ boost::json::object to_json(const StateCounts& counts);
 boost::json::object to_json(const Entry& entry);
 /// Without its payload.
 boost::json::object to_json(const MessageDetail& detail);
+/// The age of a message, counted from its creation, while one of its deliveries is open.
+std::optional<Duration> open_for(const MessageDetail& detail, Instant now);
 boost::json::object to_json(const AuditEntry& entry);
 boost::json::object to_json(const DeadGroup& group);
 

@@ -7,6 +7,7 @@
 #include "daemon/json.hpp"
 #include "daemon/parameters.hpp"
 #include <twinbox/admin.hpp>
+#include <twinbox/doctor.hpp>
 #include <twinbox/trace.hpp>
 
 namespace twinbox::app {
@@ -80,12 +81,16 @@ std::optional<std::string> trace_id(const MessageDetail& detail) {
 HttpResponse show(const Stores& stores, const DashboardConfig& dashboard, const Call& call) {
   refuse_unknown(call.target, {"store", "box", "source", "payload_limit"});
   const auto limit = number_of(call.target, "payload_limit", 0, 1024 * 1024, 64 * 1024);
-  Admin admin{find_box(stores, call.target)};
+  WorkQueue& box = find_box(stores, call.target);
+  Admin admin{box};
   const MessageId id{call.target.segments[2]};
   const auto source = call.target.find("source");
   auto detail = source ? admin.get({Source{std::string{*source}}, id}) : admin.get(id);
   if (!detail) throw Refused(404, "there is no message of that id in this box");
   json::object out = to_json(*detail);
+  out["open_seconds"] = nullptr;
+  if (const auto open = open_for(*detail, clock_of(box.database())))
+    out["open_seconds"] = static_cast<double>(open->count()) / 1e6;
   out["trace_id"] = nullptr;
   out["trace_link"] = nullptr;
   if (const auto trace = trace_id(*detail)) {

@@ -93,6 +93,17 @@ class Acts(unittest.TestCase):
         self.act("edit", payload=json.dumps({**CARD, "amount": 4}), **edit)
         self.assertEqual(json.loads(self.store.payload("one")), {**CARD, "amount": 4})
 
+    def test_an_open_message_shows_its_age(self):
+        shown = self.enqueue("one", b"x")
+        self.assertGreaterEqual(shown["open_seconds"], 0)
+        self.act("postpone", until="2999-01-01T00:00:00Z",
+                 duties=[{"number": shown["number"], "handler": ""}])
+        again = self.show("one")
+        self.assertEqual(again["duties"][0]["state"], "scheduled")
+        self.assertGreater(again["open_seconds"], shown["open_seconds"])
+        self.act("discard", duties=[{"number": shown["number"], "handler": ""}], reason="test")
+        self.assertIsNone(self.show("one")["open_seconds"])
+
     def test_a_large_payload_is_cut(self):
         self.enqueue("one", "ä".encode() * 100_000)
         shown = self.show("one")
