@@ -8,6 +8,7 @@
 
 #include "database/answer_limit.hpp"
 #include "database/pool.hpp"
+#include "driver/postgres/connect.hpp"
 #include "postgres_driver_test.hpp"
 #include "twinbox/database.hpp"
 #include "twinbox/interruptible.hpp"
@@ -43,10 +44,13 @@ class FrozenBackend {
 /// Takes connections, and says nothing.
 class SilentServer {
  public:
-  SilentServer() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  SilentServer() : SilentServer(INADDR_LOOPBACK, 0) {}
+  SilentServer(std::uint32_t host, std::uint16_t port)
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl(host);
+    address.sin_port = htons(port);
     socklen_t size = sizeof address;
     if (::bind(socket_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
         ::listen(socket_, 16) != 0 ||
@@ -214,6 +218,30 @@ TEST_F(PostgresSilence, of_several_hosts_the_one_that_worked_is_tried_first) {
   EXPECT_EQ(silent.others(), 1u);
   EXPECT_TRUE(driver->connect(Access::write)->usable());
   EXPECT_EQ(silent.others(), 0u);
+}
+
+TEST_F(PostgresSilence, of_several_addresses_of_a_host_one_that_is_silent_is_left) {
+  const auto real = connect();
+  real->begin(Access::read, Scope::statement);
+  const std::string port = text_of(*real, "select current_setting('port')");
+  // The test server listens at 127.0.0.1 only.
+  SilentServer silent{INADDR_LOOPBACK + 1, static_cast<std::uint16_t>(std::stoi(port))};
+  silent.never_block();
+  postgres::Address address = postgres::parse_address(
+      "host=db.example port=" + port + " user=" + text_of(*real, "select current_user") +
+      " dbname=" + text_of(*real, "select current_database()"));
+  address.addresses_of = [](
+                             const std::string& host) -> std::
+                                                          vector<std::string> {
+                                                            return host == "db.example" ? std::vector<std::string>{"127.0.0.2", "127.0.0.1"}
+                                : std::vector<std::string>{};
+                                                          };
+  const auto first = postgres::connect_to(address, 1500ms);
+  EXPECT_EQ(std::string_view{PQhost(first.get())}, "db.example") << "TLS checks this name";
+  EXPECT_EQ(std::string_view{PQhostaddr(first.get())}, "127.0.0.1");
+  EXPECT_EQ(silent.others(), 1u);
+  postgres::connect_to(address, 1500ms);
+  EXPECT_EQ(silent.others(), 0u) << "the one that worked is tried first";
 }
 
 TEST_F(PostgresSilence, a_stop_ends_the_connect_to_several_hosts) {

@@ -1,9 +1,12 @@
 #include "driver/postgres/address.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <memory>
+#include <netdb.h>
 #include <optional>
 #include <stdexcept>
+#include <sys/socket.h>
 #include <utility>
 
 #include <libpq-fe.h>
@@ -147,6 +150,26 @@ void describe(Address& address) {
 }
 
 }  // namespace
+
+std::vector<std::string> look_up(const std::string& host) {
+  // A list that does not fit is left to libpq, as is the folder of a socket.
+  if (host.empty() || host.front() == '/' || host.front() == '@' ||
+      host.find(',') != std::string::npos)
+    return {};
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &wanted, &list) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned{list, &::freeaddrinfo};
+  std::vector<std::string> addresses;
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    std::array<char, NI_MAXHOST> text{};
+    if (::getnameinfo(one->ai_addr, one->ai_addrlen, text.data(), text.size(), nullptr, 0,
+                      NI_NUMERICHOST) == 0)
+      addresses.emplace_back(text.data());
+  }
+  return addresses;
+}
 
 Address parse_address(std::string_view conninfo) {
   const auto split = is_uri(conninfo) ? split_uri(conninfo) : split_pairs(conninfo);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace twinbox::postgres {
 
@@ -18,6 +19,10 @@ enum class Pooler {
   transaction,  ///< may give each transaction another one
 };
 
+/// The addresses of a host name, in the order of the system; none: it has none, or this is no name.
+/// The system sets the limit of the lookup, and nothing interrupts it.
+std::vector<std::string> look_up(const std::string& host);
+
 struct Address {
   /// What libpq is given, with our defaults filled in. May hold a password.
   std::map<std::string, std::string> settings;
@@ -26,9 +31,10 @@ struct Address {
   std::string shown;
   std::string server = {};    ///< host and port
   std::string database = {};  ///< its name there
-  /// Which of several hosts. Shared by the connections and the watches of one driver.
+  /// Which of several hosts or addresses. Shared by the connections and the watches of one driver.
   std::shared_ptr<std::atomic<std::size_t>> host_that_worked =
       std::make_shared<std::atomic<std::size_t>>(0);
+  std::vector<std::string> (*addresses_of)(const std::string& host) = &look_up;
 };
 
 /// Throws std::invalid_argument; the message holds nothing that could be a password.

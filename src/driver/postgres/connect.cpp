@@ -152,11 +152,25 @@ Handle connect_to_one(const Address& address, std::chrono::milliseconds limit,
   return handle;
 }
 
-/// Not by libpq's own list: only its blocking call leaves a host that does not answer for the next
-/// one. Whatever a host says besides a refused login, another may do better.
+/// One for each address of its host name. libpq still knows the name: TLS and the password file ask
+/// for it.
+std::vector<Address> each_address(const Address& host) {
+  if (!setting(host, "hostaddr").empty()) return {host};
+  std::vector<Address> result;
+  for (std::string& found : host.addresses_of(setting(host, "host"))) {
+    result.push_back(host);
+    result.back().settings["hostaddr"] = std::move(found);
+  }
+  if (result.empty()) result.push_back(host);
+  return result;
+}
+
+/// Not by libpq's own list: only its blocking call leaves an address that does not answer for the
+/// next one. Whatever one says besides a refused login, another may do better.
 Handle connect_to_one_of(std::vector<Address> hosts, const Address& address,
                          std::chrono::milliseconds limit, const std::stop_token& stop) {
   const bool prefers = setting(address, "target_session_attrs") == "prefer-standby";
+  const bool one_name = elements(setting(address, "host")).size() == 1;
   const std::size_t first = *address.host_that_worked % hosts.size();
   std::string reasons;
   for (const bool standby : {prefers, false}) {
@@ -172,7 +186,8 @@ Handle connect_to_one_of(std::vector<Address> hosts, const Address& address,
         const auto kind = error.kind();
         if (kind == DatabaseError::Kind::permission || kind == DatabaseError::Kind::cancelled)
           throw;
-        reasons += (reasons.empty() ? "" : "; ") + setting(host, "host") + ": " + error.what();
+        const std::string where = setting(host, one_name ? "hostaddr" : "host");
+        reasons += (reasons.empty() ? "" : "; ") + where + ": " + error.what();
       }
     }
     if (!prefers) break;
@@ -236,9 +251,14 @@ std::string no_answer_within(std::chrono::milliseconds limit) {
 Handle connect_to(const Address& address, std::chrono::milliseconds limit,
                   const std::stop_token& stop) {
   check_stop(address, stop);
-  auto hosts = each_host(address);
-  return hosts.empty() ? connect_to_one(address, limit, stop)
-                       : connect_to_one_of(std::move(hosts), address, limit, stop);
+  std::vector<Address> hosts = each_host(address);
+  if (hosts.empty()) hosts.push_back(address);
+  std::vector<Address> addresses;
+  for (const Address& host : hosts) {
+    for (Address& one : each_address(host)) addresses.push_back(std::move(one));
+  }
+  return addresses.size() == 1 ? connect_to_one(addresses.front(), limit, stop)
+                               : connect_to_one_of(std::move(addresses), address, limit, stop);
 }
 
 }  // namespace twinbox::postgres

@@ -19,8 +19,8 @@ struct FinishConnection {
 };
 using Handle = std::unique_ptr<PGconn, FinishConnection>;
 
-/// Of several hosts, the one that worked the last time is tried first. Each may take as long as
-/// `connect_timeout`, and no longer than `limit` (zero: none).
+/// Of several hosts, and of several addresses of a host, the one that worked the last time is tried
+/// first. Each may take as long as `connect_timeout`, and no longer than `limit` (zero: none).
 /// Throws DatabaseError, kind `cancelled` when a stop is requested.
 Handle connect_to(const Address& address, std::chrono::milliseconds limit,
                   const std::stop_token& stop = {});
