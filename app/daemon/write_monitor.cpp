@@ -9,7 +9,9 @@
 namespace twinbox::app {
 namespace {
 
-constexpr std::size_t most_threads = 8;
+constexpr std::size_t usual_threads = 8;
+/// Where probes hang in their commits, which cannot be ended.
+constexpr std::size_t most_threads = 64;
 
 std::string seconds_text(WriteMonitor::Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) +
@@ -35,13 +37,28 @@ void WriteMonitor::mark_unreachable(const Store& store, const std::string& error
 }
 
 void WriteMonitor::start() {
+  const std::lock_guard lock{mutex_};
   watched_ = Clock::now();
-  for (std::size_t i = 0; i < std::min(most_threads, sites_.size()); ++i) {
+  stopped_ = false;
+  add_threads();
+}
+
+/// A probe that hangs keeps its thread, and another one goes on with the other stores.
+void WriteMonitor::add_threads() {
+  const Clock::time_point now = Clock::now();
+  const auto hanging = static_cast<std::size_t>(std::ranges::count_if(
+      sites_, [&](const Site& site) { return site.busy && now - site.began > times_.limit; }));
+  const std::size_t wanted = std::min({usual_threads + hanging, most_threads, sites_.size()});
+  while (!stopped_ && threads_.size() < wanted) {
     threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
 }
 
 void WriteMonitor::stop() {
+  {
+    const std::lock_guard lock{mutex_};
+    stopped_ = true;
+  }
   for (std::jthread& thread : threads_) thread.request_stop();
   limits_.end_all();
   threads_.clear();
@@ -49,6 +66,7 @@ void WriteMonitor::stop() {
 
 void WriteMonitor::watch() {
   const std::lock_guard lock{mutex_};
+  add_threads();
   const Clock::time_point now = Clock::now();
   const bool slept = now - watched_ > times_.watched;
   watched_ = now;
@@ -80,8 +98,9 @@ std::optional<std::string> WriteMonitor::refusal(const Store& store) const {
     return name + ": a test write has not ended within " + seconds_text(times_.limit) +
            "; look at what blocks its database";
   }
-  if (site.error.empty()) return {};
-  return site.error;
+  if (!site.error.empty()) return site.error;
+  if (since || site.ended != Clock::time_point{}) return {};
+  return name + ": it is not known yet whether it takes writes; a test write is under way";
 }
 
 /// Nothing is due while nobody asks, while messages are stored, and while a probe is under way.

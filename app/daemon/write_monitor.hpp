@@ -43,7 +43,8 @@ class WriteMonitor {
 
   /// Readiness is asked for: stores without a recent write are probed from now on, for a while.
   void watch();
-  /// Why the store takes no writes, by what is known now; empty: it takes them. Does not wait.
+  /// Why the store takes no writes, by what is known now; empty: it takes them. Nothing is known
+  /// before the first write or the first probe has ended: that is a refusal, too. Does not wait.
   [[nodiscard]] std::optional<std::string> refusal(const Store& store) const;
   /// How many probes of it have begun.
   [[nodiscard]] std::uint64_t probes(const Store& store) const;
@@ -61,6 +62,7 @@ class WriteMonitor {
 
   [[nodiscard]] const Site& site_of(const Store& store) const;
   void work(const std::stop_token& stop);
+  void add_threads();
   Site* next_due(Clock::time_point now, Clock::time_point& wake);
   /// What went wrong; empty: nothing.
   std::string probe(const Site& site);
@@ -73,6 +75,7 @@ class WriteMonitor {
   std::vector<Site> sites_;
   Clock::time_point watched_ = {};
   std::uint64_t changes_ = 0;
+  bool stopped_ = true;
   std::vector<std::jthread> threads_;
 };
 

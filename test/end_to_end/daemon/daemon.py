@@ -196,6 +196,13 @@ class Daemon:
                     return overview
         raise AssertionError("the daemon ended before")
 
+    def wait_until_ready(self):
+        """Until the first test write of each store has ended."""
+        end = time.monotonic() + LIMIT
+        while (answer := self.ask("GET", "/health/ready")).status != 200:
+            if time.monotonic() > end:
+                raise AssertionError(answer.body)
+
     def wait_for_count(self, state, count, box="outbox"):
         return self.wait_until(lambda overview: box_of(overview, box)["counts"][state] == count)
 

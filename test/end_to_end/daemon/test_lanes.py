@@ -123,7 +123,7 @@ class Lanes:
                 self.assertIn("the read lane is full", answer.json()["detail"])
                 self.assertIn("server.queue", answer.json()["detail"])
             self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
-            self.assertEqual(daemon.ask("GET", "/health/ready").status, 200)
+            daemon.wait_until_ready()
             self.assertEqual(daemon.stop(), 0)
 
     def test_a_query_that_takes_too_long_is_ended_and_says_so(self):
@@ -216,7 +216,7 @@ class LanesOnPostgres(Lanes, unittest.TestCase):
         self.make_store = far
         daemon = self.start('[limit]\nhandle_time = "1h"\nstop_time = "0s"\n[dispatch]\ngrace = "0s"\n',
                             'answer_limit = "1h"\n')
-        self.assertEqual(daemon.ask("GET", "/health/ready").status, 200)
+        daemon.wait_until_ready()
         path.silent.set()
         posts = self.send(daemon, 8, "POST", "/v1/outbox/a", b"x")
         self.assertTrue(path.taken.wait(LIMIT))

@@ -166,7 +166,7 @@ class Roles(unittest.TestCase):
                     expected = {status, 202} if need in allowed[role] else {403}
                     self.assertIn(answer.status, expected, (need, role, answer.body))
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
-            self.assertEqual(daemon.ask("GET", "/health/ready").status, 200)
+            daemon.wait_until_ready()
             self.assertEqual(daemon.stop(), 0)
 
 
