@@ -26,6 +26,21 @@ Duration pause_after(int losses) {
                             std::chrono::seconds{15});
 }
 
+/// While it lives, the call waits for its database.
+class InDatabase {
+ public:
+  explicit InDatabase(CallWatch& watch) : watch_(watch) { wait(); }
+  ~InDatabase() { leave(); }
+  InDatabase(const InDatabase&) = delete;
+  InDatabase& operator=(const InDatabase&) = delete;
+
+  void wait() { watch_.waits_for_database_since = std::chrono::steady_clock::now(); }
+  void leave() { watch_.waits_for_database_since = std::chrono::steady_clock::time_point::max(); }
+
+ private:
+  CallWatch& watch_;
+};
+
 }  // namespace
 
 int Losses::count(WorkId id) {
@@ -64,8 +79,12 @@ std::vector<std::optional<Verdict>> Caller::call(std::span<const Message> messag
   return verdicts;
 }
 
-Verdict Caller::judge_unhandled(const Message& message, const CallWatch& watch) const {
-  if (others_.handle(message, watch.claimed_at)) {
+Verdict Caller::judge_unhandled(const Message& message, CallWatch& watch) const {
+  const bool others_handle_it = [&] {
+    const InDatabase waits{watch};
+    return others_.handle(message, watch.claimed_at);
+  }();
+  if (others_handle_it) {
     box_.log(LogLevel::info, "left_to_other_worker",
              {{"topic", message.topic.view()},
               {"handler", message.handler.view()},
@@ -203,16 +222,19 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
   bool ours = true;  // what fails now is a transaction of ours, not the handler
   const auto work = [&]() -> Outcome {
     std::optional<Outcome> outcome;
+    InDatabase database{watch};
     try {
       queue_.database().in_transaction([&](Session& session) {
         ours = false;
         called = true;
+        database.leave();
         try {
           outcome = handler(session, message, watch.stop.get_token());
         } catch (const DatabaseError&) {
           ours = !session.in_transaction();
           throw;
         }
+        database.wait();
         ours = returned = true;
         if (outcome->kind() != Outcome::Kind::done || watch.timed_out) throw RollBack{};
         settled = true;
@@ -255,7 +277,8 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
   return judge(outcome, entry, message, watch);
 }
 
-bool Caller::mark(const Message& message) const {
+bool Caller::mark(const Message& message, CallWatch& watch) const {
+  const InDatabase waits{watch};
   const Arg now = box_.now();
   return box_.write([&](Session& session) {
     return box_.run(session, box_.sql().mark,
@@ -272,7 +295,7 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
   watch.marked = true;
   bool marked = false;
   try {
-    marked = mark(message);
+    marked = mark(message, watch);
   } catch (const DatabaseError& error) {
     // Nothing of it was committed, and it has not been called: it is as it was.
     if (!error.retryable()) throw;

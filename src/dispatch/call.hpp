@@ -20,6 +20,10 @@ namespace twinbox {
 struct CallWatch {
   std::stop_source stop = {};
   std::chrono::steady_clock::time_point claimed_at = {};  ///< right before the claim
+  /// The database part of the call began then: before the handler or after it. Never: no part of
+  /// it is under way.
+  std::atomic<std::chrono::steady_clock::time_point> waits_for_database_since =
+      std::chrono::steady_clock::time_point::max();
   std::atomic<bool> timed_out =
       false;  ///< it ran past its timeout: it counts as failed whatever it answers
   std::atomic<bool> marked = false;  ///< at most once, and its mark ends the lease, or has ended it
@@ -65,13 +69,13 @@ class Caller {
   std::optional<Verdict> call_marked(const MessageHandler& handler, const HandlerEntry& entry,
                                      const Message& message, CallWatch& watch) const;
   /// False: somebody else holds it by now.
-  [[nodiscard]] bool mark(const Message& message) const;
+  [[nodiscard]] bool mark(const Message& message, CallWatch& watch) const;
   /// The outcome, seen in the light of a timeout or a stop request.
   [[nodiscard]] Verdict judge(const Outcome& outcome, const HandlerEntry& entry,
                               const Message& message, const CallWatch& watch) const;
   Outcome guarded(const Message& message, const CallWatch& watch,
                   const std::function<Outcome()>& handler) const;
-  [[nodiscard]] Verdict judge_unhandled(const Message& message, const CallWatch& watch) const;
+  [[nodiscard]] Verdict judge_unhandled(const Message& message, CallWatch& watch) const;
   [[nodiscard]] std::string_view missing(const Message& message) const noexcept;
   void report_lost() const;
   void report_start(const Message& message, const CallWatch& watch) const;

@@ -47,7 +47,6 @@ Desk::Desk(QueueSource source, const DeskParts& parts)
 
 Desk::~Desk() {
   housekeeping.reset();  // before the box
-  leave();
 }
 
 std::shared_ptr<Desk> Desk::successor(const OwnerToken& owner) const {

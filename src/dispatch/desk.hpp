@@ -86,6 +86,8 @@ class Desk : public std::enable_shared_from_this<Desk> {
 
   /// Tells the store, when it is time to, who works on it.
   void tell_presence(bool in_haste) { presence_.tell(queue(), parts_.desks, in_haste); }
+  /// Tells it that nobody works on it any more from here.
+  void leave();
   [[nodiscard]] Clock::time_point next_presence() const noexcept { return presence_.next(); }
 
   /// Where only some processes may work on a box: takes a place among them, and keeps it. False:
@@ -131,15 +133,19 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::vector<Settlement> finished = {};            ///< to be written down
   Clock::time_point at = Clock::time_point::max();  ///< when it is visited next
   Clock::time_point called_at = {};
-  std::atomic<bool> called = false;  ///< a wake-up waits for its look
+  std::atomic<Clock::time_point> told_at = Clock::time_point{};  ///< of the last commit, by anyone
+  Clock::time_point answered_at = {};                            ///< its last visit that succeeded
+  std::atomic<bool> called = false;                              ///< a wake-up waits for its look
   std::atomic<bool> called_from_afar = false;
   Clock::time_point next_renewal = {};
   bool busy = false;             ///< somebody visits it now
   bool writing = false;          ///< somebody writes down beside the visits
+  int calls = 0;                 ///< of handlers, under way
   int unlisted = 0;              ///< threads that have leases which are neither held nor finished
   bool asking = false;           ///< one of them asks for lost claims: nobody else claims meanwhile
   bool starving = false;         ///< it would claim, but there is no room
   Trust trust = Trust::untried;  ///< constant while it is scheduled
+  bool answers = false;          ///< it did while others hung, when the visit under way began
   StoreCall visit{visit_limits};
   StoreCall chore{chore_limits};
   Clock::time_point next_chores = {};
@@ -152,7 +158,6 @@ class Desk : public std::enable_shared_from_this<Desk> {
   }
 
  private:
-  void leave();
   void warn_of_few_connections();
   Claim claim(Session* session, std::int64_t limit);
   void check_history(const Session& session);

@@ -31,6 +31,7 @@ void Dispatcher::Loop::serve() {
   Lock lock{mutex_};
   while (!closing_) {
     const Clock::time_point now = Clock::now();
+    if (calls_ >= options_.workers) feed_starving();  // one of them may hang by now
     if (Desk* desk = next_visit(now)) {
       visit_next(*desk, lock);
     } else if (may_call()) {
@@ -73,7 +74,8 @@ Dispatcher::Loop::Wanted Dispatcher::Loop::others_wanted() {
 void Dispatcher::Loop::add_thread_if_all_are_occupied() {
   const int occupied = visits_ + writes_ + calls_;
   constexpr int writer_and_timekeeper = 2;
-  const int most = options_.workers + options_.pollers + most_hanging + writer_and_timekeeper;
+  const int most =
+      options_.workers + 2 * options_.pollers + 2 * most_hanging + writer_and_timekeeper;
   if (closing_ || occupied < std::ssize(threads_) || std::ssize(threads_) >= most) return;
   try {
     threads_.emplace_back([this] { serve(); });
@@ -90,13 +92,20 @@ void Dispatcher::Loop::wake(Wanted others) {
 
 void Dispatcher::Loop::call(Desk& desk, bool from_afar) {
   if (from_afar) desk.called_from_afar = true;
-  if (desk.called.exchange(true)) return;
-  Lock lock{mutex_};
   const Clock::time_point now = Clock::now();
-  desk.called_at = now;
+  const Clock::time_point before = desk.told_at.exchange(now);
+  const bool called = desk.called.exchange(true);
+  // One that waits behind stores that hang need not any more.
+  if (called && now - before < 10ms) return;
+  Lock lock{mutex_};
+  if (!called) desk.called_at = now;
   // One that leaves may have been taken out already, and must not come back.
-  if (!active_ || desk.leaving || desk.busy || desk.at <= now) return;
-  schedule(desk, now);
+  if (!active_ || desk.leaving || desk.busy) return;
+  if (desk.at > now) {
+    schedule(desk, now);
+  } else if (hanging_since(now) == never) {
+    return;
+  }
   const Wanted others = others_wanted();
   lock.unlock();
   wake(others);
@@ -107,7 +116,9 @@ void Dispatcher::Loop::visit_next(Desk& desk, Lock& lock) {
   schedule(desk, never);
   ++visits_;
   visited_.push_back(&desk);
-  desk.visit.begin(Clock::now());
+  const Clock::time_point begin = Clock::now();
+  desk.answers = answered_since(desk, hanging_since(begin));
+  desk.visit.begin(begin);
   if (over_) {
     keep_leases(desk, lock);
   } else {
@@ -151,6 +162,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   const std::stop_token last = last_calls_.get_token();
   const std::stop_token stop = begins ? claims_.get_token() : last;
   std::stop_source end = desk.visit.stop();
+  const bool is_last = desk.leaving && desk.held.empty();
   const bool asks = limit > 0 || !finished.empty() || !renewed.empty() || !takes_more(desk);
 
   const Wanted others = others_wanted();
@@ -176,6 +188,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     active = desk.keep_place();
     messages = desk.settle_and_claim(finished, active ? limit : 0);
     if (begins && !stop.stop_requested()) desk.tell_presence(!messages.empty());
+    if (is_last) desk.leave();
     if (asks) desk.works();
   } catch (const HistoryChanged&) {
     history_changed = true;
@@ -184,6 +197,11 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     if (!stopped) rest = desk.rest_after(error, was_stopped(error, end.get_token()));
   } catch (...) {
     rest = desk.rest_after(std::runtime_error("something that is no std::exception was thrown"));
+  }
+  // To tell of the worker may have hung, and keeps its errors to itself.
+  if (!rest && !stopped && end.stop_requested()) {
+    stopped = stop.stop_requested();
+    if (!stopped) rest = desk.rest_after(std::runtime_error("ended"), true);
   }
   // A place also runs out while nobody can be asked.
   if (rest && !desk.has_place()) active = false;
@@ -205,6 +223,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     desk.trust = Trust::failing;
   } else if (!stopped && (asks || desk.trust == Trust::untried)) {
     desk.trust = Trust::works;
+    desk.answered_at = now;
   }
   desk.visit.end(rest && end.stop_requested());
   // Leases are not let go just because a call has failed.

@@ -90,13 +90,19 @@ class Dispatcher::Loop {
   void visit_next(Desk& desk, Lock& lock);
   void visit(Desk& desk, Lock& lock);
   enum class Admission { now, later, when_one_ends };
-  /// Whether a store of this kind may be visited beside those that are.
-  [[nodiscard]] Admission admission(Trust trust, Clock::time_point now) const;
+  /// When the longest of the visits that hang began; never: none hangs.
+  [[nodiscard]] Clock::time_point hanging_since(Clock::time_point now) const;
+  /// Its store is known to work since then: a visit has ended well, or something was committed.
+  [[nodiscard]] static bool answered_since(const Desk& desk, Clock::time_point since);
+  /// Whether a store of this kind may be visited beside those that are. `answers`: while others
+  /// hang, it is known to work.
+  [[nodiscard]] Admission admission(Trust trust, bool answers, Clock::time_point now) const;
   [[nodiscard]] bool waits_for_admission(Trust trust, Clock::time_point now) const;
   /// Null, or a visit that has lasted long enough and whose thread another store needs.
   [[nodiscard]] Desk* visit_to_end(Clock::time_point now) const;
   static void end_call(StoreCall& call, Lock& lock);
-  /// Stores that hang occupy no more threads than these.
+  /// Visits that hang occupy no more threads than these, and calls of handlers no more than as many
+  /// again.
   static constexpr int most_hanging = 64;
   /// What a visit is after run(): handlers that go on keep their leases.
   void keep_leases(Desk& desk, Lock& lock);
@@ -124,6 +130,10 @@ class Dispatcher::Loop {
   /// It takes no longer than a commit until the handlers of `count` messages have returned.
   [[nodiscard]] bool in_a_moment(std::size_t count) const;
   [[nodiscard]] std::int64_t reserve(const Desk& desk, Clock::time_point now);
+  /// Calls whose database has not answered for a while: they occupy neither a worker nor room.
+  [[nodiscard]] int hanging_calls(Clock::time_point now) const;
+  /// When the next call is one of them.
+  [[nodiscard]] Clock::time_point next_hanging_call(Clock::time_point now) const;
   [[nodiscard]] Clock::time_point settle_time(const Desk& desk, Clock::time_point now) const;
   void feed_starving();
   void hand_out(Desk& desk, std::vector<Message> messages, Clock::time_point claimed);
@@ -140,7 +150,10 @@ class Dispatcher::Loop {
   SharedDesk take_out(Desk& desk);
 
   // Calls.
-  [[nodiscard]] bool may_call() const;
+  /// The end: there is none that may be called now.
+  using Waiting = std::deque<SharedTask>;
+  [[nodiscard]] Waiting::const_iterator next_call() const;
+  [[nodiscard]] bool may_call() const { return next_call() != waiting_.end(); }
   void call_next(Lock& lock);
   std::vector<SharedTask> take_tasks();
   std::vector<Settlement> call_tasks(Desk& desk, const std::vector<SharedTask>& tasks);
@@ -188,7 +201,7 @@ class Dispatcher::Loop {
   }
   std::vector<Desk*> visited_;  ///< now
   std::deque<Desk*> starving_;
-  std::deque<SharedTask> waiting_;
+  Waiting waiting_;
   std::vector<SharedTask> running_;  ///< the first message of each call
   std::size_t in_calls_ = 0;         ///< messages of all calls
   std::set<std::string, std::less<>> paused_topics_;

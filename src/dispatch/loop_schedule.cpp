@@ -30,32 +30,51 @@ void Dispatcher::Loop::schedule(Desk& desk, Clock::time_point at) {
 
 // ---- beside which others
 
+Clock::time_point Dispatcher::Loop::hanging_since(Clock::time_point now) const {
+  Clock::time_point since = never;
+  for (const Desk* desk : visited_) {
+    if (desk->visit.hangs(now)) since = std::min(since, desk->visit.began());
+  }
+  return since;
+}
+
+bool Dispatcher::Loop::answered_since(const Desk& desk, Clock::time_point since) {
+  return desk.trust != Trust::failing && std::max(desk.answered_at, desk.told_at.load()) >= since;
+}
+
 /// A visit that hangs keeps its thread and leaves its slot: another thread takes the next store.
-/// Stores that have never answered, or not the last time, have slots of their own.
-Dispatcher::Loop::Admission Dispatcher::Loop::admission(Trust trust, Clock::time_point now) const {
+/// Stores that have never answered, or not the last time, have slots of their own. While some hang,
+/// so have those that are known to work: nothing else can keep them waiting for the others.
+Dispatcher::Loop::Admission Dispatcher::Loop::admission(Trust trust, bool answers,
+                                                        Clock::time_point now) const {
   int all = 0;
   int brief = 0;
   for (const Desk* desk : visited_) {
-    if (desk->trust != trust) continue;
+    if (desk->answers != answers || (!answers && desk->trust != trust)) continue;
     ++all;
     brief += desk->visit.is_brief(now) ? 1 : 0;
   }
   if (trust != Trust::failing && brief >= options_.pollers) return Admission::later;
   const bool shared_out = trust == Trust::failing && all >= failing_share;
-  const int most = most_hanging + (trust == Trust::works ? options_.pollers : 0);
-  return !shared_out && visits_ + writes_ < most ? Admission::now : Admission::when_one_ends;
+  const int slots = answers ? 2 * options_.pollers : trust == Trust::works ? options_.pollers : 0;
+  return !shared_out && visits_ + writes_ < most_hanging + slots ? Admission::now
+                                                                 : Admission::when_one_ends;
 }
 
 Desk* Dispatcher::Loop::next_visit(Clock::time_point now) const {
   if (rests_now()) return nullptr;
   Desk* first = nullptr;
+  const Clock::time_point since = hanging_since(now);
   for (const Trust trust : every_trust) {
     const Schedule& schedule = schedule_of(trust);
     if (schedule.empty() || schedule.begin()->first > now) continue;
-    if (admission(trust, now) != Admission::now) continue;
+    const bool any = admission(trust, false, now) == Admission::now;
+    const bool answering =
+        since != never && trust != Trust::failing && admission(trust, true, now) == Admission::now;
+    if (!any && !answering) continue;
     for (const auto& [at, desk] : schedule) {
       if (at > now || (first != nullptr && first->at <= at)) break;
-      if (desk->asking) continue;
+      if (desk->asking || !(any || answered_since(*desk, since))) continue;
       first = desk;
       break;
     }
@@ -66,12 +85,12 @@ Desk* Dispatcher::Loop::next_visit(Clock::time_point now) const {
 bool Dispatcher::Loop::waits_for_admission(Trust trust, Clock::time_point now) const {
   const Schedule& schedule = schedule_of(trust);
   return !schedule.empty() && schedule.begin()->first <= now &&
-         admission(trust, now) != Admission::now;
+         admission(trust, false, now) != Admission::now;
 }
 
 Clock::time_point Dispatcher::Loop::next_time(Clock::time_point now) const {
   if (rests_now()) return never;
-  Clock::time_point first = never;
+  Clock::time_point first = next_hanging_call(now);
   bool waits = false;
   for (const Trust trust : every_trust) {
     const Schedule& schedule = schedule_of(trust);
@@ -94,7 +113,7 @@ Desk* Dispatcher::Loop::visit_to_end(Clock::time_point now) const {
   for (const Trust trust : every_trust) {
     const Schedule& schedule = schedule_of(trust);
     if (schedule.empty() || schedule.begin()->first > now) continue;
-    if (admission(trust, now) != Admission::when_one_ends) continue;
+    if (admission(trust, false, now) != Admission::when_one_ends) continue;
     for (Desk* desk : visited_) {
       if (trust == Trust::failing && desk->trust != Trust::failing) continue;
       const Clock::time_point end = desk->visit.patience_ends();
@@ -171,7 +190,11 @@ std::int64_t Dispatcher::Loop::capacity() const {
 
 std::int64_t Dispatcher::Loop::room() const {
   auto taken = static_cast<std::int64_t>(waiting_.size() + in_calls_);
-  const Clock::time_point now = reservations_.empty() ? Clock::time_point{} : Clock::now();
+  const bool all_workers_are_busy = calls_ >= options_.workers;
+  if (reservations_.empty() && !all_workers_are_busy)
+    return std::min(options_.batch, capacity() - taken);
+  const Clock::time_point now = Clock::now();
+  if (all_workers_are_busy) taken -= hanging_calls(now);
   for (const auto& [desk, reservation] : reservations_) {
     if (now - reservation.at < reservation_time) taken += reservation.count;
   }
@@ -189,10 +212,29 @@ bool Dispatcher::Loop::worth_a_claim() const {
 std::int64_t Dispatcher::Loop::reserve(const Desk& desk, Clock::time_point now) {
   if (!worth_a_claim()) return 0;
   // To see whether it answers. It probably does not, and holds back no room from those that do.
-  if (desk.trust == Trust::failing) return 1;
+  if (desk.trust == Trust::failing || (!desk.answers && hanging_since(now) != never)) return 1;
   const std::int64_t free = room();
   reservations_[&desk] = {now, free};
   return free;
+}
+
+/// Each has one message: a batch handler needs no database.
+int Dispatcher::Loop::hanging_calls(Clock::time_point now) const {
+  const auto hangs = [&](const SharedTask& task) {
+    return task->watch->waits_for_database_since.load() <= now - visit_limits.brief;
+  };
+  return std::min(static_cast<int>(std::ranges::count_if(running_, hangs)), most_hanging);
+}
+
+Clock::time_point Dispatcher::Loop::next_hanging_call(Clock::time_point now) const {
+  Clock::time_point next = never;
+  if (calls_ < options_.workers || (waiting_.empty() && starving_.empty())) return next;
+  for (const SharedTask& task : running_) {
+    const Clock::time_point since = task->watch->waits_for_database_since;
+    if (since != never && since > now - visit_limits.brief)
+      next = std::min(next, since + visit_limits.brief);
+  }
+  return next;
 }
 
 void Dispatcher::Loop::feed_starving() {

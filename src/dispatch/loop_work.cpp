@@ -144,13 +144,21 @@ std::size_t Dispatcher::Loop::drain() {
 
 // ---- by the threads of run()
 
-bool Dispatcher::Loop::may_call() const { return !waiting_.empty() && calls_ < options_.workers; }
+/// A call whose database hangs leaves its worker to other stores, but not to its own: what waits
+/// there would hang, too.
+Dispatcher::Loop::Waiting::const_iterator Dispatcher::Loop::next_call() const {
+  if (waiting_.empty() || calls_ < options_.workers) return waiting_.begin();
+  if (calls_ - hanging_calls(Clock::now()) >= options_.workers) return waiting_.end();
+  return std::ranges::find_if(
+      waiting_, [&](const SharedTask& task) { return task->desk->calls < options_.workers; });
+}
 
 void Dispatcher::Loop::call_next(Lock& lock) {
   std::vector<SharedTask> tasks = take_tasks();
-  ++calls_;
-  feed_starving();  // what waited here may have been in the way of a claim
   Desk& desk = *tasks.front()->desk;
+  ++calls_;
+  ++desk.calls;
+  feed_starving();  // what waited here may have been in the way of a claim
   const Wanted others = others_wanted();
   lock.unlock();
   wake(others);
@@ -158,6 +166,7 @@ void Dispatcher::Loop::call_next(Lock& lock) {
   std::vector<Settlement> settlements = call_tasks(desk, tasks);
   lock.lock();
   --calls_;
+  --desk.calls;
   finish(tasks, std::move(settlements), begin, lock);
   if (active_) {
     if (is_crowded(desk)) write_beside(desk, lock);
@@ -171,8 +180,9 @@ void Dispatcher::Loop::call_next(Lock& lock) {
 
 /// The next message; for a batch handler also those that wait behind it, up to its limit.
 std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
-  std::vector<SharedTask> tasks{std::move(waiting_.front())};
-  waiting_.pop_front();
+  const auto next = next_call();
+  std::vector<SharedTask> tasks{*next};
+  waiting_.erase(next);
   const Task& first = *tasks.front();
   const HandlerEntry* entry = handlers_.find(first.message.handler, first.message.topic);
   if (entry != nullptr && std::holds_alternative<BatchHandler>(entry->call)) {

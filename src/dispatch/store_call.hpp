@@ -36,6 +36,7 @@ class StoreCall {
   }
 
   [[nodiscard]] bool active() const noexcept { return active_; }
+  [[nodiscard]] Clock::time_point began() const noexcept { return began_; }
   [[nodiscard]] const std::stop_source& stop() const noexcept { return stop_; }
   [[nodiscard]] Clock::time_point brief_until() const noexcept { return began_ + limits_.brief; }
   [[nodiscard]] bool is_brief(Clock::time_point now) const noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -54,8 +55,14 @@ class HangingStores : public SetTest {
     };
     observer.chore = [this](std::string_view store, const ChoreReport&) { note(chores_, store); };
     observer.lease_lost = [this](std::string_view store, std::size_t) { note(lost_, store); };
+    observer.claimed = [this](std::string_view store, std::size_t, Duration) {
+      note(claimed_, store);
+      if (at_claim_) at_claim_(store);
+    };
     return observer;
   }
+  /// Called in each visit that has claimed something: before the start.
+  void at_claim(std::function<void(std::string_view store)> what) { at_claim_ = std::move(what); }
   void start(Handlers handlers = one_handler(), DispatcherOptions options = without_chores()) {
     options.grace = 0s;
     dispatcher_.emplace(set(), BoxKind::outbox, std::move(handlers), options, watching());
@@ -97,6 +104,7 @@ class HangingStores : public SetTest {
   using Counts = std::map<std::string, int, std::less<>>;
   // Under reached() only.
   Counts handled_;
+  Counts claimed_;  ///< visits that have claimed something
   Counts chores_;
   Counts statements_;
 
@@ -121,6 +129,7 @@ class HangingStores : public SetTest {
   void count(std::string_view statement) { note(statements_, statement); }
 
   std::vector<StoreDefinition> definitions_;
+  std::function<void(std::string_view)> at_claim_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Counts lost_;

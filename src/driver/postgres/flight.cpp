@@ -17,8 +17,9 @@ namespace {
 /// How often a flight that may be interrupted looks whether it is.
 constexpr milliseconds interrupt_check{50};
 constexpr milliseconds longest_poll = std::chrono::hours{1};
-/// How long a server that was asked to end a statement may be silent.
-constexpr std::chrono::seconds silence_limit{3};
+/// How long a server that was asked to end a statement may be silent: other stores may need the
+/// thread.
+constexpr milliseconds silence_limit{500};
 
 /// Waits until the socket can be read, or written to when `events` asks for it; no longer than
 /// `limit`, in milliseconds (-1: for ever). False: an error.
