@@ -58,6 +58,19 @@ std::vector<Words> choices(std::span<const Verb> verbs) {
   return all;
 }
 
+/// `schema`, `config`: the first words that a second one follows.
+std::vector<std::string> families(std::span<const Verb> verbs) {
+  std::vector<std::string> all;
+  for (const Verb& verb : verbs) {
+    const std::string first = verb.name.substr(0, verb.name.find(' '));
+    if (first != verb.name && std::find(all.begin(), all.end(), first) == all.end())
+      all.push_back(first);
+  }
+  return all;
+}
+
+constexpr std::string_view file_options = "--config|--file|--token-file|--ca-file";
+
 std::string bash_completion(std::span<const Verb> verbs) {
   std::string text =
       "# bash completion for twinbox\n"
@@ -65,8 +78,8 @@ std::string bash_completion(std::span<const Verb> verbs) {
       "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} path words\n"
       "  COMPREPLY=()\n"
       "  case $before in\n"
-      "    --config|--file|--token-file|--ca-file) COMPREPLY=($(compgen -f -- \"$current\")); "
-      "return ;;\n";
+      "    " +
+      std::string{file_options} + ") COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n";
   for (const Words& one : choices(verbs)) {
     text += "    " + one.path + ") COMPREPLY=($(compgen -W \"" + joined(one.words) +
             "\" -- \"$current\")); return ;;\n";
@@ -76,13 +89,7 @@ std::string bash_completion(std::span<const Verb> verbs) {
       "  path=''\n"
       "  if [ \"$COMP_CWORD\" -gt 1 ]; then path=${COMP_WORDS[1]}; fi\n"
       "  case $path in\n";
-  std::vector<std::string> families;
-  for (const Verb& verb : verbs) {
-    const std::string first = verb.name.substr(0, verb.name.find(' '));
-    if (first != verb.name && std::find(families.begin(), families.end(), first) == families.end())
-      families.push_back(first);
-  }
-  for (const std::string& family : families) {
+  for (const std::string& family : families(verbs)) {
     text += "    " + family +
             ") if [ \"$COMP_CWORD\" -gt 2 ]; then path=\"$path ${COMP_WORDS[2]}\"; fi ;;\n";
   }
@@ -95,6 +102,41 @@ std::string bash_completion(std::span<const Verb> verbs) {
          "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
          "}\n"
          "complete -F _twinbox twinbox\n";
+}
+
+/// Found in $fpath, where compinit looks for the first line and the first call defines the
+/// function; or read by `source`, which registers it. `path` and `words` are zsh's own names.
+std::string zsh_completion(std::span<const Verb> verbs) {
+  std::string text =
+      "#compdef twinbox\n"
+      "# zsh completion for twinbox: a file _twinbox in $fpath, or source <(twinbox completion "
+      "zsh)\n"
+      "_twinbox() {\n"
+      "  local verb=''\n"
+      "  case ${words[CURRENT-1]} in\n"
+      "    " +
+      std::string{file_options} + ") _files; return ;;\n";
+  for (const Words& one : choices(verbs))
+    text += "    " + one.path + ") compadd -- " + joined(one.words) + "; return ;;\n";
+  text +=
+      "  esac\n"
+      "  if (( CURRENT > 2 )); then verb=${words[2]}; fi\n"
+      "  case $verb in\n";
+  for (const std::string& family : families(verbs)) {
+    text += "    " + family + ") if (( CURRENT > 3 )); then verb=\"$verb ${words[3]}\"; fi ;;\n";
+  }
+  text += "  esac\n  case $verb in\n";
+  for (const Words& one : completions(verbs))
+    text += "    '" + one.path + "') compadd -- " + joined(one.words) + " ;;\n";
+  return text +
+         "  esac\n"
+         "}\n"
+         "if [[ ${funcstack[1]} == _twinbox ]]; then\n"
+         "  _twinbox \"$@\"\n"
+         "else\n"
+         "  if (( ! ${+functions[compdef]} )); then autoload -Uz compinit && compinit; fi\n"
+         "  compdef _twinbox twinbox\n"
+         "fi\n";
 }
 
 std::string fish_completion(std::span<const Verb> verbs) {
@@ -131,10 +173,7 @@ std::string fish_completion(std::span<const Verb> verbs) {
 
 std::string completion(std::span<const Verb> verbs, const std::string& shell) {
   if (shell == "bash") return bash_completion(verbs);
-  // zsh reads the completions of bash.
-  if (shell == "zsh")
-    return "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" +
-           bash_completion(verbs);
+  if (shell == "zsh") return zsh_completion(verbs);
   if (shell == "fish") return fish_completion(verbs);
   throw Refusal(exit_usage, "there is no completion for '" + printable(shell) +
                                 "'; there is one for bash, zsh and fish");
