@@ -342,7 +342,7 @@ Verb postpone_verb(Common& common) {
 Verb discard_verb(Common& common) {
   auto options = std::make_shared<ActOptions>();
   const auto run = [&common, options](const Screen& screen) {
-    if (common.reason.empty())
+    if (common.reason.empty() && !common.dry_run)
       throw Refusal(exit_usage, "discard: say why, with --reason; it is kept with the messages");
     const bool by_filter = options->ids.empty() && !options->group;
     if (by_filter && !options->filter.state)

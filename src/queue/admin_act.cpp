@@ -48,7 +48,7 @@ void check_requeue(Duration delay, const Act& act) {
 
 void check_discard(const Act& act) {
   check_act(act);
-  if (act.reason.empty())
+  if (act.reason.empty() && !act.dry_run)
     throw std::invalid_argument("reason: empty, say why the messages are thrown away");
 }
 

@@ -250,14 +250,14 @@ TEST_P(AdminOf, a_dry_run_counts_and_changes_nothing) {
   make_dead({"1", "2", "3"});
   EXPECT_EQ(admin().requeue(Filter{}, {}, {.dry_run = true}), 3u);
   const Filter dead{.state = StateFilter::dead};
-  EXPECT_EQ(admin().discard(dead, {.reason = "r", .dry_run = true}), 3u);
+  EXPECT_EQ(admin().discard(dead, {.dry_run = true}), 3u);
   EXPECT_EQ(admin().discard(Filter{.state = StateFilter::done}, {.reason = "r", .dry_run = true}),
             0u);
   std::vector<DutyKey> keys;
   for (const Entry& entry : admin().list(dead).entries) keys.push_back(entry.duty.key);
   keys.push_back({999, HandlerKey::by_topic()});
   EXPECT_EQ(admin().requeue(keys, {}, {.dry_run = true}), 3u);
-  EXPECT_EQ(admin().discard(keys, {.reason = "r", .dry_run = true}), 3u);
+  EXPECT_EQ(admin().discard(keys, {.dry_run = true}), 3u);
   EXPECT_EQ(admin().requeue(keys, {}, {.limit = 2, .dry_run = true}), 2u);
   database().in_transaction([&](Session& session) {
     EXPECT_EQ(admin().requeue(session, keys, {}, {.dry_run = true}), 3u);
