@@ -78,16 +78,17 @@ std::string shown(std::string_view name) {
 }
 
 void check_extension_name(std::string_view name) {
-  const bool fits =
-      !name.empty() && std::ranges::all_of(name, [](char c) { return is_lower(c) || is_digit(c); });
+  if (name.empty()) {
+    throw EventError("attribute name", "empty; give the attribute a name");
+  }
+  const bool fits = std::ranges::all_of(name, [](char c) { return is_lower(c) || is_digit(c); });
   if (!fits) {
-    throw EventError(shown(name),
-                     "no name of an attribute: only lower-case letters and digits are allowed");
+    throw EventError(shown(name), "not an attribute name; use only lower-case letters and digits");
   }
   if (name.size() > max_name_length) {
-    throw EventError(shown(name), "a name of " + std::to_string(name.size()) +
-                                      " characters, at most " + std::to_string(max_name_length) +
-                                      " are allowed");
+    throw EventError(shown(name), std::to_string(name.size()) +
+                                      " characters in the name, at most " +
+                                      std::to_string(max_name_length) + " are allowed");
   }
 }
 
@@ -96,12 +97,12 @@ void check_string(std::string_view attribute, std::string_view value) {
     const CodePoint point = decode_utf8(value, at);
     if (!point.valid) {
       throw EventError(std::string{attribute},
-                       "not UTF-8 (byte " + std::to_string(at + 1) + "), only UTF-8 is allowed");
+                       "not UTF-8 (byte " + std::to_string(at + 1) + "); encode the text as UTF-8");
     }
     if (is_forbidden(point.value)) {
       throw EventError(std::string{attribute},
                        "contains a control character or noncharacter (byte " +
-                           std::to_string(at + 1) + "), which no attribute may");
+                           std::to_string(at + 1) + "); remove it");
     }
     at += point.length;
   }
@@ -110,9 +111,8 @@ void check_string(std::string_view attribute, std::string_view value) {
 void check_filled(std::string_view attribute, std::string_view value, std::size_t limit) {
   check_string(attribute, value);
   if (is_blank(value)) {
-    throw EventError(std::string{attribute}, value.empty()
-                                                 ? "missing or empty, but required"
-                                                 : "only blanks, but something is required");
+    throw EventError(std::string{attribute}, value.empty() ? "missing or empty; give it a value"
+                                                           : "only blanks; give it a value");
   }
   if (const std::size_t length = utf16_length(value); length > limit) {
     throw EventError(std::string{attribute}, std::to_string(length) + " characters, at most " +
@@ -181,7 +181,8 @@ std::optional<std::string> media_type_parameter(std::string_view content_type,
 DataKind kind_of(std::string_view content_type) {
   const std::string type = media_type(content_type);
   if (type.ends_with("/json") || type.ends_with("+json")) return DataKind::json;
-  const bool utf8 = media_type_parameter(content_type, "charset").value_or("utf-8") == "utf-8";
+  const std::string charset = media_type_parameter(content_type, "charset").value_or("utf-8");
+  const bool utf8 = charset == "utf-8" || charset == "us-ascii";  // a part of UTF-8
   const bool text = type.starts_with("text/") || type.ends_with("/xml") || type.ends_with("+xml");
   return text && utf8 ? DataKind::text : DataKind::binary;
 }
@@ -202,10 +203,10 @@ void set_attribute(CloudEvent& event, const std::string& name, std::string value
   } else if (name == "time") {
     event.time = Timestamp::parse(value);
     if (!event.time) {
-      throw EventError("time", "no RFC 3339 time; write it like 2018-04-05T17:31:00Z");
+      throw EventError("time", "not an RFC 3339 time; write it like 2018-04-05T17:31:00Z");
     }
   } else if (name == "specversion") {
-    if (value != "1.0") throw EventError("specversion", "only 1.0 is known");
+    if (value != "1.0") throw EventError("specversion", "not 1.0; send events of CloudEvents 1.0");
   } else {
     event.extensions.insert_or_assign(name, std::move(value));
   }

@@ -36,6 +36,10 @@ DataKind kind_of(std::string_view content_type);
 /// Sets a member of `event` that is not an extension, or an extension. Throws EventError.
 void set_attribute(CloudEvent& event, const std::string& name, std::string value);
 
+/// The event of an envelope that to_json has written: JSON data keeps the blanks around it, so that
+/// the bytes of binary mode come out as they went in. Throws EventError.
+CloudEvent event_from_stored(std::string_view envelope);
+
 /// What binary mode carries of an event besides its data, in one order for every wire.
 struct BinaryAttributes {
   std::vector<std::pair<std::string, std::string>> list;  ///< names without a prefix

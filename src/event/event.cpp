@@ -20,18 +20,22 @@ bool is_reserved(std::string_view name) noexcept {
 
 void check_extensions(const CloudEvent& event) {
   if (event.extensions.size() > max_extensions) {
-    throw EventError("extensions", std::to_string(event.extensions.size()) + " of them, at most " +
-                                       std::to_string(max_extensions) + " are allowed");
+    throw EventError("extensions", std::to_string(event.extensions.size()) +
+                                       " extensions, at most " + std::to_string(max_extensions) +
+                                       " are allowed; move the rest into the data");
   }
   for (const auto& [name, value] : event.extensions) {
     check_extension_name(name);
-    if (is_reserved(name)) throw EventError(name, "an attribute of its own, and no extension");
+    if (is_reserved(name))
+      throw EventError(
+          name, "an attribute of CloudEvents itself; set its member instead of an extension");
     const auto* text = std::get_if<std::string>(&value);
     if (text == nullptr) continue;
     check_string(name, *text);
     if (text->size() > max_length) {
       throw EventError(name, std::to_string(text->size()) + " bytes, at most " +
-                                 std::to_string(max_length) + " are allowed");
+                                 std::to_string(max_length) +
+                                 " are allowed; move long values into the data");
     }
   }
 }
@@ -41,22 +45,30 @@ void check_data(const CloudEvent& event) {
       event.datacontenttype ? kind_of(*event.datacontenttype) : DataKind::json;
   switch (event.data_kind) {
     case DataKind::none:
-      if (!event.data.empty()) throw EventError("data", "there is some, but its kind says none");
+      if (!event.data.empty())
+        throw EventError("data",
+                         "not empty, although data_kind is none; call set_data, or clear it");
       break;
     case DataKind::json:
       if (announced != DataKind::json) {
-        throw EventError("data", "JSON, but datacontenttype announces something else");
+        throw EventError(
+            "data", "JSON, but datacontenttype announces something else; make it application/json");
       }
       if (!is_json(event.data)) {
-        throw EventError("data", "no JSON (of at most " + std::to_string(max_json_depth) +
-                                     " levels), although datacontenttype announces it");
+        throw EventError("data", "not JSON of at most " + std::to_string(max_json_depth) +
+                                     " levels, as datacontenttype announces; send JSON, or name "
+                                     "another content type");
       }
       break;
     case DataKind::text:
       if (announced == DataKind::json) {
-        throw EventError("datacontenttype", "must announce text, because the data is text");
+        throw EventError("datacontenttype",
+                         "announces JSON, but the data is text; make it a type such as text/plain");
       }
-      if (find_invalid_utf8(event.data)) throw EventError("data", "text that is not UTF-8");
+      if (find_invalid_utf8(event.data))
+        throw EventError("data",
+                         "not UTF-8, as datacontenttype announces; encode the text as UTF-8, or "
+                         "name its charset");
       break;
     case DataKind::binary: break;
   }
@@ -87,19 +99,21 @@ void CloudEvent::check() const {
   check_filled("id", id, 256);
   check_filled("source", source, max_length);
   if (!is_uri(source, false)) {
-    throw EventError("source", "no URI reference; encode other characters as %XX");
+    throw EventError("source", "not a URI reference; encode other characters as %XX");
   }
   check_filled("type", type, 500);
   if (subject) check_filled("subject", *subject, max_length);
   if (datacontenttype) {
     check_filled("datacontenttype", *datacontenttype, 255);
     if (!is_media_type(*datacontenttype)) {
-      throw EventError("datacontenttype", "no media type; write it like application/json");
+      throw EventError("datacontenttype", "not a media type; write it like application/json");
     }
   }
   if (dataschema) {
     check_filled("dataschema", *dataschema, max_length);
-    if (!is_uri(*dataschema, true)) throw EventError("dataschema", "no URI with a scheme");
+    if (!is_uri(*dataschema, true))
+      throw EventError("dataschema",
+                       "not an absolute URI; write it like https://example.com/schema");
   }
   check_extensions(*this);
   check_data(*this);

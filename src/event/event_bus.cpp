@@ -12,7 +12,7 @@ namespace twinbox {
 EventBus::EventBus(Outbox& outbox, EventBusOptions options)
     : outbox_(outbox), options_(std::move(options)) {
   if (!options_.format.write || !options_.format.read || options_.format.content_type.empty()) {
-    throw UsageError("event bus: the format needs a content type, write and read");
+    throw UsageError("event bus: the format lacks content_type, write or read; set all three");
   }
 }
 
@@ -27,7 +27,7 @@ EventBus& EventBus::local(const Topic& type, Channels& channels, std::string cha
   }
   if (!local_.try_emplace(type.str(), Local{&channels, std::move(channel), inbox != nullptr, reach})
            .second) {
-    throw UsageError(what + ": the type has a local channel already");
+    throw UsageError(what + ": the type has a local channel already; name each type once");
   }
   return *this;
 }

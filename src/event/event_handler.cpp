@@ -89,7 +89,7 @@ std::optional<EventName> EventName::of(std::string_view type) {
 
 EventFormat EventFormat::json() {
   return {std::string{event_content_type}, [](const CloudEvent& event) { return to_json(event); },
-          [](std::string_view text) { return event_from_json(text); }};
+          [](std::string_view text) { return event_from_stored(text); }};
 }
 
 CloudEvent event_of(const Message& message, const EventFormat& format) {

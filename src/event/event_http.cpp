@@ -48,7 +48,7 @@ std::string header_value(const std::string& attribute, std::string_view field) {
     const int low = at + 2 < text.size() ? hex_digit(text[at + 2]) : -1;
     if (high < 0 || low < 0) {
       throw EventError(attribute,
-                       "a % without two hexadecimal digits; a percent sign itself is %25");
+                       "a % without two hexadecimal digits; write a percent sign as %25");
     }
     out += static_cast<char>(high * 16 + low);
     at += 2;
@@ -59,7 +59,7 @@ std::string header_value(const std::string& attribute, std::string_view field) {
 /// The only Content-Type of a request.
 std::optional<std::string_view> content_type_of(const HttpHeaders& headers) {
   const auto all = headers.all("Content-Type");
-  if (all.size() > 1) throw EventError("Content-Type", "given twice");
+  if (all.size() > 1) throw EventError("Content-Type", "given twice; send it once");
   if (all.empty() || all.front().empty()) return std::nullopt;
   return all.front();
 }
@@ -67,7 +67,8 @@ std::optional<std::string_view> content_type_of(const HttpHeaders& headers) {
 void check_charset(std::string_view content_type) {
   const auto charset = media_type_parameter(content_type, "charset");
   if (charset && *charset != "utf-8" && *charset != "us-ascii") {
-    throw EventError("Content-Type", "only charset utf-8 is taken");
+    throw EventError("Content-Type",
+                     "its charset is neither utf-8 nor us-ascii; send the events in UTF-8");
   }
 }
 
@@ -75,9 +76,10 @@ void read_attribute(CloudEvent& event, const HttpHeaders::Field& field) {
   std::string name = field.name.substr(prefix.size());
   std::ranges::transform(name, name.begin(), lower);
   if (name == "datacontenttype") {
-    throw EventError("datacontenttype", "belongs into Content-Type, not into ce-datacontenttype");
+    throw EventError("datacontenttype",
+                     "sent as header ce-datacontenttype; send it as Content-Type");
   }
-  if (name == "data") throw EventError("data", "belongs into the body, not into ce-data");
+  if (name == "data") throw EventError("data", "sent as header ce-data; send it as the body");
   check_extension_name(name);
   set_attribute(event, name, header_value(name, field.value));
 }
@@ -89,11 +91,11 @@ CloudEvent read_binary(const HttpHeaders& headers, std::string_view body) {
     if (!has_prefix(field.name)) continue;
     std::string name = field.name;
     std::ranges::transform(name, name.begin(), lower);
-    if (!seen.insert(name).second) throw EventError(shown(name), "given twice");
+    if (!seen.insert(name).second) throw EventError(shown(name), "given twice; send it once");
     read_attribute(event, field);
   }
   if (!seen.contains("ce-specversion")) {
-    throw EventError("specversion", "missing, but required (header ce-specversion)");
+    throw EventError("specversion", "missing; send the header ce-specversion: 1.0");
   }
   if (const auto type = content_type_of(headers)) event.datacontenttype = *type;
   if (!body.empty()) {
@@ -149,7 +151,7 @@ std::vector<CloudEvent> events_from_http(const HttpHeaders& headers, std::string
                                          std::size_t max_events) {
   const auto mode = event_mode(headers);
   if (!mode) {
-    throw EventError("specversion", "missing: neither ce- headers nor Content-Type " +
+    throw EventError("specversion", "missing; send ce- headers, or Content-Type " +
                                         std::string{event_content_type});
   }
   if (*mode == EventMode::binary) return {read_binary(headers, body)};
@@ -157,7 +159,7 @@ std::vector<CloudEvent> events_from_http(const HttpHeaders& headers, std::string
   check_charset(type);
   if (*mode == EventMode::batch) return events_from_json(body, max_events);
   if (media_type(type) != event_content_type) {
-    throw EventError("Content-Type", "of the formats of CloudEvents only JSON is known: " +
+    throw EventError("Content-Type", "not a format that is supported; send " +
                                          std::string{event_content_type} + " or " +
                                          std::string{event_batch_content_type});
   }

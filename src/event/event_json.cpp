@@ -68,9 +68,9 @@ void append_event(std::string& out, const CloudEvent& event) {
 }
 
 std::string string_member(const std::string& name, std::string_view value) {
-  if (!value.starts_with('"')) throw EventError(name, "no JSON string, but one is needed");
+  if (!value.starts_with('"')) throw EventError(name, "not a JSON string; send it as a string");
   std::optional<std::string> text = json_string(value);
-  if (!text) throw EventError(name, "half of a surrogate pair, which is no character");
+  if (!text) throw EventError(name, "contains half of a surrogate pair; send whole characters");
   return std::move(*text);
 }
 
@@ -79,12 +79,12 @@ Extension extension_member(const std::string& name, std::string_view value) {
   if (value == "false") return false;
   if (value.starts_with('"')) return string_member(name, value);
   if (value.starts_with('{') || value.starts_with('[')) {
-    throw EventError(name, "an object or array; an extension is a string, a boolean or an integer");
+    throw EventError(name, "an object or array; send a string, a boolean or an integer");
   }
   std::int32_t number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc{} || end != value.data() + value.size()) {
-    throw EventError(name, "a number that is no integer of 32 bits");
+    throw EventError(name, "not an integer of 32 bits; send other numbers as strings");
   }
   return number;
 }
@@ -108,8 +108,10 @@ void read_data(CloudEvent& event, std::string_view value) {
     event.data_kind = DataKind::text;
     event.data = string_member("data", value);
   } else if (value != "null") {
-    throw EventError("data",
-                     "no JSON string, but datacontenttype announces something other than JSON");
+    throw EventError(
+        "data",
+        "not a JSON string, although datacontenttype does not announce JSON; send text as a "
+        "string, and bytes as data_base64");
   }
 }
 
@@ -117,16 +119,19 @@ void read_data(CloudEvent& event, std::string_view value) {
 struct DataMembers {
   std::optional<std::string_view> plain = {};
   std::optional<std::string_view> base64 = {};
+  std::string_view around = {};  ///< `plain` with its blanks, where JSON keeps them
 };
 
 void read_all_data(CloudEvent& event, const DataMembers& members) {
   if (members.plain && members.base64) {
-    throw EventError("data_base64", "beside data; only one of them is allowed");
+    throw EventError("data_base64", "given together with data; send one of them");
   }
   if (members.plain) read_data(event, *members.plain);
   if (!members.base64) return;
   std::optional<std::string> bytes = decode_base64(string_member("data_base64", *members.base64));
-  if (!bytes) throw EventError("data_base64", "no base64 with its padding (RFC 4648, section 4)");
+  if (!bytes)
+    throw EventError("data_base64",
+                     "not base64 with padding; encode the bytes by RFC 4648, section 4");
   event.data_kind = DataKind::binary;
   event.data = std::move(*bytes);
 }
@@ -145,11 +150,23 @@ void read_member(CloudEvent& event, DataMembers& data, const std::string& name,
   }
 }
 
-CloudEvent read_event(std::string_view text) {
+/// `value`, a part of `text`, with the blanks up to the signs before and behind it.
+std::string_view with_blanks(std::string_view value, std::string_view text) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  std::size_t begin = static_cast<std::size_t>(value.data() - text.data());
+  std::size_t end = begin + value.size();
+  while (begin > 0 && blank(text[begin - 1])) --begin;
+  while (end < text.size() && blank(text[end])) ++end;
+  return text.substr(begin, end - begin);
+}
+
+enum class Blanks { dropped, kept };
+
+CloudEvent read_event(std::string_view text, Blanks around_data) {
   const auto parts = split_json_object(text);
   if (!parts) {
-    throw EventError("event", "no JSON object (of at most " + std::to_string(max_json_depth) +
-                                  " levels, in UTF-8)");
+    throw EventError("event", "not a JSON object of at most " + std::to_string(max_json_depth) +
+                                  " levels in UTF-8; send each event as one object");
   }
   CloudEvent event;
   DataMembers data;
@@ -157,13 +174,17 @@ CloudEvent read_event(std::string_view text) {
   std::set<std::string, std::less<>> seen;
   for (const JsonPart& part : *parts) {
     std::optional<std::string> name = unescape_json(part.name);
-    if (!name) throw EventError("event", "a member's name has half of a surrogate pair");
-    if (!seen.insert(*name).second) throw EventError(shown(*name), "given twice");
+    if (!name)
+      throw EventError(
+          "event", "the name of a member contains half of a surrogate pair; send whole characters");
+    if (!seen.insert(*name).second) throw EventError(shown(*name), "given twice; send it once");
     read_member(event, data, *name, part.value);
+    if (*name == "data" && around_data == Blanks::kept) data.around = with_blanks(part.value, text);
     has_version |= *name == "specversion" && part.value != "null";
   }
-  if (!has_version) throw EventError("specversion", "missing, but required");
+  if (!has_version) throw EventError("specversion", "missing; send \"specversion\": \"1.0\"");
   read_all_data(event, data);
+  if (event.data_kind == DataKind::json && !data.around.empty()) event.data = data.around;
   event.check();
   return event;
 }
@@ -186,23 +207,28 @@ std::string to_json(std::span<const CloudEvent> batch) {
   return out + ']';
 }
 
-CloudEvent event_from_json(std::string_view text) { return read_event(text); }
+CloudEvent event_from_json(std::string_view text) { return read_event(text, Blanks::dropped); }
+
+CloudEvent event_from_stored(std::string_view envelope) {
+  return read_event(envelope, Blanks::kept);
+}
 
 std::vector<CloudEvent> events_from_json(std::string_view batch, std::size_t max_events) {
   const auto parts = split_json_array(batch);
   if (!parts) {
-    throw EventError("batch", "no JSON array (of at most " + std::to_string(max_json_depth) +
-                                  " levels, in UTF-8)");
+    throw EventError("batch", "not a JSON array of at most " + std::to_string(max_json_depth) +
+                                  " levels in UTF-8; send the events as one array");
   }
   if (parts->size() > max_events) {
     throw EventError("batch", std::to_string(parts->size()) + " events, at most " +
-                                  std::to_string(max_events) + " are allowed");
+                                  std::to_string(max_events) +
+                                  " are allowed; send smaller batches");
   }
   std::vector<CloudEvent> events;
   events.reserve(parts->size());
   for (const JsonPart& part : *parts) {
     try {
-      events.push_back(read_event(part.value));
+      events.push_back(read_event(part.value, Blanks::dropped));
     } catch (const EventError& error) {
       const std::string why = std::string{error.what()}.substr(error.attribute().size() + 2);
       throw EventError(error.attribute(),

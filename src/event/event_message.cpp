@@ -10,7 +10,7 @@ namespace {
 /// `properties` with the event's trace context, unless they bring one.
 std::optional<std::string> headers_of(const CloudEvent& event, std::string_view properties) {
   if (!properties.empty() && !is_json_object(properties)) {
-    throw EventError("properties", "no JSON object, but one is needed");
+    throw EventError("properties", "not a JSON object; pass one such as {\"tenant\":\"a\"}");
   }
   std::string own;
   for (const std::string_view name : {"traceparent", "tracestate"}) {
@@ -39,7 +39,9 @@ auto attribute(const char* name, Make make) {
   } catch (const EventError&) {
     throw;
   } catch (const std::invalid_argument& error) {
-    throw EventError(name, error.what());
+    const std::string_view text = error.what();  // begins with the name of the type
+    const std::size_t why = text.find(": ");
+    throw EventError(name, std::string{text.substr(why == text.npos ? 0 : why + 2)});
   }
 }
 
@@ -56,7 +58,7 @@ MessageExtras extras_of(const CloudEvent& event, std::string_view properties) {
   if (const auto text = event.extension("expirytime")) {
     const auto time = Timestamp::parse(*text);
     if (!time) {
-      throw EventError("expirytime", "no RFC 3339 time; write it like 2018-04-05T17:31:00Z");
+      throw EventError("expirytime", "not an RFC 3339 time; write it like 2018-04-05T17:31:00Z");
     }
     extras.expires_at = time->instant();
   }
@@ -132,7 +134,7 @@ Arrival to_arrival(const CloudEvent& event, std::string_view properties) {
 }
 
 CloudEvent event_of(const Message& message) {
-  return is_envelope(message) ? event_from_json(message.payload) : wrap(message);
+  return is_envelope(message) ? event_from_stored(message.payload) : wrap(message);
 }
 
 std::optional<std::string> property_of(const Message& message, std::string_view name) {

@@ -81,6 +81,8 @@ TEST(EventHttp, a_body_is_of_the_kind_that_its_content_type_says) {
   };
   EXPECT_EQ(kind("application/json", "1"), DataKind::json);
   EXPECT_EQ(kind("text/plain", "x"), DataKind::text);
+  EXPECT_EQ(kind("text/plain; charset=us-ascii", "x"), DataKind::text);
+  EXPECT_EQ(kind("application/json; charset=\"US-ASCII\"", "1"), DataKind::json);
   EXPECT_EQ(kind("text/plain; charset=latin1", "\xE9"), DataKind::binary);
   EXPECT_EQ(kind("application/xml", "<a/>"), DataKind::text);
   EXPECT_EQ(kind("application/protobuf", "\xFF"), DataKind::binary);
@@ -97,7 +99,7 @@ TEST(EventHttp, malformed_requests_name_the_attribute) {
   EXPECT_EQ(wrong_attribute({{"ce-specversion", "0.3"}}), "specversion");
   EXPECT_EQ(wrong_attribute(required_and("CE-ID", "2")), "ce-id");
   EXPECT_EQ(wrong_attribute(required_and("ce-a-b", "2")), "a-b");
-  EXPECT_EQ(wrong_attribute(required_and("ce-", "2")), "");
+  EXPECT_EQ(wrong_attribute(required_and("ce-", "2")), "attribute name");
   EXPECT_EQ(wrong_attribute(required_and("ce-datacontenttype", "a/b")), "datacontenttype");
   EXPECT_EQ(wrong_attribute(required_and("ce-data", "x")), "data");
   EXPECT_EQ(wrong_attribute(required_and("ce-subject", "100%")), "subject");

@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Malformed{with(R"("datacontenttype":"text/plain","data":"\udc00")"), "data"},
         Malformed{with(R"("Upper":"x")"), "Upper"},
         Malformed{with(R"("with_line":"x")"), "with_line"},
-        Malformed{with(R"("Upper":null)"), "Upper"}, Malformed{with(R"("":"x")"), ""},
+        Malformed{with(R"("Upper":null)"), "Upper"}, Malformed{with(R"("":"x")"), "attribute name"},
         Malformed{with(R"("a-b":"x")"), "a-b"}, Malformed{with(R"("ext":{})"), "ext"},
         Malformed{with(R"("ext":[1])"), "ext"}, Malformed{with(R"("ext":1.5)"), "ext"},
         Malformed{with(R"("ext":1e2)"), "ext"}, Malformed{with(R"("ext":2147483648)"), "ext"},

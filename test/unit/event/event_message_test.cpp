@@ -145,6 +145,25 @@ CloudEvent random_event(Chance& chance) {
   return event;
 }
 
+TEST(EventRoundTrip, binary_mode_keeps_the_bytes_of_json_data_when_they_are_stored) {
+  const HttpHeaders headers{{"ce-specversion", "1.0"},
+                            {"ce-id", "1"},
+                            {"ce-source", "/s"},
+                            {"ce-type", "t"},
+                            {"Content-Type", "application/json"}};
+  for (const std::string body :
+       {"{ \"a\" : 1.50 }", "\r\n\t {\"a\":1}\n", " null ", "[1]\n", " \"x\"", "0 "}) {
+    const Arrival stored = to_arrival(events_from_http(headers, body).at(0));
+    const CloudEvent event = event_of(a_message(stored.payload, stored.extras.content_type));
+    EXPECT_EQ(to_http(event).body, body);
+    EXPECT_EQ(EventFormat::json().read(stored.payload).data, body);
+  }
+  // Structured mode carries the value alone.
+  const std::string structured =
+      "{\"specversion\":\"1.0\",\"id\":\"1\",\"source\":\"/s\",\"type\":\"t\",\"data\": 1 }";
+  EXPECT_EQ(event_from_json(structured).data, "1");
+}
+
 TEST(EventRoundTrip, every_form_says_the_same) {
   Chance chance;
   std::vector<CloudEvent> batch;
