@@ -34,6 +34,8 @@ class Delivery : public InboxTest {
   }
 };
 
+class DeliveryLock : public InboxTest {};
+
 TEST_P(Delivery, PHD_07_the_backoff_doubles_under_a_cap_and_half_of_it_is_chance) {
   const std::vector<Duration> one = delays(1, "one", 12);
   for (std::size_t i = 0; i < one.size(); ++i) {
@@ -63,26 +65,6 @@ TEST_P(Delivery, PHD_27_the_defaults) {
   EXPECT_EQ(per_handler_box({.table = "mine"}).table, "mine");
   EXPECT_EQ(per_handler_dispatcher({.workers = 7}).workers, 7);
   EXPECT_NO_THROW(Dispatcher(inbox(), Handlers{}, dispatcher));
-}
-
-TEST_P(Delivery, PHD_27_a_lock_is_waited_for_sixty_seconds) {
-  const LeaseName name{"dispatch"};
-  ASSERT_TRUE(NamedLeases{inbox()}.try_acquire(name, worker_b, 1h));
-  // Each try of the keeper asks for the time; it passes by five seconds then.
-  std::atomic<int> tries = 0;
-  Environment counting = environment();
-  counting.clock = [&] { return clock().now(); };
-  counting.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
-    if (statement != "lease_acquire") return;
-    ++tries;
-    clock().advance(5s);
-  };
-  Database database{place().address(), {}, counting};
-  if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
-  Inbox box{database, options()};
-  LeaseKeeper keeper{box, name, worker_a, {.try_every = 1ms}};
-  EXPECT_FALSE(keeper.acquire({}));
-  EXPECT_EQ(tries, 60 / 5);
 }
 
 TEST_P(Delivery, PHD_27_a_failing_delivery_is_poisoned_at_the_fifth_attempt) {
@@ -151,7 +133,28 @@ TEST_P(Delivery, PHD_38_options_are_refused_at_start_up_with_their_name_and_boun
   refused(add({.retry = RetryPolicy{.first_delay = -1ms}}), "first_delay", "0 to ");
 }
 
+TEST_P(DeliveryLock, PHD_27_a_lock_is_waited_for_sixty_seconds) {
+  const LeaseName name{"dispatch"};
+  ASSERT_TRUE(NamedLeases{inbox()}.try_acquire(name, worker_b, 1h));
+  // Each try of the keeper asks for the time; it passes by five seconds then.
+  std::atomic<int> tries = 0;
+  Environment counting = environment();
+  counting.clock = [&] { return clock().now(); };
+  counting.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+    if (statement != "lease_acquire") return;
+    ++tries;
+    clock().advance(5s);
+  };
+  Database database{place().address(), {}, counting};
+  Inbox box{database, options()};
+  LeaseKeeper keeper{box, name, worker_a, {.try_every = 1ms}};
+  EXPECT_FALSE(keeper.acquire({}));
+  EXPECT_EQ(tries, 60 / 5);
+}
+
 TWINBOX_ON_EVERY_BACKEND(Delivery);
+// A second database would be another memory.
+TWINBOX_ON_BACKENDS(DeliveryLock, Backend::sqlite_file, Backend::postgres, Backend::sqlserver);
 
 }  // namespace
 }  // namespace twinbox::test

@@ -9,6 +9,7 @@
 #include <random>
 #include <semaphore>
 #include <thread>
+#include <utility>
 
 #include "support/running.hpp"
 #include <twinbox/admin.hpp>
@@ -84,7 +85,29 @@ TEST_P(Running, IBX_079_handles_different_messages_of_the_inbox_at_once) {
   handled.wait();
 }
 
-TEST_P(Running, PHD_39_handlers_of_one_message_run_in_parallel) {
+TEST_P(Running, PHD_39_handlers_of_one_message_run_in_any_order_and_in_parallel) {
+  const std::vector<std::string> keys = {"mail", "ledger", "stock"};
+  for (const std::string& late : keys) {
+    std::vector<std::string> order;
+    bool failed = false;
+    Handlers handlers;
+    std::vector<HandlerName> names;
+    for (const std::string& key : keys) {
+      names.push_back({HandlerKey{key}});
+      handlers.on_key(HandlerKey{key}, [&, key](const Message&) {
+        if (key == late && !std::exchange(failed, true)) throw std::runtime_error("busy");
+        order.push_back(key);
+      });
+    }
+    Dispatcher dispatcher{inbox(), std::move(handlers), {.workers = 1}};
+    inbox().accept(an_arrival("late " + late), names);
+    dispatcher.drain();
+    EXPECT_EQ(order.size(), 2u);
+    clock().advance(5min);
+    dispatcher.drain();
+    ASSERT_EQ(order.size(), 3u);
+    EXPECT_EQ(order.back(), late);
+  }
   std::barrier together{3};
   std::latch handled{3};
   Handlers handlers;

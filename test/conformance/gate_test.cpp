@@ -55,7 +55,7 @@ TEST_P(Gate, MBH_09_lets_each_handler_of_a_message_through_once) {
   EXPECT_FALSE(inbox().try_claim(a_key(), type, ledger));
 }
 
-TEST_P(Gate, lets_exactly_one_of_many_threads_through) {
+TEST_P(Gate, MBH_12_lets_exactly_one_of_many_threads_through) {
   constexpr int consumers = 8;
   for (int i = 0; i < consumers; ++i) other_inbox(static_cast<std::size_t>(i));
   for (int round = 0; round < 20; ++round) {
