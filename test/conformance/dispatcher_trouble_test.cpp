@@ -13,24 +13,69 @@ namespace {
 
 class RunTrouble : public RunningTest {};
 
-TEST_P(RunTrouble, EVB_32_an_error_of_the_database_is_reported_and_heals_by_itself) {
-  std::latch trouble{1};
-  std::atomic<int> troubles = 0;
+/// While it lives, the system gives this process no more threads.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&usual_);
+    pthread_attr_t too_large;
+    pthread_attr_init(&too_large);
+    pthread_attr_setstacksize(&too_large, std::size_t{1} << 46);
+    pthread_setattr_default_np(&too_large);
+    pthread_attr_destroy(&too_large);
+  }
+  ~NoMoreThreads() {
+    pthread_setattr_default_np(&usual_);
+    pthread_attr_destroy(&usual_);
+  }
+  NoMoreThreads(const NoMoreThreads&) = delete;
+  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
+
+ private:
+  pthread_attr_t usual_;
+};
+
+TEST_P(RunTrouble, EVB_32_trouble_is_logged_and_paused_for_and_the_host_learns_of_a_fatal_end) {
+  using Clock = std::chrono::steady_clock;
+  std::latch third{3};
+  std::vector<Clock::time_point> troubles;
   std::latch handled{1};
   DispatchObserver observer;
   observer.loop_error = [&](std::string_view, std::string_view) {
-    if (++troubles == 1) trouble.count_down();
+    troubles.push_back(Clock::now());
+    if (troubles.size() <= 3) third.count_down();
   };
   Handlers handlers;
   handlers.on(Topic{"order.placed"}, [&](const Message&) { handled.count_down(); });
-  Dispatcher dispatcher{outbox(), std::move(handlers), by_wake_up(1), observer};
+  DispatcherOptions options = by_wake_up(1);
+  options.housekeeping.reset();  // its trouble would have a pause of its own
+  Dispatcher dispatcher{outbox(), std::move(handlers), options, observer};
   outbox().enqueue(a_message());
   rename_table("outbox_message", "hidden");
-  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
-  trouble.wait();
-  rename_table("hidden", "outbox_message");
-  handled.wait();
-  EXPECT_FALSE(log().events("loop_error").empty());
+  {
+    const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+    third.wait();
+    rename_table("hidden", "outbox_message");
+    handled.wait();
+  }
+  const auto logged = log().events("loop_error");
+  ASSERT_GE(logged.size(), 3u);
+  std::chrono::milliseconds longest = 250ms;  // doubled with each trouble; half of it is chance
+  for (std::size_t i = 0; i < 2; ++i, longest *= 2) {
+    EXPECT_EQ(logged[i].level, LogLevel::error);
+    EXPECT_NE(logged[i].field("error").find("outbox_message"), std::string::npos);
+    const std::chrono::milliseconds pause{std::stoi(logged[i].field("pause_ms"))};
+    EXPECT_GE(pause, longest / 2);
+    EXPECT_LE(pause, longest);
+    // A watch that begins to work is a wake-up, which ends the first one.
+    if (i > 0) {
+      EXPECT_GE(troubles[i + 1] - troubles[i], pause);
+    }
+  }
+  // What run() cannot begin without ends it, and its caller has the error.
+  Dispatcher another{outbox(), Handlers{}, by_wake_up(1)};
+  const NoMoreThreads none;
+  EXPECT_THROW(another.run({}), std::system_error);
 }
 
 TEST_P(RunTrouble, PHD_15_a_place_that_runs_out_while_the_database_is_away_stops_what_runs) {
@@ -82,28 +127,6 @@ TEST_P(RunTrouble, a_second_run_is_refused_until_the_first_is_over) {
   EXPECT_EQ(refused, 1);
   EXPECT_NO_THROW(dispatcher.run(stopped.get_token()));
 }
-
-/// While it lives, the system gives this process no more threads.
-class NoMoreThreads {
- public:
-  NoMoreThreads() {
-    pthread_getattr_default_np(&usual_);
-    pthread_attr_t too_large;
-    pthread_attr_init(&too_large);
-    pthread_attr_setstacksize(&too_large, std::size_t{1} << 46);
-    pthread_setattr_default_np(&too_large);
-    pthread_attr_destroy(&too_large);
-  }
-  ~NoMoreThreads() {
-    pthread_setattr_default_np(&usual_);
-    pthread_attr_destroy(&usual_);
-  }
-  NoMoreThreads(const NoMoreThreads&) = delete;
-  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
-
- private:
-  pthread_attr_t usual_;
-};
 
 TEST_P(RunTrouble, a_run_that_gets_no_threads_says_so_and_can_be_tried_again) {
   std::latch handled{1};
