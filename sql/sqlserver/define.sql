@@ -88,3 +88,13 @@ end catch;
 -- define: ids_as_rows_told
 (select cast(i.value as bigint) as id, cast(e.value as int) as epoch, {coded:error} as error, @delay as delay
  from openjson(@ids) as i left join openjson(@epochs) as e on e.[key] = i.[key] for json path, include_null_values)
+
+-- {describe:x} makes @text the description of procedure x in the catalog.
+-- define: describe:
+declare @called nvarchar(128) = {table_text} + N'_%';
+if exists (select 1 from sys.extended_properties
+           where class = 1 and minor_id = 0 and name = N'MS_Description'
+             and major_id = object_id(quotename({schema_text}) + N'.' + quotename(@called)))
+  exec sys.sp_updateextendedproperty N'MS_Description', @text, N'schema', {schema_text}, N'procedure', @called;
+else
+  exec sys.sp_addextendedproperty N'MS_Description', @text, N'schema', {schema_text}, N'procedure', @called;

@@ -114,6 +114,21 @@ TEST_P(SchemaFunction,
   client.run("drop role " + role);
 }
 
+TEST_P(SchemaFunction, every_function_says_what_it_does_in_the_catalog_and_in_the_printed_script) {
+  outbox();
+  inbox();
+  PgClient client(place().address());
+  EXPECT_EQ(client.value("select string_agg(p.oid::regprocedure::text, ', ') from pg_proc p "
+                         "where p.pronamespace = '" +
+                         place().schema() +
+                         "'::regnamespace and coalesce(obj_description(p.oid), '') = ''"),
+            "null");
+  const std::string said =
+      client.value("select obj_description('" + place().schema() + ".outbox_reap'::regproc)");
+  EXPECT_EQ(said, "Takes deliveries back whose leases have run out. Answers their work ids.");
+  EXPECT_NE(Schema(database(), BoxKind::outbox, options()).print().find(said), std::string::npos);
+}
+
 TEST_P(SchemaFunction, OBX_104_the_grants_of_a_box_leave_out_a_box_whose_name_begins_alike) {
   outbox();
   BoxOptions neighbour = options();

@@ -208,6 +208,11 @@ TEST_P(SqlserverProcedure, wrong_arguments_are_named_before_anything_is_written)
   expect_refused("inbox_accept N's', N'e', N't', 0x, @handler_keys = N'[\"a\", \"a\"]'",
                  "handler_keys");
   expect_refused("outbox_claim null, 60, 1", "owner");
+  for (const std::string name : {"renew", "ack", "abandon", "release", "fail"}) {
+    const std::string more = name == "renew" ? ", 60" : name == "fail" ? ", N'error'" : "";
+    expect_refused("outbox_" + name + " " + owner_ + ", N'[98, 2]'" + more + ", @epochs = N'[1]'",
+                   "outbox_" + name + ": ids has 2 elements and epochs has 1");
+  }
   expect_refused("outbox_claim " + owner_ + ", 0, 1", "lease_seconds");
   expect_refused("outbox_claim " + owner_ + ", 60, 0", "batch_size");
   expect_refused("outbox_ack " + owner_ + ", N'1, 2'", "ids");

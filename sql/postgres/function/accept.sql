@@ -41,3 +41,6 @@ begin
   end if;
   return query {step:accept_2};
 end $twinbox$;
+comment on function {function:accept_batch}(text[], text[], text[], bytea[], text[], text[], text[], text[],
+  bytea[], text[], timestamptz[], timestamptz[], bigint[], boolean[], text, timestamptz) is
+  'Internal: takes many messages in at once. The library calls it.';

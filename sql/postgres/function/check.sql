@@ -13,6 +13,8 @@ begin
       using errcode = 'invalid_parameter_value';
   end if;
 end $twinbox$;
+comment on function {function:check_text}(text, text, int) is
+  'Internal: refuses a text that is empty or too long.';
 
 create or replace function {function:check_extras}(
   payload bytea, correlation_id text, partition_key text, headers text)
@@ -39,6 +41,8 @@ begin
     raise exception 'headers: not a JSON object' using errcode = 'invalid_parameter_value';
   end if;
 end $twinbox$;
+comment on function {function:check_extras}(bytea, text, text, text) is
+  'Internal: refuses a null payload, bad keys, and headers that are not a JSON object.';
 
 create or replace function {function:check_owner}(owner uuid)
 returns void
@@ -48,6 +52,20 @@ begin
     raise exception 'owner: must not be null or all zero' using errcode = 'invalid_parameter_value';
   end if;
 end $twinbox$;
+comment on function {function:check_owner}(uuid) is
+  'Internal: refuses an owner that is null or all zero.';
+
+create or replace function {function:check_epochs}(called text, ids bigint[], epochs int[])
+returns void
+language plpgsql immutable as $twinbox$
+begin
+  if cardinality(epochs) <> coalesce(cardinality(ids), 0) then
+    raise exception '%: ids has % elements and epochs has %; pass one epoch for each id', called,
+      coalesce(cardinality(ids), 0), cardinality(epochs) using errcode = 'invalid_parameter_value';
+  end if;
+end $twinbox$;
+comment on function {function:check_epochs}(text, bigint[], int[]) is
+  'Internal: refuses epochs that are not one for each id.';
 
 -- What looks again after a lock needs a new snapshot, which these levels never take.
 create or replace function {function:refuse_isolation}(what text)
@@ -57,6 +75,8 @@ begin
   raise exception '% cannot be written in a % transaction: use read committed', what,
     current_setting('transaction_isolation') using errcode = 'invalid_transaction_state';
 end $twinbox$;
+comment on function {function:refuse_isolation}(text) is
+  'Internal: refuses what needs read committed.';
 
 -- As the server decides at the commit whether it waits for a standby. What changes after the call is not seen.
 create or replace function {function:require_synchronous}()
@@ -73,3 +93,5 @@ begin
             hint = 'Set synchronous_commit to on for this role and transaction, or require_synchronous to false.';
   end if;
 end $twinbox$;
+comment on function {function:require_synchronous}() is
+  'Internal: refuses a transaction whose commit waits for no standby.';

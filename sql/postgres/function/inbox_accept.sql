@@ -37,6 +37,9 @@ begin
     array[1::bigint], array[false],
     (select jsonb_agg(jsonb_build_object('key', h, 'legacy', '[]'::jsonb))::text from unnest(handlers) h)) b;
 end $twinbox$;
+comment on function {function:accept}(text, text, text, bytea, bytea, timestamptz, text[], text, text, text, text,
+  timestamptz, text) is
+  'Accepts a message into the inbox, once per source and id, in your transaction. Answers state, duplicate and conflict.';
 
 create or replace function {function:accept}(
   source text, id text, topic text, payload text, hash bytea default null, due_at timestamptz default null,
@@ -47,3 +50,6 @@ language sql as $twinbox$
   select * from {function:accept}(source, id, topic, convert_to(payload, 'UTF8'), hash, due_at, handlers, correlation_id,
                                   partition_key, headers, content_type, expires_at, hash_algorithm)
 $twinbox$;
+comment on function {function:accept}(text, text, text, text, bytea, timestamptz, text[], text, text, text, text,
+  timestamptz, text) is
+  'Accepts a message into the inbox, once per source and id, in your transaction. Answers state, duplicate and conflict.';

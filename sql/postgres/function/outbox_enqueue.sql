@@ -22,6 +22,8 @@ begin
     array[due_at], array[expires_at], array[1::bigint], array[false],
     '[{"key": "", "legacy": []}]') b;
 end $twinbox$;
+comment on function {function:enqueue}(text, bytea, text, text, timestamptz, text, text, text, timestamptz) is
+  'Enqueues a message in your transaction. Answers its id, and whether the id was known, and known with another content.';
 
 create or replace function {function:enqueue}(
   topic text, payload text, inout id text default null, correlation_id text default null,
@@ -32,3 +34,5 @@ language sql as $twinbox$
   select * from {function:enqueue}(topic, convert_to(payload, 'UTF8'), id, correlation_id, due_at, partition_key, headers,
                                    content_type, expires_at)
 $twinbox$;
+comment on function {function:enqueue}(text, text, text, text, timestamptz, text, text, text, timestamptz) is
+  'Enqueues a message in your transaction. Answers its id, and whether the id was known, and known with another content.';

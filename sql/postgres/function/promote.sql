@@ -28,6 +28,8 @@ begin
     perform {wake};
   end if;
 end $twinbox$;
+comment on function {function:promote_keys}(text[], text[], bigint[]) is
+  'Internal: lets the next delivery of a partition key go.';
 
 create or replace function {function:promote}() returns trigger
 language plpgsql as $twinbox$
@@ -39,6 +41,8 @@ begin
   end if;
   return null;
 end $twinbox$;
+comment on function {function:promote}() is
+  'Internal: trigger of the table of open deliveries.';
 
 create or replace trigger {name:work_promote} after delete on {work}
 referencing old table as gone for each statement execute function {function:promote}();
@@ -55,6 +59,8 @@ begin
   end if;
   return null;
 end $twinbox$;
+comment on function {function:let_go}() is
+  'Internal: trigger of the table of outcomes.';
 
 create or replace trigger {name:outcome_let_go} after update of state on {outcome}
 for each row when (old.state = 2 and new.state <> 2) execute function {function:let_go}();

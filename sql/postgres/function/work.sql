@@ -16,6 +16,8 @@ declare
 begin
   return query {step:claim_1};
 end $twinbox$;
+comment on function {function:claim_batch}(uuid, bigint, bigint, timestamptz, timestamptz) is
+  'Internal: claims deliveries. The library calls it.';
 
 -- What has no message is noted while the rest is answered, and made dead; when there was nothing else, it claims again.
 create or replace function {function:claim}(
@@ -55,6 +57,8 @@ begin
     exit when answered > 0;
   end loop;
 end $twinbox$;
+comment on function {function:claim}(uuid, interval, bigint, timestamptz, timestamptz) is
+  'Leases due deliveries to an owner, oldest first. Answers them with their messages, work ids and epochs.';
 
 create or replace function {function:ack}(
   owner uuid, ids bigint[], epochs int[] default null, at timestamptz default null)
@@ -70,10 +74,13 @@ declare
   changed bigint;
 begin
   perform {function:check_owner}(p_owner);
+  perform {function:check_epochs}({table_text} || '_ack', p_id, p_epoch);
   {step:ack_1};
   get diagnostics changed = row_count;
   return changed;
 end $twinbox$;
+comment on function {function:ack}(uuid, bigint[], int[], timestamptz) is
+  'Finishes leased deliveries as done. Answers how many.';
 
 create or replace function {function:abandon}(
   owner uuid, ids bigint[], error text default null, delay interval default null, epochs int[] default null)
@@ -81,6 +88,7 @@ returns bigint
 language plpgsql as $twinbox$
 begin
   perform {function:check_owner}(owner);
+  perform {function:check_epochs}({table_text} || '_abandon', ids, epochs);
   if delay <= interval '0' then
     raise exception 'delay: must be longer than zero' using errcode = 'invalid_parameter_value';
   end if;
@@ -90,6 +98,8 @@ begin
     array_fill((extract(epoch from delay) * 1000000)::bigint, array[coalesce(cardinality(ids), 0)]),
     2000000, 60000000);
 end $twinbox$;
+comment on function {function:abandon}(uuid, bigint[], text, interval, int[]) is
+  'Notes a failed attempt of leased deliveries, which are retried after a delay. Answers how many.';
 
 create or replace function {function:abandon_batch}(
   owner uuid, ids bigint[], epochs int[], errors text[], delays bigint[], first_delay bigint, max_delay bigint,
@@ -113,6 +123,8 @@ begin
   get diagnostics changed = row_count;
   return changed;
 end $twinbox$;
+comment on function {function:abandon_batch}(uuid, bigint[], int[], text[], bigint[], bigint, bigint, timestamptz) is
+  'Internal: abandons leased deliveries. The library calls it.';
 
 create or replace function {function:fail}(
   owner uuid, ids bigint[], error text, reason text default 'failed', epochs int[] default null,
@@ -121,6 +133,7 @@ returns bigint
 language plpgsql as $twinbox$
 begin
   perform {function:check_owner}(owner);
+  perform {function:check_epochs}({table_text} || '_fail', ids, epochs);
   if error is null then
     raise exception 'error: must not be null (it may be empty)' using errcode = 'invalid_parameter_value';
   end if;
@@ -129,6 +142,8 @@ begin
     owner, ids, epochs, array_fill(nullif(error, ''), array[coalesce(cardinality(ids), 0)]), reason, true,
     coalesce(hold_keys, false));
 end $twinbox$;
+comment on function {function:fail}(uuid, bigint[], text, text, int[], boolean) is
+  'Ends leased deliveries as dead letters. Answers how many.';
 
 create or replace function {function:fail_batch}(
   owner uuid, ids bigint[], epochs int[], errors text[], reason text, counts boolean, hold_keys boolean default false,
@@ -152,6 +167,8 @@ begin
   get diagnostics changed = row_count;
   return changed;
 end $twinbox$;
+comment on function {function:fail_batch}(uuid, bigint[], int[], text[], text, boolean, boolean, timestamptz) is
+  'Internal: fails leased deliveries. The library calls it.';
 
 -- Without a batch_size all of them, as the library's own reap().
 create or replace function {function:reap}(
@@ -167,3 +184,5 @@ begin
   end if;
   return query {step:reap_1};
 end $twinbox$;
+comment on function {function:reap}(bigint, timestamptz) is
+  'Takes deliveries back whose leases have run out. Answers their work ids.';

@@ -17,6 +17,11 @@ begin
 end;
 go
 
+declare @text nvarchar(1000) =
+  N'Internal: refuses a text that is empty or too long.';
+{describe:check_text}
+go
+
 create procedure {function:check_extras}
   @payload varbinary(max), @correlation_id nvarchar(max), @partition_key nvarchar(max), @headers nvarchar(max)
 as
@@ -29,6 +34,11 @@ begin
 end;
 go
 
+declare @text nvarchar(1000) =
+  N'Internal: refuses a null payload, bad keys, and headers that are not a JSON object.';
+{describe:check_extras}
+go
+
 create procedure {function:check_owner}
   @owner uniqueidentifier
 as
@@ -38,6 +48,11 @@ begin
 end;
 go
 
+declare @text nvarchar(1000) =
+  N'Internal: refuses an owner that is null or all zero.';
+{describe:check_owner}
+go
+
 create procedure {function:check_ids}
   @ids nvarchar(max)
 as
@@ -45,4 +60,29 @@ begin
   if @ids is null or isjson(@ids) = 0 or left(ltrim(@ids), 1) <> N'['
   begin; throw 51022, 'ids: not a JSON array of numbers, such as [1, 2]', 1; end;
 end;
+go
+
+declare @text nvarchar(1000) =
+  N'Internal: refuses ids that are not a JSON array.';
+{describe:check_ids}
+go
+
+create procedure {function:check_epochs}
+  @called nvarchar(100), @ids nvarchar(max), @epochs nvarchar(max)
+as
+begin
+  if @epochs is null return;
+  if isjson(@epochs) = 0 or left(ltrim(@epochs), 1) <> N'['
+  begin; throw 51022, 'epochs: not a JSON array of numbers, such as [1, 2]', 1; end;
+  declare @id_count int = (select count(*) from openjson(@ids));
+  declare @epoch_count int = (select count(*) from openjson(@epochs));
+  declare @reason nvarchar(400) = concat({table_text}, N'_', @called, N': ids has ', @id_count,
+    N' elements and epochs has ', @epoch_count, N'; pass one epoch for each id');
+  if @id_count <> @epoch_count begin; throw 51022, @reason, 1; end;
+end;
+go
+
+declare @text nvarchar(1000) =
+  N'Internal: refuses epochs that are not one for each id.';
+{describe:check_epochs}
 go

@@ -55,3 +55,8 @@ begin
          @differs as conflict;
 end;
 go
+
+declare @text nvarchar(1000) =
+  N'Accepts a message into the inbox, once per source and id, in your transaction. Answers state, duplicate and conflict.';
+{describe:accept}
+go

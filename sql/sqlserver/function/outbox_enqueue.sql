@@ -32,3 +32,8 @@ begin
   select {coded:id} as id, @known as duplicate, @differs as conflict;
 end;
 go
+
+declare @text nvarchar(1000) =
+  N'Enqueues a message in your transaction. Answers its id, and whether the id was known, and known with another content.';
+{describe:enqueue}
+go

@@ -36,6 +36,11 @@ begin
 end;
 go
 
+declare @text nvarchar(1000) =
+  N'Leases due deliveries to an owner, oldest first. Answers them with their messages, work ids and epochs.';
+{describe:claim}
+go
+
 create procedure {function:renew}
   @owner uniqueidentifier, @ids nvarchar(max), @lease_seconds int, @epochs nvarchar(max) = null,
   @at datetime2(6) = null
@@ -44,6 +49,7 @@ begin
   {begin}
   exec {function:check_owner} @owner;
   exec {function:check_ids} @ids;
+  exec {function:check_epochs} N'renew', @ids, @epochs;
   if coalesce(@lease_seconds, 0) <= 0 begin; throw 51022, 'lease_seconds: must be longer than zero', 1; end;
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
   declare @lease bigint = cast(@lease_seconds as bigint) * 1000000;
@@ -54,6 +60,11 @@ begin
 end;
 go
 
+declare @text nvarchar(1000) =
+  N'Extends the leases of an owner. Answers the work ids that it still holds.';
+{describe:renew}
+go
+
 create procedure {function:ack}
   @owner uniqueidentifier, @ids nvarchar(max), @epochs nvarchar(max) = null, @at datetime2(6) = null
 as
@@ -61,6 +72,7 @@ begin
   {begin}
   exec {function:check_owner} @owner;
   exec {function:check_ids} @ids;
+  exec {function:check_epochs} N'ack', @ids, @epochs;
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
   declare @guarded bit = case when @epochs is null then 0 else 1 end;
   declare @rows nvarchar(max) = {ids_as_rows};
@@ -68,6 +80,11 @@ begin
   {end}
   select count(*) as changed from @gone;
 end;
+go
+
+declare @text nvarchar(1000) =
+  N'Finishes leased deliveries as done. Answers how many.';
+{describe:ack}
 go
 
 create procedure {function:abandon}
@@ -78,6 +95,7 @@ begin
   {begin}
   exec {function:check_owner} @owner;
   exec {function:check_ids} @ids;
+  exec {function:check_epochs} N'abandon', @ids, @epochs;
   if @delay_seconds <= 0 begin; throw 51022, 'delay_seconds: must be longer than zero', 1; end;
   set @error = nullif(@error, N'');
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
@@ -92,6 +110,11 @@ begin
 end;
 go
 
+declare @text nvarchar(1000) =
+  N'Notes a failed attempt of leased deliveries, which are retried after a delay. Answers how many.';
+{describe:abandon}
+go
+
 create procedure {function:release}
   @owner uniqueidentifier, @ids nvarchar(max), @until datetime2(6) = null, @epochs nvarchar(max) = null,
   @at datetime2(6) = null
@@ -100,12 +123,18 @@ begin
   {begin}
   exec {function:check_owner} @owner;
   exec {function:check_ids} @ids;
+  exec {function:check_epochs} N'release', @ids, @epochs;
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
   declare @guarded bit = case when @epochs is null then 0 else 1 end;
   declare @rows nvarchar(max) = {ids_as_rows};
   {step:release_1}
   {end}
 end;
+go
+
+declare @text nvarchar(1000) =
+  N'Ends leases without an attempt. Answers the work ids that the owner held.';
+{describe:release}
 go
 
 create procedure {function:fail}
@@ -116,6 +145,7 @@ begin
   {begin}
   exec {function:check_owner} @owner;
   exec {function:check_ids} @ids;
+  exec {function:check_epochs} N'fail', @ids, @epochs;
   if @error is null begin; throw 51022, 'error: must not be null (it may be empty)', 1; end;
   set @error = nullif(@error, N'');
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
@@ -127,6 +157,11 @@ begin
   {end}
   select count(*) as changed from @gone;
 end;
+go
+
+declare @text nvarchar(1000) =
+  N'Ends leased deliveries as dead letters. Answers how many.';
+{describe:fail}
 go
 
 -- Without a batch_size all of them, as the library's own reap().
@@ -141,4 +176,9 @@ begin
   {step:reap_1}
   {end}
 end;
+go
+
+declare @text nvarchar(1000) =
+  N'Takes deliveries back whose leases have run out. Answers their work ids.';
+{describe:reap}
 go
