@@ -21,11 +21,23 @@ json::array to_array(const std::vector<std::string>& names) {
   return array;
 }
 
-int print(const Common& common, const std::string& role, const Screen& screen) {
+struct PrintOptions {
+  std::string role;
+  bool enqueue_only = false;
+};
+
+int print(const Common& common, const PrintOptions& options, const Screen& screen) {
+  if (options.enqueue_only && options.role.empty())
+    throw Refusal(exit_usage, "schema print: --enqueue-only needs a role; add --grants ROLE");
   OpenStore store(common, OpenStore::Missing::create);
-  for (const BoxKind kind : store.kinds()) {
+  const auto kinds = store.kinds();
+  for (const BoxKind kind : kinds) {
+    // An inbox has no function to enqueue; asked for alone, it says so.
+    if (options.enqueue_only && kind == BoxKind::inbox && kinds.size() > 1) continue;
     const Schema schema(store.database(), kind, store.options(kind));
-    screen.print(role.empty() ? schema.print() : schema.print_grants(role));
+    screen.print(options.role.empty()   ? schema.print()
+                 : options.enqueue_only ? schema.print_enqueue_grants(options.role)
+                                        : schema.print_grants(options.role));
   }
   return exit_ok;
 }
@@ -101,18 +113,23 @@ int repair(const Common& common, const Screen& screen) {
 }  // namespace
 
 Verb schema_print_verb(Common& common) {
-  auto role = std::make_shared<std::string>();
+  auto options = std::make_shared<PrintOptions>();
   return {
       .name = "schema print",
       .group = "Schema",
       .summary = "the script that creates the tables, to run by hand",
       .options = with({{"--grants", "ROLE",
                         "instead: the rights that this role of the application needs (not SQLite)",
-                        role.get()}},
+                        &options->role},
+                       {"--enqueue-only", "",
+                        "with --grants: only the right to call outbox_enqueue, none on a table",
+                        &options->enqueue_only}},
                       {box_options(common), store_options(common)}),
       .examples = {{"twinbox schema print --database postgresql://dba@db/app > twinbox.sql",
-                    "for a DBA to read"}},
-      .run = [&common, role](const Screen& screen) { return print(common, *role, screen); }};
+                    "for a DBA to read"},
+                   {"twinbox schema print --grants shop --enqueue-only --store main",
+                    "for a role that may enqueue by SQL and do nothing else"}},
+      .run = [&common, options](const Screen& screen) { return print(common, *options, screen); }};
 }
 
 Verb schema_deploy_verb(Common& common) {

@@ -294,7 +294,8 @@ class Admin {
   std::size_t requeue(const Filter& filter, Duration delay = {}, const Act& act = {});
   std::size_t requeue(Session& session, const Filter& filter, Duration delay = {},
                       const Act& act = {});
-  /// Open or dead becomes discarded; a lease somebody holds is lost. A reason is needed.
+  /// Open or dead becomes discarded; a lease somebody holds is lost. A reason is needed,
+  /// except for a dry run.
   std::size_t discard(std::span<const DutyKey> duties, const Act& act);
   std::size_t discard(Session& session, std::span<const DutyKey> duties, const Act& act);
   /// The filter must name a state: to throw away what is open is never meant by accident.

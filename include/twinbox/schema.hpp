@@ -56,6 +56,9 @@ class Schema {
   /// The rights that a role of the application needs, and no more (PostgreSQL, SQL Server).
   /// Throws std::invalid_argument for what cannot be a role's name.
   [[nodiscard]] std::string print_grants(const std::string& role) const;
+  /// The rights of a role that may call `outbox_enqueue` and do nothing else: none on a table.
+  /// Throws as print_grants, and UsageError for an inbox.
+  [[nodiscard]] std::string print_enqueue_grants(const std::string& role) const;
 
  private:
   Database& database_;

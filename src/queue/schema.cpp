@@ -420,8 +420,10 @@ std::string Schema::print() const {
   return text + printed(dialect, "end", values);
 }
 
-std::string Schema::print_grants(const std::string& role) const {
-  const Dialect dialect = database_.dialect();
+namespace {
+
+/// Throws unless the database has roles, and `role` can be the name of one.
+void check_role(Dialect dialect, const std::string& role) {
   if (dialect == Dialect::sqlite) {
     throw UsageError("grants: " + std::string{to_string(dialect)} +
                      " has no roles; protect the file with the rights of the file system");
@@ -431,6 +433,25 @@ std::string Schema::print_grants(const std::string& role) const {
     throw std::invalid_argument(
         "role: must not be empty, and must hold neither a null byte nor $twinbox$");
   }
+}
+
+}  // namespace
+
+std::string Schema::print_enqueue_grants(const std::string& role) const {
+  const Dialect dialect = database_.dialect();
+  check_role(dialect, role);
+  if (kind_ != BoxKind::outbox) {
+    throw UsageError(
+        "grants to enqueue: an inbox has no function to enqueue; print those of an outbox");
+  }
+  Placeholders values = Tables(dialect, kind_, options_).values;
+  values["role"] = quote_identifier(role);
+  return printed(dialect, "grant_enqueue", values);
+}
+
+std::string Schema::print_grants(const std::string& role) const {
+  const Dialect dialect = database_.dialect();
+  check_role(dialect, role);
   const Tables tables(dialect, kind_, options_);
   Placeholders values = tables.values;
   values["role"] = quote_identifier(role);

@@ -27,6 +27,29 @@ class PostgresRole : public OutboxTest {
     for (const char c : role_) text += c == '"' ? std::string{"\"\""} : std::string{c};
     return "\"" + text + "\"";
   }
+  void grant_enqueue() {
+    const std::string script =
+        Schema(database(), BoxKind::outbox, options()).print_enqueue_grants(role_);
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = script.find(";\n", begin)) != std::string::npos;
+         begin = end + 2)
+      write(script.substr(begin, end - begin));
+  }
+  void expect_forbidden(Database& database, const std::string& sql) {
+    try {
+      database.in_transaction([&](Session& session) { session.execute(in_schema(sql)); });
+      ADD_FAILURE() << "was allowed: " << sql;
+    } catch (const DatabaseError& error) {
+      EXPECT_EQ(error.kind(), DatabaseError::Kind::permission) << sql << ": " << error.what();
+    }
+  }
+  std::string value(Database& database, const std::string& sql) {
+    std::string value;
+    database.in_transaction([&](Session& session) {
+      session.execute(in_schema(sql), {}, [&](const Row& row) { value = row.text(0); });
+    });
+    return value;
+  }
   void grant(BoxKind kind) {
     const std::string script = Schema(database(), kind, options()).print_grants(role_);
     std::size_t begin = 0;
@@ -135,6 +158,92 @@ TEST_P(PostgresRole, OBX_105_the_granted_rights_let_it_call_the_functions) {
     EXPECT_EQ(outbox.ack(session, worker_a, held), held.size());
     session.execute(in_schema("select {schema}outbox_reap()"));
   });
+}
+
+TEST_P(PostgresRole, a_role_that_may_only_enqueue_does_that_and_nothing_else) {
+  grant_enqueue();
+  Database database(address(), {}, environment());
+  EXPECT_EQ(value(database, "select id from {schema}outbox_enqueue('t', 'p', 'order 1')"),
+            "order 1");
+  EXPECT_EQ(value(database,
+                  "select id from {schema}outbox_enqueue('t', '\\x00'::bytea, 'order 2', "
+                  "partition_key => 'k', headers => '{}')"),
+            "order 2");
+  const std::string owner = "'00000000-0000-4000-8000-00000000000a'";
+  for (const std::string& sql :
+       {std::string{"select * from {schema}outbox_message"},
+        std::string{"select * from {schema}outbox"},
+        std::string{"insert into {schema}outbox_message (id, source) values ('a', '-')"},
+        std::string{"delete from {schema}outbox_work"},
+        std::string{"update {schema}outbox_message set topic = 't'"},
+        std::string{"select nextval(pg_get_serial_sequence('{schema}outbox_work', 'id'))"},
+        "select * from {schema}outbox_claim(" + owner + ", '1 s', 1)",
+        "select {schema}outbox_ack(" + owner + ", array[1])",
+        "select {schema}outbox_abandon(" + owner + ", array[1])",
+        "select {schema}outbox_fail(" + owner + ", array[1], 'error')",
+        std::string{"select {schema}outbox_reap()"},
+        std::string{"select {schema}outbox_promote_keys('{k}', '{\"\"}', '{1}')"},
+        std::string{"select * from {schema}inbox_accept('s', 'e', 't', 'p')"}}) {
+    expect_forbidden(database, sql);
+  }
+  const auto held = outbox().claim(worker_a, 30s, 10);
+  ASSERT_EQ(held.size(), 2u);
+  // A known id tells that it is known; the first message stays as it is.
+  EXPECT_EQ(
+      value(database, "select conflict::text from {schema}outbox_enqueue('other', 'x', 'order 1')"),
+      "true");
+  EXPECT_EQ(read("select topic from {schema}outbox_message where id = 'order 1'"), "t");
+}
+
+TEST_P(PostgresRole, a_role_that_may_only_enqueue_cannot_bring_code_of_its_own) {
+  grant_enqueue();
+  const std::string evil = "\"" + place().schema() + "_evil\"";
+  write("create schema " + evil + " authorization " + quoted());
+  Database database(address(), {}, environment());
+  const auto run = [&](const std::string& sql) {
+    database.in_transaction([&](Session& session) { session.execute(in_schema(sql)); });
+  };
+  // Whatever enqueue calls without a schema, and an operator, as functions of the role's own.
+  run("create table " + evil + ".stolen (who text)");
+  run("grant all on " + evil + ".stolen to public");
+  run("grant usage on schema " + evil + " to public");
+  const std::string body = " language plpgsql as $$ begin insert into " + evil +
+                           ".stolen values (current_user); return ";
+  run("create function " + evil + ".gen_random_uuid() returns uuid" + body +
+      "pg_catalog.gen_random_uuid(); end $$");
+  run("create function " + evil + ".differs(text, text) returns boolean" + body +
+      "not $1 operator(pg_catalog.=) $2; end $$");
+  run("create operator " + evil + ".<> (leftarg = text, rightarg = text, function = " + evil +
+      ".differs)");
+  run("create function " + evil + ".length(text) returns int" + body +
+      "pg_catalog.length($1); end $$");
+  database.in_transaction([&](Session& session) {
+    session.execute("set local search_path = " + evil + ", pg_catalog");
+    session.execute("create temp table outbox_message (id text) on commit drop");
+    session.execute("create temp table unnest (id text) on commit drop");
+    session.execute(in_schema(
+        "select * from {schema}outbox_enqueue('t', '\\x00'::bytea, content_type => 'a/b')"));
+    session.execute(
+        in_schema("select * from {schema}outbox_enqueue('t', '\\x00'::bytea, partition_key => 'k', "
+                  "headers => '{}')"));
+  });
+  EXPECT_EQ(read("select count(*) from " + evil + ".stolen where who <> '" +
+                 [&] {
+                   std::string text = quoted().substr(1, quoted().size() - 2);
+                   for (std::size_t at = 0; (at = text.find("\"\"", at)) != std::string::npos; ++at)
+                     text.erase(at, 1);
+                   return text;
+                 }() +
+                 "'"),
+            "0");
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 2u);
+}
+
+TEST_P(PostgresRole, grants_to_enqueue_are_those_of_an_outbox) {
+  const Schema inbox_schema(database(), BoxKind::inbox, options());
+  EXPECT_THROW(static_cast<void>(inbox_schema.print_enqueue_grants("app")), UsageError);
+  const Schema schema(database(), BoxKind::outbox, options());
+  EXPECT_THROW(static_cast<void>(schema.print_enqueue_grants("")), std::invalid_argument);
 }
 
 TEST_P(PostgresRole, OBX_104_the_inbox_needs_no_more_either) {

@@ -129,6 +129,30 @@ TEST_P(SchemaFunction, every_function_says_what_it_does_in_the_catalog_and_in_th
   EXPECT_NE(Schema(database(), BoxKind::outbox, options()).print().find(said), std::string::npos);
 }
 
+TEST_P(SchemaFunction, enqueue_is_closed_to_everybody_whoever_had_it_before) {
+  outbox();
+  PgClient client(place().address());
+  const auto open = [&] {
+    return client.value("select count(*) from pg_proc p where p.pronamespace = '" +
+                        place().schema() +
+                        "'::regnamespace and p.prosecdef and "
+                        "has_function_privilege('public', p.oid, 'execute')");
+  };
+  EXPECT_EQ(open(), "0");
+  // As an earlier program left it: with the rights of the caller, and open.
+  const std::string name = place().schema() +
+                           ".outbox_enqueue(text, bytea, text, text, timestamptz, text, text, "
+                           "text, timestamptz)";
+  client.run("alter function " + name + " security invoker");
+  client.run("grant execute on function " + name + " to public");
+  write("delete from {schema}twinbox_schema where name = 'function/outbox_enqueue'");
+  EXPECT_EQ(Schema(database(), BoxKind::outbox, options()).deploy(),
+            std::vector<std::string>{"function/outbox_enqueue"});
+  EXPECT_EQ(open(), "0");
+  EXPECT_EQ(client.value("select prosecdef from pg_proc where oid = '" + name + "'::regprocedure"),
+            "t");
+}
+
 TEST_P(SchemaFunction, OBX_104_the_grants_of_a_box_leave_out_a_box_whose_name_begins_alike) {
   outbox();
   BoxOptions neighbour = options();

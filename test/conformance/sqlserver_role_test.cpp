@@ -48,6 +48,13 @@ class SqlserverRole : public OutboxTest {
       begin = end + 1;
     }
   }
+  void grant_enqueue() {
+    const std::string script =
+        Schema(database(), BoxKind::outbox, options()).print_enqueue_grants(role_);
+    const std::size_t begin = script.find("grant ");
+    ASSERT_NE(begin, std::string::npos);
+    write(granted_.emplace_back(script.substr(begin, script.find(';', begin) - begin)));
+  }
   /// A login that still has rights cannot be dropped everywhere.
   void revoke() {
     for (std::string line : granted_) {
@@ -160,6 +167,27 @@ TEST_P(SqlserverRole, OBX_105_whoever_calls_the_procedures_needs_no_right_on_a_t
   EXPECT_EQ(call("inbox_accept N's', N'e', N't', 0x01"), "accepted");
   for (const char* sql : {"select * from {schema}outbox_message", "delete from {schema}outbox_work",
                           "select * from {schema}outbox"}) {
+    expect_forbidden(database, sql);
+  }
+}
+
+TEST_P(SqlserverRole, a_role_that_may_only_enqueue_does_that_and_nothing_else) {
+  if (is_stand_in()) GTEST_SKIP() << "the stand-in knows no ownership chains";
+  grant_enqueue();
+  Database database(address(), {}, environment());
+  database.in_transaction([&](Session& session) {
+    session.execute(in_schema("exec {schema}outbox_enqueue N't', 0x01, @partition_key = N'k'"));
+  });
+  EXPECT_EQ(outbox().claim(worker_a, 30s, 10).size(), 1u);
+  const std::string owner = "'00000000-0000-4000-8000-00000000000a'";
+  for (const std::string& sql :
+       {std::string{"select * from {schema}outbox_message"},
+        std::string{"select * from {schema}outbox"},
+        std::string{"insert into {schema}outbox_message (id, source) values (N'a', N'-')"},
+        std::string{"delete from {schema}outbox_work"},
+        "exec {schema}outbox_claim " + owner + ", 60, 10",
+        "exec {schema}outbox_ack " + owner + ", N'[1]'", std::string{"exec {schema}outbox_reap"},
+        std::string{"exec {schema}inbox_accept N's', N'e', N't', 0x01"}}) {
     expect_forbidden(database, sql);
   }
 }

@@ -1,13 +1,17 @@
 -- A program in any language enqueues inside its own transaction:
 -- select id from infra.outbox_enqueue('topic', 'payload'). Answers a row: the message's id, which is made here unless the
 -- caller gives one, whether it was known, and whether it was known with another topic or payload. The first one stays.
+--
+-- The form with bytes runs with the rights of the tables' owner, so that a role may enqueue and do nothing else
+-- (docs/decisions/enqueue_only.md). So it runs no code that a caller could bring: names are found in pg_catalog alone.
+-- A function is open to everybody until it is closed.
 
 create or replace function {function:enqueue}(
   topic text, payload bytea, inout id text default null, correlation_id text default null,
   due_at timestamptz default null, partition_key text default null, headers text default null,
   content_type text default null, expires_at timestamptz default null,
   out duplicate boolean, out conflict boolean)
-language plpgsql as $twinbox$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $twinbox$
 begin
   id := coalesce(id, gen_random_uuid()::text);
   perform {function:check_text}('topic', topic, 255);
@@ -22,6 +26,8 @@ begin
     array[due_at], array[expires_at], array[1::bigint], array[false],
     '[{"key": "", "legacy": []}]') b;
 end $twinbox$;
+revoke execute on function {function:enqueue}(text, bytea, text, text, timestamptz, text, text, text, timestamptz)
+  from public;
 comment on function {function:enqueue}(text, bytea, text, text, timestamptz, text, text, text, timestamptz) is
   'Enqueues a message in your transaction. Answers its id, and whether the id was known, and known with another content.';
 
