@@ -44,9 +44,9 @@ HttpResponse SidecarIntake::handle(const HttpRequest& request) const {
   const std::string_view path = target.substr(0, target.find('?'));
   return answer_or_problem(options_, "accept", [&] {
     if (path == list_path) {
-      if (request.method == "GET") return list();
-      HttpResponse answer = problem(405, "Method Not Allowed", "only GET is taken here");
-      answer.headers.add("Allow", "GET");
+      if (request.method == "GET" || request.method == "HEAD") return list();
+      HttpResponse answer = problem(405, "Method Not Allowed", "only GET and HEAD are taken here");
+      answer.headers.add("Allow", "GET, HEAD");
       return answer;
     }
     const auto found = by_route_.find(path);

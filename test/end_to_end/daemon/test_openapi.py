@@ -1,8 +1,10 @@
 """The description of the API against what the daemon really answers."""
+import http.client
+import io
 import json
 import unittest
 
-from daemon import Daemon
+from daemon import Answer, Daemon
 
 
 def check(value, schema, document, path="$"):
@@ -94,19 +96,7 @@ class OpenApi(unittest.TestCase):
                 if path not in document["paths"]:
                     path = "/v1/operations/{id}" if "operations" in path \
                         else "/v1/routes/{name}/enable"
-                responses = document["paths"][path][method.lower()]["responses"]
-                self.assertIn(str(answer.status), responses, (target, answer.body))
-                if "content" not in responses[str(answer.status)]:
-                    self.assertEqual(answer.body, b"", target)
-                    asked.add((method.lower(), path))
-                    continue
-                [(kind, described)] = responses[str(answer.status)]["content"].items()
-                self.assertEqual(answer.headers["Content-Type"].split(";")[0], kind, target)
-                if "json" in kind:
-                    try:
-                        check(answer.json(), described["schema"], document)
-                    except AssertionError as error:
-                        self.fail(f"{method} {target} {answer.status}: {error}")
+                self.check_answer(document, method, path, answer)
                 asked.add((method.lower(), path))
             with daemon.live() as live:
                 answer = document["paths"]["/v1/live"]["get"]["responses"]["200"]["content"]
@@ -116,6 +106,84 @@ class OpenApi(unittest.TestCase):
             self.assertEqual(asked, {(method, path) for path, methods in document["paths"].items()
                                      for method in methods})
             self.assertEqual(daemon.stop(), 0)
+
+    def check_answer(self, document, method, path, answer):
+        responses = document["paths"][path][method.lower()]["responses"]
+        about = (method, path, answer.status, answer.body)
+        self.assertIn(str(answer.status), responses, about)
+        described = responses[str(answer.status)]
+        if "$ref" in described:
+            described = document["components"]["responses"][described["$ref"].split("/")[-1]]
+        for name in described.get("headers", {}):
+            self.assertIn(name, answer.headers, about)
+        if "content" not in described:
+            self.assertEqual(answer.body, b"", about)
+            return
+        kind = answer.headers["Content-Type"].split(";")[0]
+        self.assertIn(kind, described["content"], about)
+        if "json" in kind:
+            try:
+                check(answer.json(), described["content"][kind]["schema"], document)
+            except AssertionError as error:
+                self.fail(f"{about}: {error}")
+
+    def test_every_path_lists_what_each_request_may_be_answered(self):
+        """What is wrong with the request as such, provoked on every path."""
+        with Daemon('[limit]\nbody_bytes = 5000\n[webhook.own]\nscheme = "bearer"\n'
+                    'secrets = ["env:OWN"]\n[[subscription]]\nname = "b"\ntopic = "t"\n'
+                    'route = "/sidecar/t"\n', environment={"OWN": "0123456789abcdef"}) as daemon:
+            daemon.wait_for_token()
+            document = daemon.ask("GET", "/openapi.json").json()
+            for path, methods in document["paths"].items():
+                target = path.replace("{endpoint}", "own").replace("{route}", "t")
+                for method in methods:
+                    for status, asked, headers, body in [
+                            (400, method, [("Host", "localhost"), ("Host", "localhost")], b""),
+                            (403, method, [("Host", "localhost"), ("Origin", "http://evil.example")], b""),
+                            (405, "BREW", [("Host", "localhost")], b""),
+                            (413, method, [("Host", "localhost"), ("Content-Length", "5001"),
+                                           ("Authorization", f"Bearer {daemon.token}")], b""),
+                            (421, method, [("Host", "evil.example")], b""),
+                            (431, method, [("Host", "localhost"), ("X", "x" * 20000)], b""),
+                            (501, method, [("Host", "localhost"), ("Transfer-Encoding", "gzip")], b"")]:
+                        head = "".join(f"{name}: {value}\r\n" for name, value in headers)
+                        raw = daemon.raw(f"{asked.upper()} {target} HTTP/1.1\r\n{head}\r\n".encode())
+                        answer = self.parse(raw)
+                        self.assertEqual(answer.status, status, (asked, target, raw))
+                        if method != "head":
+                            self.check_answer(document, method, path, answer)
+            self.assertEqual(daemon.stop(), 0)
+
+    def parse(self, raw):
+        class Bytes:
+            def makefile(self, _):
+                return io.BytesIO(raw)
+
+        response = http.client.HTTPResponse(Bytes())
+        response.begin()
+        return Answer(response)
+
+    def test_every_path_lists_a_busy_daemon_and_a_failure(self):
+        with Daemon() as daemon:
+            for path, methods in daemon.ask("GET", "/openapi.json").json()["paths"].items():
+                for method, described in methods.items():
+                    for status in ["500", "503"]:
+                        self.assertIn(status, described["responses"], (method, path))
+
+    def test_headers_of_events_and_keys_are_listed(self):
+        with Daemon() as daemon:
+            paths = daemon.ask("GET", "/openapi.json").json()["paths"]
+
+        def headers(path):
+            return {one["name"] for one in paths[path]["post"]["parameters"] if one["in"] == "header"}
+
+        attributes = {"ce-specversion", "ce-id", "ce-source", "ce-type", "ce-subject", "ce-time",
+                      "ce-dataschema", "traceparent"}
+        for path in ["/v1/events", "/events/{name}/{version}", "/sidecar/{route}"]:
+            self.assertLessEqual(attributes, headers(path), path)
+        for path in ["/v1/outbox/{topic}", "/v1/inbox/{source}/{topic}"]:
+            self.assertLessEqual({"Idempotency-Key", "ce-id"}, headers(path), path)
+        self.assertIn("Idempotency-Key", headers("/webhooks/{endpoint}"))
 
     def test_every_reference_leads_somewhere(self):
         def references(value):
@@ -132,7 +200,9 @@ class OpenApi(unittest.TestCase):
         with Daemon() as daemon:
             document = daemon.ask("GET", "/openapi.json").json()
             for reference in references(document):
-                self.assertIn(reference.split("/")[-1], document["components"]["schemas"])
+                self.assertTrue(reference.startswith("#/components/"), reference)
+                kind, name = reference.split("/")[2:]
+                self.assertIn(name, document["components"][kind])
 
 
 if __name__ == "__main__":
