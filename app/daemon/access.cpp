@@ -93,6 +93,7 @@ std::optional<std::string_view> cookie_of(const HttpRequest& head, std::string_v
 /// Whether a page of this very server asks; where `Origin` is given it was compared before.
 /// Another port of the same host is the same site to a browser, and gets its cookies.
 bool from_own_page(const HttpRequest& head) {
+  if (!head.headers.find("Host")) return false;
   const auto site = head.headers.find("Sec-Fetch-Site");
   if (site && *site != "same-origin" && *site != "none") return false;
   if (head.method == "GET" || head.method == "HEAD") return true;
@@ -124,17 +125,19 @@ bool Access::own_name(std::string_view host) const {
 
 std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) const {
   const std::vector<std::string_view> hosts = head.headers.all("Host");
-  if (hosts.size() != 1) {
+  if (hosts.size() > 1) {
     return problem(400, "Bad Request", "a request has one Host header");
   }
-  if (!own_name(host_of(hosts[0]))) {
+  // HTTP/1.0 may have none. No browser sends that, so no name can have been made to point here.
+  const std::string_view host = hosts.empty() ? "" : hosts[0];
+  if (!hosts.empty() && !own_name(host_of(host))) {
     return problem(421, "Misdirected Request",
                    "this Host is not served here; server.hosts names further ones");
   }
   const auto origin = head.headers.find("Origin");
   const auto site = head.headers.find("Sec-Fetch-Site");
   const bool foreign_origin =
-      origin && (!same_authority(*origin, hosts[0]) ||
+      origin && (!same_authority(*origin, host) ||
                  (over_https(head) && !lower(*origin).starts_with("https://")));
   // A link on another page may lead to the dashboard, which holds nothing by itself.
   const bool followed_link = head.method == "GET" && head.target == "/" &&

@@ -176,7 +176,7 @@ class Connection final : public OpenConnection,
     body.reserve = [this](std::size_t bytes) { return reserve(bytes); };
     if (!fits(*parser_)) return refuse_unread(body_too_large());
     const auto expect = request_.headers.find("Expect");
-    const bool waits = expect && boost::beast::iequals(*expect, "100-continue");
+    const bool waits = !http_1_0_ && expect && boost::beast::iequals(*expect, "100-continue");
     if (waits && !parser_->is_done()) return write_continue();
     read_body();
   }
@@ -246,9 +246,9 @@ class Connection final : public OpenConnection,
     events_ = server_.service().stream(context_, request_, std::move(wake));
     if (!events_) return false;
     give_back();
-    text_ =
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
-        "X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nConnection: close\r\n\r\n";
+    text_ = "HTTP/1.1 200 OK\r\nDate: " + http_date(server_.now()) +
+            "\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
+            "X-Content-Type-Options: nosniff\r\nX-Accel-Buffering: no\r\nConnection: close\r\n\r\n";
     server_.service().done(
         context_, request_, 200, text_.size(),
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began_));
@@ -300,6 +300,7 @@ class Connection final : public OpenConnection,
   void take_head() {
     request_ = head_of(*parser_, loopback_);
     keep_alive_ = parser_->get().keep_alive();
+    http_1_0_ = parser_->get().version() < 11;
     has_head_ = true;
   }
 
@@ -325,7 +326,9 @@ class Connection final : public OpenConnection,
     handled_ = false;
     give_back();
     keep_alive_ = keep_alive_ && may_go_on && !server_.stopping();
-    text_ = response_text(response, keep_alive_, request_.method == "HEAD");
+    const auto kept = http_1_0_ ? Afterwards::keep_and_say : Afterwards::keep;
+    text_ = response_text(response, server_.now(), keep_alive_ ? kept : Afterwards::close,
+                          request_.method == "HEAD");
     server_.service().done(
         context_, request_, response.status, text_.size(),
         std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began_));
@@ -432,6 +435,7 @@ class Connection final : public OpenConnection,
   bool handled_ = false;    // a worker has the request
   bool timed_out_ = false;  // the socket was closed by its deadline
   bool keep_alive_ = false;
+  bool http_1_0_ = false;
 };
 
 }  // namespace twinbox::app

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <stdexcept>
 
+#include "daemon/router.hpp"
 #include "daemon/sinks.hpp"
 
 namespace twinbox::app {
@@ -184,7 +185,7 @@ void Dispatching::stop() {
 void Dispatching::each_of(const std::string& store, const std::function<void(Desk&)>& act) {
   if (!store.empty() && stores_.find(store, BoxKind::outbox) == nullptr &&
       stores_.find(store, BoxKind::inbox) == nullptr) {
-    throw UsageError("there is no store '" + store + "'; /v1/stores lists them");
+    throw Refused(404, "there is no store '" + store + "'; /v1/stores lists them");
   }
   for (const auto& desk : desks_) {
     if (store.empty() || has_store(*desk->stores, store)) act(*desk);
@@ -237,7 +238,7 @@ void Dispatching::enable(const std::string& route) {
       found = true;
     }
   }
-  if (!found) throw UsageError("there is no route '" + route + "'; /v1/dispatch lists them");
+  if (!found) throw Refused(404, "there is no route '" + route + "'; /v1/dispatch lists them");
 }
 
 void Dispatching::disable(const std::string& route, const std::string& reason) {
@@ -250,7 +251,7 @@ void Dispatching::disable(const std::string& route, const std::string& reason) {
       found = true;
     }
   }
-  if (!found) throw UsageError("there is no route '" + route + "'; /v1/dispatch lists them");
+  if (!found) throw Refused(404, "there is no route '" + route + "'; /v1/dispatch lists them");
 }
 
 bool Dispatching::holds(const std::string& store, const std::string& topic) const {

@@ -159,6 +159,11 @@ std::shared_ptr<const LimitConfig> HttpServer::limit() const {
   return limit_;
 }
 
+Instant HttpServer::now() const {
+  if (const auto now = environment_.now()) return *now;
+  return std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now());
+}
+
 std::uint64_t HttpServer::add_waiting(const std::string& sender,
                                       const std::shared_ptr<OpenConnection>& connection) {
   const std::lock_guard lock{mutex_};
@@ -236,18 +241,21 @@ void HttpServer::turn_away(Socket socket) {
                                          delete gone;
                                          --turned_away_;
                                        }};
-  static const std::string text = response_text(
-      busy("more connections are at work than limit.connections allows"), false, false);
+  // Shared by the call and its end.
+  const auto text = std::make_shared<const std::string>(
+      response_text(busy("more connections are at work than limit.connections allows"), now(),
+                    Afterwards::close, false));
   stream->expires_after(std::chrono::seconds{2});
-  asio::async_write(*stream, asio::buffer(text), [stream](beast::error_code failed, std::size_t) {
-    if (failed) return;
-    // Who closes on bytes that it has not read takes its answer back.
-    beast::error_code ignored;
-    stream->socket().shutdown(Tcp::socket::shutdown_send, ignored);
-    auto waste = std::make_shared<std::array<char, 4096>>();  // shared by the call and its end
-    stream->async_read_some(asio::buffer(*waste),
-                            [stream, waste](beast::error_code, std::size_t) {});
-  });
+  asio::async_write(
+      *stream, asio::buffer(*text), [stream, text](beast::error_code failed, std::size_t) {
+        if (failed) return;
+        // Who closes on bytes that it has not read takes its answer back.
+        beast::error_code ignored;
+        stream->socket().shutdown(Tcp::socket::shutdown_send, ignored);
+        auto waste = std::make_shared<std::array<char, 4096>>();  // shared by the call and its end
+        stream->async_read_some(asio::buffer(*waste),
+                                [stream, waste](beast::error_code, std::size_t) {});
+      });
 }
 
 std::shared_ptr<OpenConnection> HttpServer::take_oldest(Waiting& waiting) {

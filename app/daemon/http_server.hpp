@@ -131,6 +131,7 @@ class HttpServer {
   [[nodiscard]] const HttpService& service() const noexcept { return service_; }
   [[nodiscard]] HttpServerStats& stats() noexcept { return stats_; }
   [[nodiscard]] bool stopping() const noexcept { return stopping_; }
+  [[nodiscard]] Instant now() const;
   /// A connection that waits for its client may be closed for a new one. The oldest goes first of
   /// those without a `sender`, which wait for a request or for a caller without a token. When there
   /// is none, it is the oldest of a sender that holds more than its share.

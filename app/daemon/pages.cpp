@@ -10,27 +10,43 @@ constexpr std::string_view policy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src "
     "'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Says no to gzip: `gzip;q=0`, or a list without it. Without a list everything is welcome.
-bool refuses_gzip(const HttpRequest& request) {
-  const auto accepted = request.headers.find("Accept-Encoding");
-  if (!accepted) return false;
-  std::string_view list = *accepted;
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ') || text.starts_with('\t')) text.remove_prefix(1);
+  while (text.ends_with(' ') || text.ends_with('\t')) text.remove_suffix(1);
+  return text;
+}
+
+/// `text` up to the separator, which is taken away with it.
+std::string_view take_part(std::string_view& text, char separator) {
+  const std::string_view part = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(part.size() + 1, text.size()));
+  return trimmed(part);
+}
+
+/// By `gzip`, or else by `*`; with a weight above 0. Without a list: the content as it is.
+bool accepts_gzip(const HttpRequest& request) {
+  std::string_view list = request.headers.find("Accept-Encoding").value_or("");
+  bool any = false;
   while (!list.empty()) {
-    std::string_view one = list.substr(0, std::min(list.find(','), list.size()));
-    list.remove_prefix(std::min(one.size() + 1, list.size()));
-    one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
-    const std::string_view name = one.substr(0, std::min(one.find_first_of("; "), one.size()));
-    if (name == "gzip" || name == "*") return one.ends_with("q=0");
+    std::string_view one = take_part(list, ',');
+    const std::string_view name = take_part(one, ';');
+    const std::string_view weight = take_part(one, ';');
+    const bool wanted =
+        !weight.starts_with("q=") || weight.find_first_of("123456789") != std::string_view::npos;
+    if (name == "gzip") return wanted;
+    if (name == "*") any = wanted;
   }
-  return true;
+  return any;
 }
 
 HttpResponse serve(const Asset& asset, const HttpRequest& request) {
+  const bool gzip = accepts_gzip(request);
+  std::string etag{asset.etag};
+  if (gzip) etag.insert(etag.size() - 1, "-gzip");  // other bytes, another tag
   HttpResponse response{200,
                         {{"Content-Type", std::string{asset.content_type}},
-                         {"Content-Encoding", "gzip"},
                          {"Vary", "Accept-Encoding"},
-                         {"ETag", std::string{asset.etag}},
+                         {"ETag", etag},
                          {"Content-Security-Policy", std::string{policy}},
                          {"X-Frame-Options", "DENY"},
                          {"X-Content-Type-Options", "nosniff"},
@@ -40,14 +56,12 @@ HttpResponse serve(const Asset& asset, const HttpRequest& request) {
   // The names of assets change with their content, that of the page does not.
   response.headers.add("Cache-Control",
                        asset.path == "/" ? "no-cache" : "public, max-age=31536000, immutable");
-  if (request.headers.find("If-None-Match") == asset.etag) {
+  if (request.headers.find("If-None-Match") == etag) {
     response.status = 304;
     return response;
   }
-  if (refuses_gzip(request)) {
-    throw Refused(406, "this is sent compressed by gzip, which every browser takes");
-  }
-  response.body = asset.gzip;
+  if (gzip) response.headers.add("Content-Encoding", "gzip");
+  response.body = gzip ? asset.gzip : asset.content;
   return response;
 }
 

@@ -20,7 +20,7 @@ namespace {
 void take_apart_absolute(HttpRequest& request) {
   const std::size_t scheme = request.target.find("://");
   if (request.target.starts_with('/') || scheme == std::string::npos) return;
-  if (request.headers.all("Host").size() != 1) return;  // is refused, wherever it leads
+  if (request.headers.all("Host").size() > 1) return;  // is refused, wherever it leads
   const std::string name = request.target.substr(0, scheme);
   if (!boost::beast::iequals(name, "http") && !boost::beast::iequals(name, "https")) return;
   const std::string rest = request.target.substr(scheme + 3);
@@ -112,6 +112,9 @@ HttpRequest head_of(const RequestParser& parser, bool loopback) {
 
 std::optional<HttpResponse> refuse_framing(const RequestParser& parser) {
   const auto& head = parser.get();
+  if (head.version() >= 11 && head.count(http::field::host) == 0) {
+    return problem(400, "Bad Request", "a request of HTTP/1.1 has one Host header");
+  }
   const auto codings = head.equal_range(http::field::transfer_encoding);
   if (codings.first == codings.second) return {};
   const bool chunked = std::next(codings.first) == codings.second &&
@@ -165,7 +168,7 @@ std::optional<HttpResponse> refusal_of(const boost::beast::error_code& error,
                        (body_limit < limit.body_bytes ? ", all that this path takes"
                                                       : "; limit.body_bytes allows more"));
   }
-  return problem(400, "Bad Request", "this is no HTTP/1.1 request: " + error.message());
+  return problem(400, "Bad Request", "this is no request of HTTP/1.0 or 1.1: " + error.message());
 }
 
 boost::beast::error_code body_too_large() { return make_error_code(http::error::body_limit); }

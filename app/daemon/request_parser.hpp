@@ -70,7 +70,8 @@ void skip_empty_lines(boost::beast::flat_buffer& buffer);
 HttpRequest head_of(const RequestParser& parser, bool loopback);
 
 /// The answer to a head that lets one reader see another body than the next: a coding that is not
-/// known here, or two lengths. Then nothing behind it can be trusted. Empty: it is clear.
+/// known here, or two lengths. Then nothing behind it can be trusted. HTTP/1.1 without a Host is
+/// refused, too. Empty: it is clear.
 std::optional<HttpResponse> refuse_framing(const RequestParser& parser);
 
 /// Once the head is there. False: it announces more bytes than the limit of its body.

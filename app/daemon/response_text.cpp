@@ -1,6 +1,8 @@
 #include "daemon/response_text.hpp"
 
+#include <array>
 #include <boost/beast/http/status.hpp>
+#include <chrono>
 #include <ostream>  // the next one needs it
 
 namespace twinbox::app {
@@ -26,10 +28,28 @@ HttpResponse busy(std::string_view why) {
   return response;
 }
 
-std::string response_text(const HttpResponse& response, bool keep_alive, bool head_only) {
+std::string http_date(Instant at) {
+  using namespace std::chrono;
+  constexpr std::array days{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr std::array months{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                              "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const auto midnight = floor<std::chrono::days>(at);
+  const year_month_day date{midnight};
+  const hh_mm_ss time{floor<seconds>(at) - midnight};
+  const auto number = [](auto value) { return (value < 10 ? "0" : "") + std::to_string(value); };
+  return std::string{days.at(weekday{midnight}.c_encoding())} + ", " +
+         number(static_cast<unsigned>(date.day())) + " " +
+         months.at(static_cast<unsigned>(date.month()) - 1) + " " +
+         std::to_string(static_cast<int>(date.year())) + " " + number(time.hours().count()) + ":" +
+         number(time.minutes().count()) + ":" + number(time.seconds().count()) + " GMT";
+}
+
+std::string response_text(const HttpResponse& response, Instant now, Afterwards afterwards,
+                          bool head_only) {
   std::string text;
   text.reserve(256 + response.body.size());
   text += "HTTP/1.1 " + std::to_string(response.status) + " " + title_of(response.status) + "\r\n";
+  text += "Date: " + http_date(now) + "\r\n";
   for (const HttpHeaders::Field& field : response.headers) {
     append_clean(text, field.name);
     text += ": ";
@@ -39,7 +59,9 @@ std::string response_text(const HttpResponse& response, bool keep_alive, bool he
   if (response.status != 204 && response.status != 304) {
     text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
   }
-  text += keep_alive ? "\r\n" : "Connection: close\r\n\r\n";
+  if (afterwards == Afterwards::close) text += "Connection: close\r\n";
+  if (afterwards == Afterwards::keep_and_say) text += "Connection: keep-alive\r\n";
+  text += "\r\n";
   if (!head_only && response.status != 204 && response.status != 304) text += response.body;
   return text;
 }

@@ -43,7 +43,7 @@ Found Router::find(std::string_view method, std::string_view target) const {
     if (wanted == method || (wanted == "GET" && method == "HEAD")) {
       return Match{&entry.endpoint, std::move(*parsed)};
     }
-    allowed += (allowed.empty() ? "" : ", ") + wanted;
+    allowed += (allowed.empty() ? "" : ", ") + wanted + (wanted == "GET" ? ", HEAD" : "");
   }
   if (allowed.empty()) {
     return problem(404, "Not Found", "there is nothing here; /openapi.json lists what there is");

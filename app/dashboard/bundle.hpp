@@ -10,7 +10,8 @@ struct Asset {
   std::string_view path;  ///< as requested: "/" is the page, "/assets/…" never change their content
   std::string_view content_type;
   std::string_view etag;  ///< quoted, as the header has it
-  std::string_view gzip;  ///< the content, compressed
+  std::string_view content;
+  std::string_view gzip;  ///< the same, compressed
 };
 
 /// Empty when the program was built without Node.js.

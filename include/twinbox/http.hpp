@@ -51,7 +51,8 @@ struct HttpResponse {
   std::string body = {};
 };
 
-/// A problem document (RFC 9457). `detail` tells what is wrong and the way out; never a payload.
+/// A problem document (RFC 9457). `detail` tells what is wrong and the way out, never a payload; an
+/// empty one is left out.
 HttpResponse problem(int status, std::string_view title, std::string_view detail);
 /// A JSON answer.
 HttpResponse json_answer(int status, std::string body);

@@ -43,8 +43,11 @@ void HttpHeaders::set(std::string_view name, std::string value) {
 HttpResponse problem(int status, std::string_view title, std::string_view detail) {
   std::string body = R"({"type":"about:blank","title":)";
   append_json_string(body, title);
-  body += R"(,"status":)" + std::to_string(status) + R"(,"detail":)";
-  append_json_string(body, detail);
+  body += R"(,"status":)" + std::to_string(status);
+  if (!detail.empty()) {
+    body += R"(,"detail":)";
+    append_json_string(body, detail);
+  }
   body += '}';
   return {status, {{"Content-Type", "application/problem+json"}}, std::move(body)};
 }

@@ -1,4 +1,4 @@
-// Writes the files of a folder into a C++ source, compressed.
+// Writes the files of a folder into a C++ source, as they are and compressed.
 //
 // usage: node embed.mjs <folder> <C++ file>
 import { createHash } from "node:crypto";
@@ -41,6 +41,7 @@ const assets = filesIn(folder).map((path) => {
     path: name === "/index.html" ? "/" : name,
     type,
     etag: `\\"${createHash("sha256").update(content).digest("hex").slice(0, 32)}\\"`,
+    content,
     gzip: gzipSync(content, { level: 9 }),
   };
 });
@@ -49,8 +50,9 @@ const total = assets.reduce((sum, asset) => sum + asset.gzip.length, 0);
 if (total > limit) throw new Error(`the page has ${total} bytes compressed; ${limit} are its limit`);
 
 const entries = assets.map(
-  ({ path, type, etag, gzip }) =>
-    `    Asset{"${path}", "${type}", "${etag}",\n        {${literal(gzip)},\n        ${gzip.length}}},\n`,
+  ({ path, type, etag, content, gzip }) =>
+    `    Asset{"${path}", "${type}", "${etag}",\n        {${literal(content)},\n        ${content.length}},
+        {${literal(gzip)},\n        ${gzip.length}}},\n`,
 );
 writeFileSync(
   output,

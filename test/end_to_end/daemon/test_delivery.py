@@ -143,7 +143,7 @@ sink = "there"
             daemon.operate("POST", "/v1/dispatch/resume", "{}")
             self.assertEqual(receiver.next()[0], 200)
             self.assertEqual(daemon.operate("POST", "/v1/dispatch/pause",
-                                            '{"store":"nowhere"}').status, 400)
+                                            '{"store":"nowhere"}').status, 404)
 
     def test_a_receiver_that_is_gone_disables_its_route_until_it_is_enabled(self):
         gone = [True]
@@ -159,7 +159,7 @@ sink = "there"
             answer = daemon.operate("POST", "/v1/routes/orders/enable", "")
             self.assertTrue(answer.json()["routes"][0]["enabled"])
             self.assertEqual(receiver.next()[0], 200)
-            self.assertEqual(daemon.operate("POST", "/v1/routes/none/enable", "").status, 400)
+            self.assertEqual(daemon.operate("POST", "/v1/routes/none/enable", "").status, 404)
 
     def test_a_receiver_at_a_secret_address_that_is_gone_disables_its_route(self):
         with Receiver(lambda _: 410) as receiver:

@@ -193,10 +193,9 @@ class Pages(unittest.TestCase):
                 answer = daemon.ask("GET", path.lstrip("."), headers={"Accept-Encoding": "gzip"})
                 self.assertEqual(answer.status, 200, path)
                 self.assertIn("immutable", answer.headers["Cache-Control"])
-            again = daemon.ask("GET", "/", headers={"If-None-Match": page.headers["ETag"]})
+            again = daemon.ask("GET", "/", headers={"Accept-Encoding": "gzip",
+                                                    "If-None-Match": page.headers["ETag"]})
             self.assertEqual((again.status, again.body), (304, b""))
-            plain = daemon.ask("GET", "/", headers={"Accept-Encoding": "identity"})
-            self.assertEqual(plain.status, 406)
             self.assertEqual(daemon.ask("GET", "/assets/none.js").status, 404)
             self.assertEqual(daemon.ask("HEAD", "/", headers={"Accept-Encoding": "*"}).body, b"")
             self.assertEqual(daemon.stop(), 0)

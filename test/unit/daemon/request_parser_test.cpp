@@ -30,6 +30,22 @@ TEST(RequestParser, a_body_has_one_length_whoever_reads_it) {
   EXPECT_EQ(framing("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n"), 400);
 }
 
+TEST(RequestParser, only_http_1_0_may_leave_out_the_host) {
+  const auto refused = [](const std::string& line) {
+    RequestParser parser;
+    boost::beast::error_code error;
+    parser.put(boost::asio::buffer("GET " + line + "\r\n\r\n"), error);
+    EXPECT_FALSE(error);
+    const bool refusal = refuse_framing(parser).has_value();
+    EXPECT_TRUE(refusal || !head_of(parser, true).loopback);
+    return refusal;
+  };
+  EXPECT_TRUE(refused("/a HTTP/1.1"));
+  EXPECT_TRUE(refused("http://localhost/a HTTP/1.1"));
+  EXPECT_FALSE(refused("/a HTTP/1.0"));
+  EXPECT_FALSE(refused("http://localhost/a HTTP/1.0"));
+}
+
 // Found by fuzzing: a coding that nobody knows was passed over, and the length beside it believed.
 TEST(RequestParser, a_coding_that_is_unknown_beside_a_length_is_refused) {
   EXPECT_EQ(framing("Transfer-Encoding: chun\xff\r\nContent-Length: 3\r\n"), 501);

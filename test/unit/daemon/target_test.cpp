@@ -71,7 +71,7 @@ TEST(Router, says_what_there_is_not) {
   EXPECT_EQ(found(router, "GET", "/v1/%"), "400");
   EXPECT_EQ(found(router, "DELETE", "/v1/messages/requeue"), "405");
   const auto refusal = std::get<HttpResponse>(router.find("PUT", "/v1/messages/requeue"));
-  EXPECT_EQ(refusal.headers.find("Allow"), "GET, POST");
+  EXPECT_EQ(refusal.headers.find("Allow"), "GET, HEAD, POST");
 }
 
 }  // namespace

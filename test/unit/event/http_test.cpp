@@ -28,5 +28,10 @@ TEST(Problem, is_a_document_that_names_what_is_wrong) {
                          R"("detail":"the attribute \"id\" is missing"})");
 }
 
+TEST(Problem, leaves_out_a_detail_that_says_nothing) {
+  EXPECT_EQ(problem(404, "Not Found", "").body,
+            R"({"type":"about:blank","title":"Not Found","status":404})");
+}
+
 }  // namespace
 }  // namespace twinbox
