@@ -69,7 +69,8 @@ std::vector<std::string> families(std::span<const Verb> verbs) {
   return all;
 }
 
-constexpr std::string_view file_options = "--config|--file|--token-file|--ca-file";
+constexpr std::string_view file_options =
+    "--config|--file|--token-file|--ca-file|--certificate-file|--key-file";
 
 std::string bash_completion(std::span<const Verb> verbs) {
   std::string text =

@@ -19,6 +19,8 @@ struct PauseOptions {
   std::string server;
   std::string token_file;
   std::string ca_file;
+  std::string certificate_file;
+  std::string key_file;
   std::optional<std::string> topic;
 };
 
@@ -66,6 +68,10 @@ Answer post(const std::string& url, const std::string& body, const PauseOptions&
   curl_easy_setopt(handle.get(), CURLOPT_TIMEOUT, 30L);
   if (!options.ca_file.empty())
     curl_easy_setopt(handle.get(), CURLOPT_CAINFO, options.ca_file.c_str());
+  if (!options.certificate_file.empty())
+    curl_easy_setopt(handle.get(), CURLOPT_SSLCERT, options.certificate_file.c_str());
+  if (!options.key_file.empty())
+    curl_easy_setopt(handle.get(), CURLOPT_SSLKEY, options.key_file.c_str());
   curl_easy_setopt(handle.get(), CURLOPT_WRITEFUNCTION, append);
   curl_easy_setopt(handle.get(), CURLOPT_WRITEDATA, &answer.body);
   const CURLcode code = curl_easy_perform(handle.get());
@@ -152,18 +158,23 @@ Verb dispatch_verb(Common& common, const std::string& name, const std::string& s
       .group = "The daemon",
       .summary = summary,
       .text = text,
-      .options = with({{"--topic", "TOPIC", "only this topic", &options->topic},
-                       {"--store", "NAME", "only this store", &common.store},
-                       {"--server", "URL",
-                        "the daemon (default: what the configuration says it listens on, "
-                        "http://127.0.0.1:7117)",
-                        &options->server},
-                       {"--token-file", "FILE", "a file with the token (default: TWINBOX_TOKEN)",
-                        &options->token_file},
-                       {"--ca-file", "FILE", "who vouches for its certificate", &options->ca_file},
-                       {"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)",
-                        &common.config}},
-                      {answer_options(common)}),
+      .options =
+          with({{"--topic", "TOPIC", "only this topic", &options->topic},
+                {"--store", "NAME", "only this store", &common.store},
+                {"--server", "URL",
+                 "the daemon (default: what the configuration says it listens on, "
+                 "http://127.0.0.1:7117)",
+                 &options->server},
+                {"--token-file", "FILE", "a file with the token (default: TWINBOX_TOKEN)",
+                 &options->token_file},
+                {"--ca-file", "FILE", "who vouches for its certificate", &options->ca_file},
+                {"--certificate-file", "FILE",
+                 "a certificate to show, where the daemon has server.client_ca",
+                 &options->certificate_file},
+                {"--key-file", "FILE", "its key (default: in the same file)", &options->key_file},
+                {"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)",
+                 &common.config}},
+               {answer_options(common)}),
       .examples = {{"TWINBOX_TOKEN=$(cat token) twinbox " + name, "everything"},
                    {"twinbox " + name + " --topic order.placed --token-file token", "one topic"}},
       .run = [&common, options, name](const Screen& screen) {

@@ -25,11 +25,12 @@ struct ServerConfig {
   std::vector<std::string> hosts = {};  ///< further names that a Host or Origin may give
   std::string tls_certificate = {};     ///< PEM files; both or none
   std::string tls_key = {};
-  int threads = 1;        ///< that read and write sockets
-  int workers = 64;       ///< requests that may store messages at once
-  int readers = 8;        ///< requests that may read or operate at once
-  int inline_calls = 32;  ///< events that may be handled within their request at once
-  int queue = 1024;       ///< requests of each of these kinds that may wait
+  std::string client_ca = {};  ///< PEM: a client must show a certificate by one of these CAs
+  int threads = 1;             ///< that read and write sockets
+  int workers = 64;            ///< requests that may store messages at once
+  int readers = 8;             ///< requests that may read or operate at once
+  int inline_calls = 32;       ///< events that may be handled within their request at once
+  int queue = 1024;            ///< requests of each of these kinds that may wait
 
   bool operator==(const ServerConfig&) const = default;
 };
@@ -140,7 +141,7 @@ struct SinkConfig {
   Milliseconds connect_timeout = std::chrono::seconds{10};
   std::vector<std::string> allow = {};  ///< networks that are not public
   std::string ca_file = {};
-  std::string proxy = {};
+  std::string proxy = {};  // its own certificate, as that of a broker, is in `broker`
 
   // command
   std::vector<std::string> command = {};

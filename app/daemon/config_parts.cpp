@@ -71,6 +71,10 @@ void try_http_sink(TableReader& table, const SinkConfig& sink) {
   for (const std::string& network : sink.allow) {
     table.attempt("allow", [&] { const HttpClient allowed{{.allow = {network}}}; });
   }
+  table.attempt("key_file", [&] {
+    const HttpClient certified{
+        {.certificate_file = sink.broker.certificate_file, .key_file = sink.broker.key_file}};
+  });
   if (!sink.proxy.empty()) {
     table.attempt("proxy", [&] { const HttpClient proxied{{.proxy = sink.proxy}}; });
   }

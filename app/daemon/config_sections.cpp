@@ -86,6 +86,7 @@ void read_server(TableReader table, ServerConfig& server) {
   table.texts("hosts", server.hosts);
   table.text("tls_certificate", server.tls_certificate);
   table.text("tls_key", server.tls_key);
+  table.text("client_ca", server.client_ca);
   table.integer("threads", server.threads, 1, 64);
   table.integer("workers", server.workers, 1, 1024);
   table.integer("readers", server.readers, 1, 1024);
@@ -103,6 +104,9 @@ void read_server(TableReader table, ServerConfig& server) {
   if (server.tls_certificate.empty() != server.tls_key.empty()) {
     table.refuse(server.tls_key.empty() ? "tls_certificate" : "tls_key",
                  "tls_certificate and tls_key are given together, or none of them");
+  }
+  if (!server.client_ca.empty() && server.tls_certificate.empty()) {
+    table.refuse("client_ca", "needs tls_certificate and tls_key: without TLS no client shows one");
   }
 }
 

@@ -46,8 +46,8 @@ constexpr Use sink_uses[] = {{"timeout", "http, command, rabbitmq, nats, kafka"}
                              {"routing_key", "rabbitmq"},
                              {"topology", "rabbitmq, nats, kafka"},
                              {"max_bytes", "rabbitmq, nats, kafka"},
-                             {"certificate_file", "rabbitmq, nats, kafka"},
-                             {"key_file", "rabbitmq, nats, kafka"},
+                             {"certificate_file", "http, rabbitmq, nats, kafka"},
+                             {"key_file", "http, rabbitmq, nats, kafka"},
                              {"subject", "nats"},
                              {"subject_prefix", "nats"},
                              {"topic", "kafka"}};

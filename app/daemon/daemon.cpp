@@ -501,11 +501,13 @@ class Daemon {
       if (auto unsafe = unsafe_files(config); !unsafe.empty()) throw ConfigError{std::move(unsafe)};
       const std::vector<Token> tokens = read_tokens_again(token_file(config));
       auto service = make_service(config, tokens);
+      auto tls = make_tls(config.server);
       dispatching_.set(config);
       sources_.set(config);
       dashboard_.set(config.health);
       log_.set(config.log);
       server_.set_limit(config.limit);
+      server_.set_tls(std::move(tls));
       {
         const std::lock_guard lock{mutex_};
         service_ = std::move(service);

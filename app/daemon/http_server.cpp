@@ -35,13 +35,47 @@ std::string way_out(const boost::system::error_code& error) {
 void use_certificate(asio::ssl::context& tls, const std::string& file) {
   boost::system::error_code error;
   tls.use_certificate_chain_file(file, error);
-  if (error) throw std::runtime_error("certificate " + file + ": " + error.message());
+  if (error) {
+    throw std::runtime_error("certificate " + file + ": " + error.message() +
+                             "; expected a PEM file with the server's certificate and those "
+                             "between it and its CA");
+  }
 }
 
 void use_key(asio::ssl::context& tls, const std::string& file) {
   boost::system::error_code error;
   tls.use_private_key_file(file, asio::ssl::context::pem, error);
-  if (error) throw std::runtime_error("private key " + file + ": " + error.message());
+  if (error) {
+    throw std::runtime_error("private key " + file + ": " + error.message() +
+                             "; expected the PEM file with the key of the certificate");
+  }
+}
+
+void use_client_ca(asio::ssl::context& tls, const std::string& file) {
+  boost::system::error_code error;
+  tls.load_verify_file(file, error);
+  STACK_OF(X509_NAME)* names = error ? nullptr : SSL_load_client_CA_file(file.c_str());
+  if (names == nullptr) {
+    throw std::runtime_error("client CA " + file + ": " +
+                             (error ? error.message() : "holds no certificate") +
+                             "; expected a PEM file with the CAs of the clients' certificates");
+  }
+  SSL_CTX_set_client_CA_list(tls.native_handle(), names);  // which of theirs clients may show
+  tls.set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert);
+  // Without a name of its own, a session that is resumed would be refused.
+  constexpr unsigned char name[] = "twinbox";
+  SSL_CTX_set_session_id_context(tls.native_handle(), name, sizeof name);
+}
+
+std::shared_ptr<asio::ssl::context> make_tls(const ServerConfig& config) {
+  if (config.tls_certificate.empty()) return nullptr;
+  auto tls = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+  tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                   asio::ssl::context::no_tlsv1_1);
+  use_certificate(*tls, config.tls_certificate);
+  use_key(*tls, config.tls_key);
+  if (!config.client_ca.empty()) use_client_ca(*tls, config.client_ca);
+  return tls;
 }
 
 asio::ip::tcp::endpoint parse_listen(const std::string& listen) {
@@ -87,15 +121,9 @@ HttpServer::HttpServer(const ServerConfig& config, LimitConfig limit, HttpServic
       environment_(std::move(environment)),
       thread_count_(config.threads),
       limit_(std::make_shared<const LimitConfig>(limit)),
+      tls_(make_tls(config)),
       acceptor_(asio::make_strand(io_)),
       rest_(acceptor_.get_executor()) {
-  if (!config.tls_certificate.empty()) {
-    tls_.emplace(asio::ssl::context::tls_server);
-    tls_->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                      asio::ssl::context::no_tlsv1_1);
-    use_certificate(*tls_, config.tls_certificate);
-    use_key(*tls_, config.tls_key);
-  }
   endpoint_ = parse_listen(config.listen);
   try {
     acceptor_.open(endpoint_.protocol());
@@ -157,6 +185,16 @@ void HttpServer::set_limit(const LimitConfig& limit) {
 std::shared_ptr<const LimitConfig> HttpServer::limit() const {
   const std::lock_guard lock{mutex_};
   return limit_;
+}
+
+void HttpServer::set_tls(std::shared_ptr<asio::ssl::context> tls) {
+  const std::lock_guard lock{mutex_};
+  tls_ = std::move(tls);
+}
+
+std::shared_ptr<asio::ssl::context> HttpServer::tls() const {
+  const std::lock_guard lock{mutex_};
+  return tls_;
 }
 
 Instant HttpServer::now() const {
@@ -221,9 +259,9 @@ void HttpServer::take(Socket socket) {
     return turn_away(std::move(socket));
   }
   const bool loopback = is_loopback(peer.address());
-  if (tls_) {
+  if (const auto tls = this->tls()) {  // what it makes keeps what it needs of it
     std::make_shared<Connection<beast::ssl_stream<Socket>>>(*this, std::move(socket), loopback,
-                                                            *tls_)
+                                                            *tls)
         ->start();
   } else {
     std::make_shared<Connection<Socket>>(*this, std::move(socket), loopback)->start();
@@ -233,7 +271,7 @@ void HttpServer::take(Socket socket) {
 /// Every connection is at work on a request. Within TLS an answer would cost a handshake, and
 /// beyond a number of answers even those cost too much: then the end is all there is.
 void HttpServer::turn_away(Socket socket) {
-  if (tls_ || turned_away_ >= most_turned_away) return;
+  if (tls() || turned_away_ >= most_turned_away) return;
   ++turned_away_;
   using Stream = beast::basic_stream<Tcp, Socket::executor_type>;
   // Shared by its own steps.

@@ -125,6 +125,8 @@ class HttpServer {
 
   /// For requests from now on.
   void set_limit(const LimitConfig& limit);
+  /// For connections from now on; null where it was null.
+  void set_tls(std::shared_ptr<boost::asio::ssl::context> tls);
 
   // For its connections.
   [[nodiscard]] std::shared_ptr<const LimitConfig> limit() const;
@@ -150,6 +152,7 @@ class HttpServer {
   void accept();
   void take(Socket socket);
   void turn_away(Socket socket);
+  [[nodiscard]] std::shared_ptr<boost::asio::ssl::context> tls() const;
   bool evict_oldest();
 
   using Waiting = std::map<std::uint64_t, std::weak_ptr<OpenConnection>>;  // by ticket
@@ -157,7 +160,6 @@ class HttpServer {
 
   HttpService service_;
   Environment environment_;
-  std::optional<boost::asio::ssl::context> tls_;
   int thread_count_;
   HttpServerStats stats_;
   std::atomic<bool> stopping_{false};
@@ -169,6 +171,7 @@ class HttpServer {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const LimitConfig> limit_;
+  std::shared_ptr<boost::asio::ssl::context> tls_;  ///< shared by the connection that it makes
   std::size_t connections_ = 0;
   std::uint64_t next_ticket_ = 1;
   std::map<std::string, Waiting> waiting_;  // by sender
@@ -181,10 +184,13 @@ class HttpServer {
   std::vector<std::jthread> threads_;
 };
 
-/// PEM files; the key belongs to the certificate that is there already. Both throw
-/// std::runtime_error that names the file.
+/// PEM files; the key belongs to the certificate that is there already. With a client CA, a peer
+/// must show a certificate by it. All throw std::runtime_error that names the file.
 void use_certificate(boost::asio::ssl::context& tls, const std::string& file);
 void use_key(boost::asio::ssl::context& tls, const std::string& file);
+void use_client_ca(boost::asio::ssl::context& tls, const std::string& file);
+/// Reads the files of `config`; null without a certificate. Throws as they do.
+std::shared_ptr<boost::asio::ssl::context> make_tls(const ServerConfig& config);
 
 /// `host:port` or `[v6]:port`; a name is resolved. Throws std::runtime_error.
 boost::asio::ip::tcp::endpoint parse_listen(const std::string& listen);

@@ -26,6 +26,9 @@ std::vector<CheckedFile> files_of(const Config& config) {
   if (!config.server.tls_key.empty()) {
     files.push_back({"server.tls_key", config.server.tls_key, true});
   }
+  if (!config.server.client_ca.empty()) {
+    files.push_back({"server.client_ca", config.server.client_ca, false});
+  }
   for (const auto& [key, path] : config.secret_files) files.push_back({key, path, true});
   const auto add_broker = [&](const std::string& section, const BrokerConfig& broker) {
     for (const auto& [key, path] : {std::pair{"key_file", &broker.key_file},
@@ -33,7 +36,14 @@ std::vector<CheckedFile> files_of(const Config& config) {
       if (!path->empty()) files.push_back({section + "." + key, *path, true});
     }
   };
-  for (const SinkConfig& sink : config.sinks) add_broker("sink." + sink.name, sink.broker);
+  for (const SinkConfig& sink : config.sinks) {
+    add_broker("sink." + sink.name, sink.broker);
+    const bool holds_key = sink.kind == SinkConfig::Kind::http && sink.broker.key_file.empty();
+    if (holds_key && !sink.broker.certificate_file.empty()) {
+      files.push_back(
+          {"sink." + sink.name + ".certificate_file", sink.broker.certificate_file, true});
+    }
+  }
   for (const SourceConfig& source : config.sources)
     add_broker("source." + source.name, source.broker);
   return files;

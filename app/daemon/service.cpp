@@ -96,6 +96,9 @@ std::vector<ConfigProblem> check_config(const Config& config) {
     boost::asio::ssl::context tls{boost::asio::ssl::context::tls_server};
     attempt("server.tls_certificate", [&] { use_certificate(tls, config.server.tls_certificate); });
     attempt("server.tls_key", [&] { use_key(tls, config.server.tls_key); });
+    if (!config.server.client_ca.empty()) {
+      attempt("server.client_ca", [&] { use_client_ca(tls, config.server.client_ca); });
+    }
   }
   attempt("access.token_file", [&] {
     require_token_file(config);

@@ -162,7 +162,7 @@ HandlerCall SinkMaker::make_inbox(const SinkConfig& sink, BoxKind box, const Fro
 std::shared_ptr<HttpClient> SinkMaker::client(const SinkConfig& sink) {
   std::string key = std::to_string(sink.per_host) + "\n" +
                     std::to_string(sink.connect_timeout.count()) + "\n" + sink.ca_file + "\n" +
-                    sink.proxy;
+                    sink.broker.certificate_file + "\n" + sink.broker.key_file + "\n" + sink.proxy;
   for (const std::string& network : sink.allow) key += "\n" + network;
   std::shared_ptr<HttpClient>& client = clients_[key];
   if (!client) {
@@ -171,6 +171,8 @@ std::shared_ptr<HttpClient> SinkMaker::client(const SinkConfig& sink) {
     options.connect_timeout = sink.connect_timeout;
     options.allow = sink.allow;
     options.ca_file = sink.ca_file;
+    options.certificate_file = sink.broker.certificate_file;
+    options.key_file = sink.broker.key_file;
     options.proxy = sink.proxy;
     client = std::make_shared<HttpClient>(options);
   }

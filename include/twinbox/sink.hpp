@@ -41,6 +41,10 @@ struct HttpClientOptions {
   /// `fd00::/8`; `any` for all. Looked at when a socket is opened, so that no name can trick it.
   std::vector<std::string> allow = {};
   std::string ca_file = {};  ///< empty: the system's certificates
+  /// PEM files of this client, for receivers that ask for a certificate (mTLS). Without `key_file`
+  /// the key is in `certificate_file`. Read with each new connection.
+  std::string certificate_file = {};
+  std::string key_file = {};
   /// `http://proxy:3128`; empty: none, whatever the environment says. It decides about addresses
   /// then.
   std::string proxy = {};

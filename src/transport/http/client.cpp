@@ -29,6 +29,10 @@ void check(const HttpClientOptions& options) {
   at_least_one("connect_timeout", options.connect_timeout);
   at_least_one("max_response", options.max_response);
   if (!options.proxy.empty()) HttpUrl::parse(options.proxy);
+  if (options.certificate_file.empty() && !options.key_file.empty()) {
+    throw std::invalid_argument(
+        "http client: key_file needs certificate_file, the certificate of that key");
+  }
 }
 
 void start_curl() {

@@ -130,6 +130,11 @@ void Transfer::set_connection(const HttpClientOptions& options, Duration timeout
   set(easy_, CURLOPT_SSL_VERIFYPEER, 1L);
   set(easy_, CURLOPT_SSL_VERIFYHOST, 2L);
   if (!options.ca_file.empty()) set(easy_, CURLOPT_CAINFO, options.ca_file.c_str());
+  if (!options.certificate_file.empty()) {
+    const std::string& key = options.key_file.empty() ? options.certificate_file : options.key_file;
+    set(easy_, CURLOPT_SSLCERT, options.certificate_file.c_str());
+    set(easy_, CURLOPT_SSLKEY, key.c_str());
+  }
   set(easy_, CURLOPT_HEADERFUNCTION, &Transfer::read_header);
   set(easy_, CURLOPT_HEADERDATA, this);
   set(easy_, CURLOPT_WRITEFUNCTION, &Transfer::read_body);

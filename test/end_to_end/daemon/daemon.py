@@ -38,6 +38,20 @@ def certified_folder(prefix):
     return folder
 
 
+def client_certificates(folder):
+    """In a folder: ca.pem, client.pem and client.key by it, and stranger.pem and stranger.key."""
+    def run(*args):
+        subprocess.run(["openssl", *args], check=True, capture_output=True, cwd=folder)
+
+    new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    run(*new, "-x509", "-days", "2", "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
+    run(*new, "-x509", "-days", "2", "-subj", "/CN=stranger", "-keyout", "stranger.key",
+        "-out", "stranger.pem")
+    run(*new, "-subj", "/CN=client", "-keyout", "client.key", "-out", "client.csr")
+    run("x509", "-req", "-in", "client.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+        "-CAcreateserial", "-days", "2", "-out", "client.pem")
+
+
 class Answer:
     def __init__(self, response):
         self.status = response.status

@@ -7,9 +7,12 @@ import urllib.request
 
 
 class Receiver:
-    """Keeps what it gets; `answer(request)` gives the status, or the status and a text."""
+    """Keeps what it gets; `answer(request)` gives the status, or the status and a text.
 
-    def __init__(self, answer=lambda request: 200):
+    `tls`: the context of HTTPS.
+    """
+
+    def __init__(self, answer=lambda request: 200, tls=None):
         self.requests = queue.Queue()
         self.answer = answer
         receiver = self
@@ -53,6 +56,9 @@ class Receiver:
         self.server.handle_error = lambda *_: None  # a client that was killed takes no answer
         self.port = self.server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}/"
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+            self.url = f"https://localhost:{self.port}/"
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
 
     def next(self, timeout=60):

@@ -9,7 +9,9 @@ import ssl
 import subprocess
 import unittest
 
-from daemon import LIMIT, PROGRAM, Daemon, box_of, certified_folder, new_folder
+from daemon import (LIMIT, PROGRAM, Daemon, box_of, certified_folder, client_certificates,
+                    new_folder)
+from receiver import Receiver
 
 
 class Tls(unittest.TestCase):
@@ -68,6 +70,112 @@ class Tls(unittest.TestCase):
                      "TWINBOX_SERVER_LISTEN": f"{daemon.host}:{daemon.port}"})
             self.assertEqual((done.returncode, done.stdout), (0, "paused\n"), done.stderr)
             self.assertEqual(daemon.stop(), 0)
+
+    def connection(self, daemon, context):
+        return http.client.HTTPSConnection(daemon.host, daemon.port, timeout=LIMIT, context=context)
+
+    def trusting(self, certificate):
+        return ssl.create_default_context(cafile=certificate)
+
+    def test_sighup_reads_the_certificate_again(self):
+        folder, config = self.certified()
+        renewed = certified_folder("twinbox_tls_")
+        with Daemon(config, folder=folder) as daemon:
+            daemon.wait_for_token()
+            first = self.trusting(folder / "cert.pem")
+            open_one = self.connection(daemon, first)
+            self.assertEqual(daemon.ask("GET", "/health/live", connection=open_one).status, 200)
+
+            second = self.trusting(renewed / "cert.pem")
+            for name in ["cert.pem", "key.pem"]:
+                (folder / name).write_bytes((renewed / name).read_bytes())
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for("reloaded")
+            self.assertEqual(daemon.ask("GET", "/health/live", connection=open_one).status, 200)
+            open_one.close()
+            self.assert_served(daemon, second)
+            with self.assertRaises(ssl.SSLError):
+                self.connection(daemon, first).connect()
+
+            for name in ["cert.pem", "key.pem"]:
+                good = (folder / name).read_bytes()
+                (folder / name).write_text("nonsense")
+                daemon.signal(signal.SIGHUP)
+                self.assertIn(name, daemon.wait_for("reload_failed.*")[0])
+                self.assert_served(daemon, second)
+                (folder / name).write_bytes(good)
+            other = certified_folder("twinbox_tls_")  # the key of another certificate
+            (folder / "key.pem").write_bytes((other / "key.pem").read_bytes())
+            daemon.signal(signal.SIGHUP)
+            self.assertIn("private key key.pem", daemon.wait_for("reload_failed.*")[0])
+            self.assert_served(daemon, second)
+            self.assertEqual(daemon.stop(), 0)
+
+    def assert_served(self, daemon, context):
+        connection = self.connection(daemon, context)
+        self.assertEqual(daemon.ask("GET", "/health/live", connection=connection).status, 200)
+        connection.close()
+
+    def test_a_client_shows_a_certificate_and_its_token_as_well(self):
+        folder, config = self.certified()
+        client_certificates(folder)
+        with Daemon(config + 'client_ca = "ca.pem"\n', folder=folder) as daemon:
+            daemon.wait_for_token()
+
+            def status(certificate, headers):
+                context = self.trusting(folder / "cert.pem")
+                if certificate:
+                    context.load_cert_chain(folder / f"{certificate}.pem", folder / f"{certificate}.key")
+                connection = self.connection(daemon, context)
+                try:
+                    return daemon.ask("POST", "/v1/outbox/a", b"x", headers, connection).status
+                finally:
+                    connection.close()
+
+            bearer = {"Authorization": f"Bearer {daemon.token}"}
+            for certificate in [None, "stranger"]:
+                with self.assertRaises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
+                    status(certificate, bearer)
+            self.assertEqual(status("client", {}), 401)
+            self.assertEqual(status("client", bearer), 202)
+            def pause(*args):
+                return subprocess.run(
+                    [os.path.abspath(PROGRAM), "pause", "--config", "twinbox.toml", "--ca-file",
+                     "cert.pem", *args], cwd=folder, capture_output=True, text=True, timeout=LIMIT,
+                    env={"TWINBOX_TOKEN": daemon.token,
+                         "TWINBOX_SERVER_LISTEN": f"{daemon.host}:{daemon.port}"})
+
+            self.assertNotEqual(pause().returncode, 0)
+            done = pause("--certificate-file", "client.pem", "--key-file", "client.key")
+            self.assertEqual((done.returncode, done.stdout), (0, "paused\n"), done.stderr)
+
+            (folder / "ca.pem").write_bytes((folder / "stranger.pem").read_bytes())
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for("reloaded")
+            with self.assertRaises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
+                status("client", bearer)
+            self.assertEqual(status("stranger", bearer), 202)
+            (folder / "ca.pem").write_text("nonsense")
+            daemon.signal(signal.SIGHUP)
+            self.assertIn("client CA ca.pem", daemon.wait_for("reload_failed.*")[0])
+            self.assertEqual(status("stranger", bearer), 202)
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_a_sink_shows_its_certificate(self):
+        folder, _ = self.certified()
+        client_certificates(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+        context.load_verify_locations(folder / "ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        with Receiver(tls=context) as receiver:
+            config = (f'[sink.out]\ntype = "http"\nurl = "{receiver.url}"\nallow = ["127.0.0.1", "::1"]\n'
+                      'ca_file = "cert.pem"\ncertificate_file = "client.pem"\n'
+                      'key_file = "client.key"\n[[route]]\nname = "all"\nsink = "out"\n')
+            with Daemon(config, folder=folder) as daemon:
+                self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+                self.assertEqual(receiver.next()[3], b"x")
+                self.assertEqual(daemon.stop(), 0)
 
     def test_a_certificate_that_is_none_is_named(self):
         folder = pathlib.Path(new_folder("twinbox_tls_"))

@@ -81,6 +81,26 @@ TEST_F(Safety, the_key_and_the_credentials_for_a_broker_are_secrets) {
                   "source.in.credentials_file"}));
 }
 
+TEST_F(Safety, the_key_of_an_http_sink_is_a_secret_wherever_it_is) {
+  const auto warned = [&](const std::string& keys_of_sink) {
+    return keys(
+        config_warnings(parse_config("[access]\ntoken_file = \"/none\"\n[sink.out]\ntype = "
+                                     "\"http\"\nurl = \"https://a.test/\"\n" +
+                                         keys_of_sink,
+                                     "t", {})));
+  };
+  const std::string certificate = "certificate_file = \"" + file("both.pem", 0644) + "\"\n";
+  EXPECT_EQ(warned(certificate), Keys{"sink.out.certificate_file"});
+  EXPECT_EQ(warned(certificate + "key_file = \"" + file("key.pem", 0644) + "\"\n"),
+            Keys{"sink.out.key_file"});
+}
+
+TEST_F(Safety, what_everybody_may_write_makes_no_client_a_friend) {
+  const std::string text = "[server]\ntls_certificate = \"c\"\ntls_key = \"k\"\nclient_ca = \"" +
+                           file("ca.pem", 0646) + "\"\n";
+  EXPECT_EQ(keys(unsafe_files(parse_config(text, "t", {}))), Keys{"server.client_ca"});
+}
+
 TEST_F(Safety, a_secret_that_can_be_guessed_is_told_without_being_shown) {
   const Variables variables{{"SHORT", "q"}, {"LONG", std::string(16, 'x')}};
   const auto warnings = config_warnings(

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <openssl/ssl.h>
 #include <stdexcept>
 
@@ -43,11 +44,7 @@ class HttpClientOverTls : public ::testing::Test {
     std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to clients that have gone
     std::string name = (fs::temp_directory_path() / "twinbox_tls.XXXXXX").string();
     folder_ = mkdtemp(name.data());
-    const std::string make =
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "
-        "/CN=twinbox -addext subjectAltName=DNS:localhost -keyout " +
-        key() + " -out " + certificate() + " 2>/dev/null";
-    if (std::system(make.c_str()) != 0) throw std::runtime_error("openssl req");
+    make_certificate("twinbox", certificate(), key());
     SSL_CTX_use_certificate_file(context_, certificate().c_str(), SSL_FILETYPE_PEM);
     SSL_CTX_use_PrivateKey_file(context_, key().c_str(), SSL_FILETYPE_PEM);
   }
@@ -58,6 +55,15 @@ class HttpClientOverTls : public ::testing::Test {
     fs::remove_all(folder_);
   }
 
+  static void make_certificate(const std::string& name, const std::string& file,
+                               const std::string& key) {
+    const std::string make =
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "
+        "/CN=" +
+        name + " -addext subjectAltName=DNS:localhost -keyout " + key + " -out " + file +
+        " 2>/dev/null";
+    if (std::system(make.c_str()) != 0) throw std::runtime_error("openssl req");
+  }
   std::string certificate() const { return (folder_ / "certificate.pem").string(); }
   std::string key() const { return (folder_ / "key.pem").string(); }
   std::string url(const std::string& host) const {
@@ -88,6 +94,32 @@ TEST_F(HttpClientOverTls, sends_nothing_to_a_certificate_that_nobody_vouches_for
   const std::string error = answer({}, "localhost");
   EXPECT_NE(error.find("certificate"), std::string::npos) << error;
   EXPECT_TRUE(receiver_.requests().empty());
+}
+
+TEST_F(HttpClientOverTls, shows_its_certificate_to_a_receiver_that_asks_for_one) {
+  const std::string client = (folder_ / "client").string();
+  make_certificate("client", client + ".pem", client + ".key");
+  make_certificate("stranger", client + ".stranger.pem", client + ".stranger.key");
+  SSL_CTX_load_verify_locations(context_, (client + ".pem").c_str(), nullptr);
+  SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  HttpClientOptions options{.ca_file = certificate()};
+  EXPECT_NE(answer(options, "localhost"), "200");
+  options.certificate_file = client + ".stranger.pem";
+  options.key_file = client + ".stranger.key";
+  EXPECT_NE(answer(options, "localhost"), "200");
+  options.certificate_file = client + ".none.pem";
+  const std::string error = answer(options, "localhost");
+  EXPECT_NE(error.find(".none.pem"), std::string::npos) << error;
+  EXPECT_TRUE(receiver_.requests().empty());
+  options.certificate_file = client + ".pem";
+  options.key_file = client + ".key";
+  EXPECT_EQ(answer(options, "localhost"), "200");
+  std::ofstream{client + ".both"} << std::ifstream{client + ".pem"}.rdbuf()
+                                  << std::ifstream{client + ".key"}.rdbuf();
+  EXPECT_EQ(answer({.ca_file = certificate(), .certificate_file = client + ".both"}, "localhost"),
+            "200");
+  EXPECT_EQ(receiver_.requests().size(), 2u);
+  EXPECT_THROW(HttpClient({.key_file = client + ".key"}), std::invalid_argument);
 }
 
 TEST_F(HttpClientOverTls, sends_nothing_to_a_certificate_of_another_name) {
