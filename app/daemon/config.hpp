@@ -242,6 +242,10 @@ struct WebhookConfig {
   std::string timestamp_field = {};   ///< hmac: the same
   std::string separator = ",";        ///< hmac: between fields
   std::string signed_content = {};    ///< hmac: empty: `{body}` or `{timestamp}.{body}`
+  std::string handshake = {};         ///< empty, `cloudevents`, `meta`, `zoom` or `graph`
+  std::vector<std::string> allowed_origins = {};  ///< cloudevents
+  int allowed_rate = 0;                           ///< cloudevents: a minute; 0: any
+  std::vector<std::string> verify_tokens = {};    ///< meta
 };
 
 struct EventConfig {

@@ -4,6 +4,7 @@
 #include <boost/asio/ip/address.hpp>
 
 #include "daemon/brokers.hpp"
+#include "daemon/intakes.hpp"
 #include <twinbox/event_intake.hpp>
 #include <twinbox/sink.hpp>
 #include <twinbox/webhook.hpp>
@@ -116,7 +117,9 @@ void try_broker_sink(TableReader& table, const SinkConfig& sink) {
 }
 
 SignatureScheme scheme_of(const WebhookConfig& webhook) {
-  if (webhook.scheme == "hmac") return HmacSignature{.header = "signature"};
+  if (webhook.scheme == "hmac") {
+    return HmacSignature{.header = "signature", .hash = mac_hash(webhook.algorithm)};
+  }
   return signature_scheme(webhook.scheme);
 }
 
@@ -199,6 +202,16 @@ void try_webhook(TableReader& table, const WebhookConfig& webhook) {
       const WebhookIntake made{{std::move(endpoint)}};
     });
   };
+  if (!table.refused("verify_tokens")) {
+    table.attempt("handshake", [&] {
+      WebhookEndpoint endpoint{
+          .name = "webhook", .scheme = scheme, .secrets = some_secret, .accept = [](auto) {
+            return std::vector<Accepted>{};
+          }};
+      endpoint.handshake = handshake_of(webhook);
+      const WebhookIntake made{{std::move(endpoint)}};
+    });
+  }
   attempt("", webhook.name, &WebhookEndpoint::id, "");
   attempt("id", "webhook", &WebhookEndpoint::id, webhook.id);
   attempt("topic", "webhook", &WebhookEndpoint::topic, webhook.topic);

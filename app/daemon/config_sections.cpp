@@ -33,6 +33,12 @@ void refuse_unused(TableReader& table, const WebhookConfig& webhook) {
     }
     table.refuse(one.key, "the scheme " + webhook.scheme + " does not use it; remove it");
   }
+  for (const auto& [key, handshake] : {std::pair{"allowed_origins", "cloudevents"},
+                                       {"allowed_rate", "cloudevents"},
+                                       {"verify_tokens", "meta"}}) {
+    if (!table.given(key) || webhook.handshake == handshake) continue;
+    table.refuse(key, "only handshake = \"" + std::string{handshake} + "\" uses it; remove it");
+  }
   const bool timed = webhook.scheme == "stripe" || webhook.scheme == "standard_webhooks" ||
                      webhook.scheme == "slack" || webhook.scheme == "ed25519" ||
                      !webhook.timestamp_header.empty() || !webhook.timestamp_field.empty();
@@ -238,6 +244,7 @@ void read_webhook(TableReader& table, WebhookConfig& webhook) {
                 {"gitlab", "gitlab"},
                 {"hmac", "hmac"},
                 {"ed25519", "ed25519"},
+                {"graph", "graph"},
                 {"bearer", "bearer"},
                 {"none", "none"}});
   table.secrets("secrets", webhook.secrets);
@@ -258,6 +265,14 @@ void read_webhook(TableReader& table, WebhookConfig& webhook) {
   table.text("timestamp_field", webhook.timestamp_field);
   table.text("separator", webhook.separator);
   table.text("signed_content", webhook.signed_content);
+  table.choice("handshake", webhook.handshake,
+               {{"cloudevents", std::string{"cloudevents"}},
+                {"meta", "meta"},
+                {"zoom", "zoom"},
+                {"graph", "graph"}});
+  table.texts("allowed_origins", webhook.allowed_origins);
+  table.integer("allowed_rate", webhook.allowed_rate, 0, 1'000'000);
+  table.secrets("verify_tokens", webhook.verify_tokens);
   table.finish();
   if (webhook.scheme.empty()) {
     if (!table.refused("scheme")) {

@@ -45,9 +45,7 @@ SignatureScheme scheme_of(const WebhookConfig& webhook) {
   if (webhook.scheme != "hmac") return signature_scheme(webhook.scheme);
   return HmacSignature{
       .header = webhook.header,
-      .hash = webhook.algorithm == "sha1"     ? MacHash::sha1
-              : webhook.algorithm == "sha512" ? MacHash::sha512
-                                              : MacHash::sha256,
+      .hash = mac_hash(webhook.algorithm),
       .encoding = webhook.encoding == "base64" ? SignatureEncoding::base64 : SignatureEncoding::hex,
       .prefix = webhook.prefix,
       .timestamp_header = webhook.timestamp_header,
@@ -72,7 +70,8 @@ WebhookEndpoint endpoint_of(const WebhookConfig& webhook, const Stores& stores) 
             .topic = value_from(webhook.topic),
             .source = value_from(webhook.source),
             .topic_prefix = webhook.topic_prefix,
-            .tolerance = std::chrono::ceil<std::chrono::seconds>(webhook.tolerance)};
+            .tolerance = std::chrono::ceil<std::chrono::seconds>(webhook.tolerance),
+            .handshake = handshake_of(webhook)};
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument("webhook." + webhook.name + ": " + error.what());
   }
@@ -85,16 +84,25 @@ void add_webhooks(Router& router, const Config& config, const Stores& stores,
     endpoints.push_back(endpoint_of(webhook, stores));
   }
   auto intake = std::make_shared<WebhookIntake>(std::move(endpoints), options);
-  std::set<std::string> names;
-  for (const WebhookConfig& webhook : config.webhooks) names.insert(webhook.name);
-  router.add(
-      {.method = "POST",
-       .path = "/webhooks/{endpoint}",
-       .need = Need::signature,
-       .call = [intake](const Call& call) { return intake->handle(call.request); },
-       .lane = LaneKind::intake,
-       .exists = [names = std::move(names)](
-                     const Target& target) { return names.contains(target.segments.back()); }});
+  const auto add = [&](std::string method, std::string_view handshake, bool quick) {
+    std::set<std::string> names;
+    for (const WebhookConfig& webhook : config.webhooks) {
+      if (handshake.empty() || webhook.handshake == handshake) names.insert(webhook.name);
+    }
+    router.add(
+        {.method = std::move(method),
+         .path = "/webhooks/{endpoint}",
+         .need = Need::signature,
+         .call = [intake](const Call& call) { return intake->handle(call.request); },
+         .quick = quick,
+         .lane = LaneKind::intake,
+         .exists = [names = std::move(names)](
+                       const Target& target) { return names.contains(target.segments.back()); }});
+  };
+  add("POST", "", false);
+  // What a handshake asks before anything is sent; no store is asked for it.
+  add("GET", "meta", true);
+  add("OPTIONS", "cloudevents", true);
 }
 
 /// Made at the first request: the inbox of a store that is away cannot be opened now.
@@ -236,6 +244,21 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
 }
 
 }  // namespace
+
+MacHash mac_hash(const std::string& algorithm) {
+  if (algorithm == "sha1") return MacHash::sha1;
+  return algorithm == "sha512" ? MacHash::sha512 : MacHash::sha256;
+}
+
+Handshake handshake_of(const WebhookConfig& webhook) {
+  if (webhook.handshake == "cloudevents") {
+    return CloudEventsHandshake{webhook.allowed_origins, webhook.allowed_rate};
+  }
+  if (webhook.handshake == "meta") return MetaHandshake{webhook.verify_tokens};
+  if (webhook.handshake == "zoom") return ZoomHandshake{};
+  if (webhook.handshake == "graph") return GraphHandshake{};
+  return {};
+}
 
 void add_intakes(Router& router, const Config& config, const Stores& stores, SinkMaker& sinks,
                  const InlineCalls& calls, const Environment& environment) {

@@ -11,6 +11,7 @@
 #include "daemon/stores.hpp"
 #include <twinbox/environment.hpp>
 #include <twinbox/observer.hpp>
+#include <twinbox/webhook.hpp>
 
 namespace twinbox::app {
 
@@ -21,6 +22,10 @@ struct InlineCalls {
   std::function<bool(const std::string& store, const std::string& topic)> held;
   std::stop_token stop = {};  ///< requested: those under way are told to stop
 };
+
+/// `sha1`, `sha512`, else SHA-256.
+MacHash mac_hash(const std::string& algorithm);
+Handshake handshake_of(const WebhookConfig& webhook);
 
 /// `stores` must outlive the router. Throws std::invalid_argument naming the endpoint that cannot
 /// be.

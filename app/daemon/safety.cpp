@@ -140,6 +140,7 @@ std::vector<ConfigProblem> config_warnings(const Config& config) {
   const bool local = config.access.loopback_without_token && only_loopback;
   for (const WebhookConfig& webhook : config.webhooks) {
     warn_of_short(report, "webhook." + webhook.name + ".secrets", webhook.secrets);
+    warn_of_short(report, "webhook." + webhook.name + ".verify_tokens", webhook.verify_tokens);
     if (webhook.scheme == "none" && !local) {
       report.add(
           "webhook." + webhook.name + ".scheme",

@@ -51,15 +51,19 @@ struct Ed25519Signature {
   std::string timestamp_header = "X-Signature-Timestamp";
 };
 
+/// Microsoft Graph signs nothing: every notification in `/value` of the body has a `clientState`,
+/// and the secrets are those that the subscriptions were made with.
+struct GraphClientState {};
+
 struct BearerToken {};  ///< `Authorization: Bearer …`; the secrets are the tokens
 struct Unsigned {};     ///< anybody, but from this machine only
 
 using SignatureScheme = std::variant<StripeSignature, GitHubSignature, StandardWebhooks,
                                      SlackSignature, ShopifySignature, GitLabToken, HmacSignature,
-                                     Ed25519Signature, BearerToken, Unsigned>;
+                                     Ed25519Signature, GraphClientState, BearerToken, Unsigned>;
 
 /// `stripe`, `github`, `standard_webhooks`, `slack`, `shopify`, `gitlab`, `hmac`, `ed25519`,
-/// `bearer`, `none`.
+/// `graph`, `bearer`, `none`.
 std::string_view to_string(const SignatureScheme& scheme) noexcept;
 /// Throws std::invalid_argument naming those that there are. `hmac` still needs its header.
 SignatureScheme signature_scheme(std::string_view name);
@@ -79,6 +83,7 @@ struct Verification {
   std::optional<SignatureFault> fault = {};  ///< empty: it is genuine
   std::string detail = {};     ///< which header, how late; for your log, not for the sender
   std::string signature = {};  ///< the bytes that matched; empty where the scheme has none
+  std::size_t secret = 0;      ///< of an HMAC: which of the HMAC secrets made it, from 0
 
   [[nodiscard]] bool genuine() const noexcept { return !fault; }
 };
@@ -102,6 +107,7 @@ class SignatureVerifier {
   struct Read;
   [[nodiscard]] Verification match(const Claim& claim) const;
   [[nodiscard]] Verification verify_bearer(const HttpRequest& request) const;
+  [[nodiscard]] Verification verify_client_state(const HttpRequest& request) const;
   [[nodiscard]] Verification match_token(std::string_view token) const;
 
   SignatureScheme scheme_;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "twinbox/intake.hpp"
@@ -32,6 +33,30 @@ struct ValueFrom {
   static ValueFrom parse(std::string_view text);
 };
 
+/// What some senders ask before they send. Nothing is answered that the endpoint does not name.
+/// Slack's question needs no handshake: it is signed.
+
+/// `OPTIONS` with `WebHook-Request-Origin`, as CloudEvents has it (Azure Event Grid). The answer
+/// names the origin as it is written here, and the rate. No callback is called. Schemes: bearer,
+/// hmac, standard_webhooks, ed25519.
+struct CloudEventsHandshake {
+  std::vector<std::string> origins;  ///< that may send; `*`: any
+  int rate = 0;                      ///< requests a minute that are allowed; 0: any number
+};
+/// `GET` with `hub.verify_token`, any one of these, and `hub.challenge`, which is the answer
+/// (WhatsApp, Facebook, Instagram). Scheme: hmac.
+struct MetaHandshake {
+  std::vector<std::string> verify_tokens;
+};
+/// A signed `endpoint.url_validation`: the answer is its token and the HMAC of it, by the secret
+/// that signed the request. Scheme: hmac with SHA-256.
+struct ZoomHandshake {};
+/// `POST` with `?validationToken=`, which is the answer, as text/plain. Scheme: graph.
+struct GraphHandshake {};
+
+using Handshake = std::variant<std::monostate, CloudEventsHandshake, MetaHandshake, ZoomHandshake,
+                               GraphHandshake>;
+
 /// What is left out follows from the scheme:
 ///
 /// | scheme            | id                    | topic             |
@@ -42,7 +67,8 @@ struct ValueFrom {
 /// | slack             | `/event_id`           | `/event/type`     |
 /// | shopify           | `X-Shopify-Webhook-Id`| `X-Shopify-Topic` |
 /// | gitlab            | `Idempotency-Key`     | `X-Gitlab-Event`  |
-/// | hmac, ed25519     | the body's SHA-256    | the name          |
+/// | hmac, ed25519,    | the body's SHA-256    | the name          |
+/// | graph             |                       |                   |
 /// | bearer, none      | `Idempotency-Key`     | the name          |
 ///
 /// The source is the endpoint's name.
@@ -56,10 +82,12 @@ struct WebhookEndpoint {
   std::optional<ValueFrom> source = {};
   std::string topic_prefix = {};  ///< such as `github.`
   std::chrono::seconds tolerance = default_tolerance;
+  Handshake handshake = {};
 };
 
 /// `POST <prefix>/{endpoint}`. Not genuine: 401, and the reason in the log only
-/// (`webhook_refused`). Genuine, but without its id or topic: 400, and nothing is written.
+/// (`webhook_refused`). Genuine, but without its id or topic: 400, and nothing is written. Other
+/// methods are taken where the handshake of an endpoint has them.
 class WebhookIntake {
  public:
   /// Throws std::invalid_argument naming the endpoint and what it lacks.

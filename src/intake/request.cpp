@@ -17,7 +17,7 @@ std::optional<unsigned> digit(char c) noexcept {
   return {};
 }
 
-std::string decode_piece(std::string_view text) {
+std::string decode_piece(std::string_view text, const char* where = "path") {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] != '%') {
@@ -26,7 +26,10 @@ std::string decode_piece(std::string_view text) {
     }
     const auto high = at + 2 < text.size() ? digit(text[at + 1]) : std::nullopt;
     const auto low = high ? digit(text[at + 2]) : std::nullopt;
-    if (!low) throw RequestError(400, "the path has a % without two hexadecimal digits behind it");
+    if (!low) {
+      throw RequestError(
+          400, "the " + std::string{where} + " has a % without two hexadecimal digits behind it");
+    }
     out += static_cast<char>(*high << 4U | *low);
     at += 2;
   }
@@ -88,6 +91,22 @@ std::vector<std::string> path_pieces(const HttpRequest& request, std::string_vie
   }
   if (pieces.size() != count) throw not_found();
   return pieces;
+}
+
+std::optional<std::string> query_value(const HttpRequest& request, std::string_view name) {
+  std::string query =
+      request.target.substr(std::min(request.target.find('?'), request.target.size()));
+  std::ranges::replace(query, '+', ' ');
+  std::string_view rest = query;
+  while (!rest.empty()) {
+    rest.remove_prefix(1);  // the ? or & before it
+    const std::string_view part = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(part.size());
+    const std::size_t equals = std::min(part.find('='), part.size());
+    if (decode_piece(part.substr(0, equals), "query") != name) continue;
+    return decode_piece(part.substr(std::min(equals + 1, part.size())), "query");
+  }
+  return {};
 }
 
 std::string properties_of(const HttpRequest& request, const IntakeOptions& options,

@@ -27,6 +27,10 @@ MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options
 /// With the ASCII letters in lower case: names of headers are the same in any case.
 std::string lower(std::string_view text);
 
+/// The first parameter of that name in the query, decoded. Throws RequestError for an escape that
+/// is none.
+std::optional<std::string> query_value(const HttpRequest& request, std::string_view name);
+
 /// `Idempotency-Key` or `ce-id`.
 std::optional<std::string> id_of(const HttpRequest& request);
 

@@ -1,10 +1,12 @@
 #include "twinbox/signature.hpp"
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <charconv>
 #include <stdexcept>
 #include <utility>
 
+#include "core/json.hpp"
 #include "core/sha256.hpp"
 #include "crypto/ed25519.hpp"
 #include "crypto/encoding.hpp"
@@ -289,6 +291,7 @@ Verification SignatureVerifier::verify(const HttpRequest& request, Instant now) 
     return faulty(SignatureFault::not_loopback, "unsigned, and not from this machine");
   }
   if (std::holds_alternative<BearerToken>(scheme_)) return verify_bearer(request);
+  if (std::holds_alternative<GraphClientState>(scheme_)) return verify_client_state(request);
   if (std::holds_alternative<GitLabToken>(scheme_)) {
     const auto token = request.headers.find("X-Gitlab-Token");
     return token ? match_token(*token) : missing("X-Gitlab-Token");
@@ -319,11 +322,10 @@ Verification SignatureVerifier::verify(const HttpRequest& request, Instant now) 
 }
 
 Verification SignatureVerifier::match(const Claim& claim) const {
-  for (const std::string& key : keys_) {
-    if (claim.codes.empty()) break;
-    const std::string expected = hmac(claim.function, key, claim.content);
+  for (std::size_t i = 0; i < keys_.size() && !claim.codes.empty(); ++i) {
+    const std::string expected = hmac(claim.function, keys_[i], claim.content);
     for (const std::string& code : claim.codes) {
-      if (constant_time_equal(code, expected)) return {.signature = code};
+      if (constant_time_equal(code, expected)) return {.signature = code, .secret = i};
     }
   }
   for (const std::string& key : public_keys_) {
@@ -346,6 +348,31 @@ Verification SignatureVerifier::verify_bearer(const HttpRequest& request) const 
                       });
   if (!bearer) return malformed("Authorization", "Bearer <token>");
   return match_token(trim(header->substr(word.size())));
+}
+
+Verification SignatureVerifier::verify_client_state(const HttpRequest& request) const {
+  namespace json = boost::json;
+  const auto refuse = [](const char* why) {
+    return faulty(SignatureFault::no_match, std::string{"the body is no list of notifications, "} +
+                                                "each with its clientState: " + why);
+  };
+  json::parse_options options;
+  options.max_depth = max_json_depth;
+  json::error_code error;
+  const json::value body =
+      json::parse({request.body.data(), request.body.size()}, error, {}, options);
+  if (error) return refuse("it is no JSON");
+  const json::value* list = body.find_pointer("/value", error);
+  if (list == nullptr || !list->is_array() || list->get_array().empty()) {
+    return refuse("/value is no list, or empty");
+  }
+  for (const json::value& one : list->get_array()) {
+    const json::value* state = one.find_pointer("/clientState", error);
+    if (state == nullptr || !state->is_string()) return refuse("one has none");
+    Verification verification = match_token(state->get_string());
+    if (!verification.genuine()) return verification;
+  }
+  return {};
 }
 
 Verification SignatureVerifier::match_token(std::string_view offered) const {
@@ -371,6 +398,7 @@ std::string_view to_string(const SignatureScheme& scheme) noexcept {
                                [](const GitLabToken&) { return "gitlab"; },
                                [](const HmacSignature&) { return "hmac"; },
                                [](const Ed25519Signature&) { return "ed25519"; },
+                               [](const GraphClientState&) { return "graph"; },
                                [](const BearerToken&) { return "bearer"; },
                                [](const Unsigned&) { return "none"; }},
                     scheme);
@@ -382,12 +410,13 @@ SignatureScheme signature_scheme(std::string_view name) {
         SignatureScheme{StandardWebhooks{}}, SignatureScheme{SlackSignature{}},
         SignatureScheme{ShopifySignature{}}, SignatureScheme{GitLabToken{}},
         SignatureScheme{HmacSignature{}}, SignatureScheme{Ed25519Signature{}},
-        SignatureScheme{BearerToken{}}, SignatureScheme{Unsigned{}}}) {
+        SignatureScheme{GraphClientState{}}, SignatureScheme{BearerToken{}},
+        SignatureScheme{Unsigned{}}}) {
     if (to_string(scheme) == name) return scheme;
   }
   throw std::invalid_argument("there is no signature scheme '" + std::string{name} +
                               "'; there are: stripe, github, standard_webhooks, slack, shopify, "
-                              "gitlab, hmac, ed25519, bearer, none");
+                              "gitlab, hmac, ed25519, graph, bearer, none");
 }
 
 std::string_view to_string(SignatureFault fault) noexcept {

@@ -8,6 +8,7 @@
 #include "core/json.hpp"
 #include "core/sha256.hpp"
 #include "crypto/encoding.hpp"
+#include "intake/handshake.hpp"
 #include "intake/request.hpp"
 
 namespace twinbox {
@@ -37,7 +38,8 @@ std::pair<ValueFrom, ValueFrom> id_and_topic_of(const SignatureScheme& scheme,
     return {ValueFrom::header("Idempotency-Key"), ValueFrom::header("X-Gitlab-Event")};
   }
   if (std::holds_alternative<HmacSignature>(scheme) ||
-      std::holds_alternative<Ed25519Signature>(scheme)) {
+      std::holds_alternative<Ed25519Signature>(scheme) ||
+      std::holds_alternative<GraphClientState>(scheme)) {
     return {ValueFrom::body(), ValueFrom::fixed(name)};
   }
   return {ValueFrom::header("Idempotency-Key"), ValueFrom::fixed(name)};
@@ -72,13 +74,6 @@ class Reader {
     if (const auto* text = found->if_string()) return {text->data(), text->size()};
     if (found->is_int64() || found->is_uint64()) return json::serialize(*found);
     refuse(what, "what the body has at " + from.text + " is neither text nor a whole number");
-  }
-
-  /// Text at a place in the body; empty: there is none.
-  std::string_view text_at(std::string_view pointer) {
-    const json::value* found = at(pointer);
-    if (found == nullptr || !found->is_string()) return {};
-    return {found->get_string().data(), found->get_string().size()};
   }
 
  private:
@@ -155,6 +150,9 @@ ValueFrom ValueFrom::parse(std::string_view text) {
 struct WebhookIntake::Desk {
   explicit Desk(WebhookEndpoint&& of)
       : name(std::move(of.name)),
+        handshake(std::move(of.handshake)),
+        secrets(std::holds_alternative<ZoomHandshake>(handshake) ? of.secrets
+                                                                 : std::vector<std::string>{}),
         verifier(std::move(of.scheme), std::move(of.secrets), of.tolerance),
         accept(std::move(of.accept)),
         id(of.id ? *of.id : id_and_topic_of(verifier.scheme(), name).first),
@@ -164,6 +162,7 @@ struct WebhookIntake::Desk {
     check(id, "its id");
     check(topic, "its topic");
     check(source, "its source");
+    check_handshake(handshake, verifier.scheme());
     if (!accept) throw std::invalid_argument("it has no target: say where it is accepted");
   }
 
@@ -173,6 +172,8 @@ struct WebhookIntake::Desk {
   }
 
   std::string name;
+  Handshake handshake;
+  std::vector<std::string> secrets;  ///< of Zoom, whose answer is made with them
   SignatureVerifier verifier;
   AcceptCall accept;
   ValueFrom id, topic, source;
@@ -208,6 +209,15 @@ HttpResponse WebhookIntake::handle(const HttpRequest& request) const {
     const auto pieces = path_pieces(request, prefix_, 1);
     const auto desk = desks_.find(pieces[0]);
     if (desk == desks_.end()) throw RequestError(404, "there is no webhook endpoint of this name");
+    const Handshake& handshake = desk->second.handshake;
+    if (auto answer = answer_question(handshake, request)) return std::move(*answer);
+    if (request.method != "POST") {
+      const std::string allowed = "POST" + std::string{handshake_methods(handshake)};
+      HttpResponse refusal =
+          problem(405, "Method Not Allowed", "only " + allowed + " is taken here");
+      refusal.headers.add("Allow", allowed);
+      return refusal;
+    }
     require_post(request, options_);
     return take(desk->second, request);
   });
@@ -223,12 +233,12 @@ HttpResponse WebhookIntake::take(const Desk& desk, const HttpRequest& request) c
                                 {"detail", verification.detail}});
     throw RequestError(401, "it could not be verified who sent this");
   }
-  Reader reader{request};
-  if (std::holds_alternative<SlackSignature>(desk.verifier.scheme()) &&
-      reader.text_at("/type") == "url_verification") {
-    // Slack asks once whether somebody is there who knows the secret.
-    return {200, {{"Content-Type", "text/plain"}}, std::string{reader.text_at("/challenge")}};
+  const std::string_view secret =
+      desk.secrets.empty() ? "" : std::string_view{desk.secrets.at(verification.secret)};
+  if (auto answer = answer_verified(desk.handshake, desk.verifier.scheme(), request.body, secret)) {
+    return std::move(*answer);
   }
+  Reader reader{request};
   Arrival arrival{.source = Source{reader.read(desk.source, "source")},
                   .id = MessageId{reader.read(desk.id, "id")},
                   .topic = Topic{desk.topic_prefix + reader.read(desk.topic, "topic")},

@@ -337,7 +337,8 @@ class SeveralStores(unittest.TestCase):
                 "/v1/dispatch/pause", "/v1/dispatch/resume", "/v1/login", "/v1/logout",
                 "/v1/routes/{name}/disable", "/v1/routes/{name}/enable",
                 # The configuration names their store.
-                "/events/{name}/{version}", "/sidecar/{route}", "/webhooks/{endpoint}"])}
+                "/events/{name}/{version}", "/sidecar/{route}", "/webhooks/{endpoint}"]),
+            ("GET", "/webhooks/{endpoint}"), ("OPTIONS", "/webhooks/{endpoint}")}
         with Daemon('[store.main]\nurl = "sqlite:main.db"\n[store.archive]\nurl = "sqlite:archive.db"\n'
                     '[access]\ntoken_file = "twinbox.tokens"\n') as daemon:
             daemon.wait_for_token()

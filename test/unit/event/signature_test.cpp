@@ -550,12 +550,12 @@ TEST(UnsignedScheme, is_for_this_machine_only) {
 
 TEST(SignatureSchemes, are_known_by_name) {
   for (const char* name : {"stripe", "github", "standard_webhooks", "slack", "shopify", "gitlab",
-                           "hmac", "ed25519", "bearer", "none"}) {
+                           "hmac", "ed25519", "graph", "bearer", "none"}) {
     EXPECT_EQ(to_string(signature_scheme(name)), name);
   }
   EXPECT_EQ(refusal([] { signature_scheme("strip"); }),
             "there is no signature scheme 'strip'; there are: stripe, github, standard_webhooks, "
-            "slack, shopify, gitlab, hmac, ed25519, bearer, none");
+            "slack, shopify, gitlab, hmac, ed25519, graph, bearer, none");
   EXPECT_EQ(refusal([] {
               SignatureVerifier{StripeSignature{}, {}};
             }),

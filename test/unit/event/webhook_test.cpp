@@ -178,6 +178,118 @@ TEST_F(Webhook, slack_s_events_are_taken_and_its_question_is_answered) {
   EXPECT_EQ(written_[0].topic, Topic{"app_mention"});
 }
 
+TEST_F(Webhook, a_question_is_answered_only_where_the_endpoint_has_its_handshake) {
+  const auto ask = [&](Handshake handshake, SignatureScheme scheme, HttpRequest request) {
+    WebhookEndpoint one = endpoint("one", std::move(scheme), {"s"});
+    one.handshake = std::move(handshake);
+    return WebhookIntake{{one}, options()}.handle(request);
+  };
+  const HttpRequest meta{
+      .method = "GET",
+      .target = "/webhooks/one?hub.mode=subscribe&hub.challenge=%3Cb%3E&hub.verify_token=t+1"};
+  const HttpRequest origin{.method = "OPTIONS",
+                           .target = "/webhooks/one",
+                           .headers = {{"WebHook-Request-Origin", "A.example"}}};
+  const HttpRequest graph{.target = "/webhooks/one?validationToken=a%3A+b"};
+  const HmacSignature hmac{.header = "X-Signature"};
+
+  const HttpResponse challenge = ask(MetaHandshake{{"t 2", "t 1"}}, hmac, meta);
+  EXPECT_EQ(challenge.status, 200);
+  EXPECT_EQ(challenge.body, "<b>");
+  EXPECT_EQ(challenge.headers.find("Content-Type"), "text/plain");
+  EXPECT_EQ(challenge.headers.find("X-Content-Type-Options"), "nosniff");
+  expect_refused(ask(MetaHandshake{{"t"}}, hmac, meta), 403, "expected hub.mode=subscribe");
+
+  const HttpResponse allowed =
+      ask(CloudEventsHandshake{{"b.example", "a.example"}, 5}, hmac, origin);
+  EXPECT_EQ(allowed.status, 200);
+  EXPECT_EQ(allowed.headers.find("WebHook-Allowed-Origin"), "a.example");
+  EXPECT_EQ(allowed.headers.find("WebHook-Allowed-Rate"), "5");
+  EXPECT_EQ(allowed.headers.find("Allow"), "POST, OPTIONS");
+  const HttpResponse any = ask(CloudEventsHandshake{{"*"}}, hmac, origin);
+  EXPECT_EQ(any.headers.find("WebHook-Allowed-Origin"), "*");
+  EXPECT_EQ(any.headers.find("WebHook-Allowed-Rate"), "*");
+  expect_refused(ask(CloudEventsHandshake{{"b.example"}}, hmac, origin), 403, "this origin may");
+
+  const HttpResponse token = ask(GraphHandshake{}, GraphClientState{}, graph);
+  EXPECT_EQ(token.body, "a: b");
+  EXPECT_EQ(token.headers.find("X-Content-Type-Options"), "nosniff");
+  expect_refused(ask(GraphHandshake{}, GraphClientState{},
+                     {.target = "/webhooks/one?validationToken=" + std::string(1025, 'x')}),
+                 400, "validationToken: expected 1 to 1024");
+
+  expect_refused(ask({}, hmac, meta), 405, "only POST is taken here");
+  expect_refused(ask({}, hmac, origin), 405, "only POST is taken here");
+  expect_refused(ask({}, GraphClientState{}, graph), 401, "it could not be verified");
+  EXPECT_EQ(ask(MetaHandshake{{"t"}}, hmac, origin).headers.find("Allow"), "POST, GET, HEAD");
+}
+
+TEST_F(Webhook, zoom_is_answered_with_the_secret_that_signed_its_question) {
+  const HmacSignature scheme{.header = "x-zm-signature",
+                             .prefix = "v0=",
+                             .timestamp_header = "x-zm-request-timestamp",
+                             .signed_content = "v0:{timestamp}:{body}"};
+  WebhookEndpoint zoom = endpoint("zoom", scheme, {"new", "s"});
+  const std::string question =
+      R"({"event":"endpoint.url_validation","payload":{"plainToken":"token"}})";
+  const auto signed_by = [&](const std::string& secret, const std::string& body) {
+    const std::string code = hex(hmac(HashFunction::sha256, secret, "v0:1614265330:" + body));
+    return HttpRequest{
+        .headers = {{"x-zm-signature", "v0=" + code}, {"x-zm-request-timestamp", "1614265330"}},
+        .body = body};
+  };
+  zoom.handshake = ZoomHandshake{};
+  for (const char* secret : {"new", "s"}) {
+    const HttpResponse answer = send(zoom, signed_by(secret, question));
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.body, R"({"plainToken":"token","encryptedToken":")" +
+                               hex(hmac(HashFunction::sha256, secret, "token")) + "\"}");
+  }
+  expect_refused(send(zoom, signed_by("other", question)), 401, "it could not be verified");
+  zoom.handshake = {};
+  EXPECT_EQ(send(zoom, signed_by("s", question)).status, 202) << "a message like any other";
+}
+
+TEST_F(Webhook, a_handshake_goes_with_its_scheme) {
+  const auto refused = [&](Handshake handshake, SignatureScheme scheme) {
+    WebhookEndpoint one = endpoint("a", std::move(scheme), {"s"});
+    one.handshake = std::move(handshake);
+    try {
+      const WebhookIntake made{{one}};
+    } catch (const std::invalid_argument& error) {
+      return std::string{error.what()};
+    }
+    return std::string{};
+  };
+  const HmacSignature sha1{.header = "X-Signature", .hash = MacHash::sha1};
+  EXPECT_EQ(refused(MetaHandshake{{"t"}}, sha1), "");
+  EXPECT_EQ(refused(MetaHandshake{{"t"}}, StripeSignature{}),
+            "webhook endpoint 'a': the handshake meta goes with the scheme hmac, not with the "
+            "scheme stripe");
+  EXPECT_NE(refused(MetaHandshake{{""}}, sha1), "");
+  EXPECT_NE(refused(ZoomHandshake{}, sha1), "");
+  EXPECT_NE(refused(GraphHandshake{}, BearerToken{}), "");
+  EXPECT_NE(refused(CloudEventsHandshake{{"*"}}, SlackSignature{}), "");
+  EXPECT_NE(refused(CloudEventsHandshake{}, BearerToken{}), "");
+  EXPECT_NE(refused(CloudEventsHandshake{{"a b"}}, BearerToken{}), "");
+  EXPECT_EQ(refused(CloudEventsHandshake{{"*"}}, BearerToken{}), "");
+}
+
+TEST_F(Webhook, every_notification_of_graph_has_a_client_state_that_is_known) {
+  const WebhookEndpoint graph = endpoint("graph", GraphClientState{}, {"old", "new"});
+  for (const char* body :
+       {"", "x", "{}", R"({"value":[]})", R"({"value":[{"clientState":"other"}]})",
+        R"({"value":[{"clientState":"new"},{}]})", R"({"value":[{"clientState":["new"]}]})",
+        R"({"value":{"clientState":"new"}})"}) {
+    expect_refused(send(graph, {.body = body}), 401, "it could not be verified");
+  }
+  const std::string body = R"({"value":[{"clientState":"new"},{"clientState":"old"}]})";
+  EXPECT_EQ(send(graph, {.body = body}).status, 202);
+  ASSERT_EQ(written_.size(), 1u);
+  EXPECT_EQ(written_[0].id.str(), hex(ContentHash::of(body).bytes));
+  EXPECT_EQ(written_[0].topic, Topic{"graph"});
+}
+
 TEST_F(Webhook, shopify_is_known_by_its_headers) {
   HttpRequest request{
       .headers = {{"X-Shopify-Webhook-Id", "b54557e4"}, {"X-Shopify-Topic", "orders/create"}},
