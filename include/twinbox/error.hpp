@@ -2,6 +2,7 @@
 // values. A wrong argument is std::invalid_argument or std::out_of_range.
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -59,5 +60,11 @@ class UsageError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
+
+/// What the exception says, also where its what() is null. Borrowed from the exception.
+inline std::string_view text_of(const std::exception& error) noexcept {
+  const char* text = error.what();
+  return text != nullptr ? text : "an exception without a text (its what() is null)";
+}
 
 }  // namespace twinbox

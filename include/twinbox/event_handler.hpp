@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "twinbox/error.hpp"
 #include "twinbox/event.hpp"
 #include "twinbox/handler.hpp"
 #include "twinbox/trace.hpp"
@@ -139,7 +140,7 @@ requires EventCallable<std::decay_t<F>, T> HandlerEntry event_handler(F&& handle
         try {
           content.emplace(Decode<T>::from(event.data));
         } catch (const std::exception& error) {
-          return Outcome::malformed(error.what());
+          return Outcome::malformed(std::string{text_of(error)});
         } catch (...) {
           return Outcome::malformed("the data cannot be decoded");
         }

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "twinbox/error.hpp"
 #include "twinbox/message.hpp"
 #include "twinbox/outcome.hpp"
 #include "twinbox/session.hpp"
@@ -78,7 +79,7 @@ Outcome with_content(const Message& message, F&& handle) {
   try {
     content.emplace(Decode<T>::from(message.payload));
   } catch (const std::exception& error) {
-    return Outcome::malformed(error.what());
+    return Outcome::malformed(std::string{text_of(error)});
   } catch (...) {
     return Outcome::malformed("the payload cannot be decoded");
   }

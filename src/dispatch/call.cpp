@@ -180,7 +180,7 @@ Outcome Caller::guarded(const Message& message, const CallWatch& watch,
     if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
     return outcome;
   } catch (const std::exception& exception) {
-    error = exception.what();
+    error = text_of(exception);
   } catch (...) {
     error = "the handler threw something that is no std::exception";
   }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/text.hpp"
+#include "twinbox/error.hpp"
 
 namespace twinbox {
 namespace {
@@ -45,7 +46,7 @@ BatchAnswer call_batch(const BatchHandler& handler, std::span<const Message> mes
   try {
     return {checked_call(handler, messages, std::move(stop))};
   } catch (const std::exception& exception) {
-    error = cut_error(exception.what());
+    error = cut_error(text_of(exception));
   } catch (...) {
     error = "the handler threw something that is no std::exception";
   }

@@ -79,7 +79,7 @@ std::string complaint(const HandlerEntry& entry, const Message& message) {
       default: return cut_error(outcome.reason());
     }
   } catch (const std::exception& error) {
-    return cut_error(error.what());
+    return cut_error(text_of(error));
   } catch (...) {
     return "the handler threw something that is no std::exception";
   }

@@ -392,11 +392,10 @@ Duration Desk::rest_after(const std::exception& error, bool cut_short) {
            Duration{static_cast<std::int64_t>(parts_.environment.random_bits() % (half + 1))};
   }
   ++troubles_;
-  parts_.environment.write(LogLevel::error, "loop_error",
-                           {{"store", std::string_view{store()}},
-                            {"error", std::string_view{error.what()}},
-                            {"pause_ms", rest / 1ms}});
-  if (observer_.loop_error) observer_.loop_error(store(), error.what());
+  parts_.environment.write(
+      LogLevel::error, "loop_error",
+      {{"store", std::string_view{store()}}, {"error", text_of(error)}, {"pause_ms", rest / 1ms}});
+  if (observer_.loop_error) observer_.loop_error(store(), text_of(error));
   return rest;
 }
 

@@ -232,9 +232,8 @@ void Dispatcher::Loop::release_lost_or_log(Desk& desk) {
   try {
     release_lost(desk);
   } catch (const std::exception& error) {
-    environment_.write(
-        LogLevel::warning, "release_lost_error",
-        {{"store", std::string_view{desk.store()}}, {"error", std::string_view{error.what()}}});
+    environment_.write(LogLevel::warning, "release_lost_error",
+                       {{"store", std::string_view{desk.store()}}, {"error", text_of(error)}});
   }
 }
 

@@ -233,7 +233,7 @@ std::vector<Settlement> Dispatcher::Loop::call_tasks(Desk& desk,
     environment_.write(LogLevel::error, "call_error",
                        {{"store", std::string_view{desk.store()}},
                         {"id", tasks.front()->message.id.view()},
-                        {"error", std::string_view{error.what()}}});
+                        {"error", text_of(error)}});
   }
   return settlements;
 }
@@ -279,7 +279,7 @@ void Dispatcher::Loop::write_down_or_log(Desk& desk, std::vector<Settlement> fin
     environment_.write(LogLevel::error, "settle_error",
                        {{"store", std::string_view{desk.store()}},
                         {"count", static_cast<std::int64_t>(finished.size())},
-                        {"error", std::string_view{error.what()}}});
+                        {"error", text_of(error)}});
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "twinbox/error.hpp"
+
 namespace twinbox {
 namespace {
 
@@ -17,7 +19,7 @@ Duration delay_of(const RetryPolicy& retry, int failures, const Environment& env
   try {
     return retry.delay(failures, environment);
   } catch (const std::exception& exception) {
-    error = exception.what();
+    error = text_of(exception);
   } catch (...) {
     error = "it threw something that is no std::exception";
   }

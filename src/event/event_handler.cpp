@@ -52,7 +52,7 @@ Outcome call_in_span(const Tracing& tracing, const Message& message, Call&& call
     tell(error_of(outcome));
     return outcome;
   } catch (const std::exception& error) {
-    tell(error.what());
+    tell(text_of(error));
     throw;
   } catch (...) {
     tell("the handler threw something that is no std::exception");

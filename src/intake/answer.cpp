@@ -83,7 +83,7 @@ HttpResponse answer_or_problem(const IntakeOptions& options, std::string_view ac
     log_error(options, act, "schema", error.what());
     return not_now(options, "the store is not ready; send it again later");
   } catch (const std::exception& error) {
-    log_error(options, act, "other", error.what());
+    log_error(options, act, "other", text_of(error));
   } catch (...) {
     log_error(options, act, "other", "something that is no std::exception was thrown");
   }

@@ -175,7 +175,7 @@ class DatabaseSet::State {
       try {
         throw;
       } catch (const std::exception& error) {
-        reason = error.what();
+        reason = text_of(error);
       } catch (...) {
       }
       environment_.write(LogLevel::error, "refresh",

@@ -190,7 +190,7 @@ class Housekeeping::House {
       const auto* trouble = dynamic_cast<const DatabaseError*>(&error);
       out_of_reach_ = trouble != nullptr && trouble->kind() == DatabaseError::Kind::connection_lost;
       report.end = End::failed;
-      report.error = error.what();
+      report.error = text_of(error);
     }
     report.took = time() - begin;
     write_down(report);
@@ -312,8 +312,7 @@ class Housekeeping::House {
     try {
       observer_(report);
     } catch (const std::exception& error) {
-      queue_.box().log(LogLevel::error, "observer_error",
-                       {{"error", std::string_view{error.what()}}});
+      queue_.box().log(LogLevel::error, "observer_error", {{"error", text_of(error)}});
     }
   }
 

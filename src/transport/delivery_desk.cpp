@@ -131,7 +131,7 @@ std::optional<Settled> DeliveryDesk::accept_one(Waiting& one, Time now) {
   } catch (const RequestError& error) {
     return Settled{one.delivery.tag, {}, cut_error(error.what())};
   } catch (const std::exception& error) {
-    return failed(one, error.what(), now);
+    return failed(one, std::string{text_of(error)}, now);
   }
   return {};
 }

@@ -111,7 +111,7 @@ class Routes::Entry : public std::enable_shared_from_this<Routes::Entry> {
       disable(gone.what());
       outcomes = put_off(messages);
     } catch (const std::exception& error) {
-      report(messages, std::vector(messages.size(), Outcome::retry(cut_error(error.what()))),
+      report(messages, std::vector(messages.size(), Outcome::retry(cut_error(text_of(error)))),
              begin);
       throw;
     }
