@@ -62,6 +62,8 @@ class Dispatcher {
   /// outlive it. A store that cannot be reached rests on its own and holds up no other.
   Dispatcher(DatabaseSet& set, BoxKind box, Handlers handlers, DispatcherOptions options = {},
              DispatchObserver observer = {});
+  /// Ends a run() that is under way as its stop token would, and waits until it and the handlers
+  /// have returned. On a thread of run() itself (in a handler, say) it ends the program.
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;

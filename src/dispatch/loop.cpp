@@ -28,6 +28,7 @@ bool was_stopped(const std::exception& error, const std::stop_token& stop) {
 /// Whoever has claimed a message goes on with its handler, unless another visit is due: to wake up
 /// somebody else for it takes longer than many a handler.
 void Dispatcher::Loop::serve() {
+  const OnThread inside{this};
   Lock lock{mutex_};
   while (!closing_) {
     const Clock::time_point now = Clock::now();

@@ -45,6 +45,18 @@ class Dispatcher::Loop {
   [[nodiscard]] const OwnerToken& owner() const noexcept { return owner_; }
 
  private:
+  /// This thread is one of the loop's own, or inside its run(), as long as the object lives.
+  class OnThread {
+   public:
+    explicit OnThread(const Loop* loop) noexcept : outer_(std::exchange(current, loop)) {}
+    ~OnThread() { current = outer_; }
+    OnThread(const OnThread&) = delete;
+    OnThread& operator=(const OnThread&) = delete;
+    static thread_local const Loop* current;
+
+   private:
+    const Loop* outer_;
+  };
   using Lock = std::unique_lock<std::mutex>;
   // A step by hand may still use a desk whose store was removed.
   using SharedDesk = std::shared_ptr<Desk>;
@@ -75,6 +87,8 @@ class Dispatcher::Loop {
   std::vector<Settlement> put_off_paused(std::vector<Message>& messages);
 
   // The threads. What takes a lock has it on entry and on return.
+  /// Ends the program where the destructor would wait for its own thread.
+  void refuse_own_thread() const noexcept;
   void serve();
   /// Until there is something to do, or time for it. At `now` there was nothing.
   void rest(Clock::time_point now, Lock& lock);
@@ -175,6 +189,7 @@ class Dispatcher::Loop {
   void shut_down();
   void wait_for_visits();
   void say_goodbye();
+  void end_run();
 
   const Handlers handlers_;
   const DispatcherOptions options_;
@@ -226,6 +241,7 @@ class Dispatcher::Loop {
   bool draining_ = false;        ///< nothing new begins
   bool stopping_ = false;        ///< no more visits, until run() has ended
   bool closing_ = false;         ///< the threads end
+  std::stop_source run_end_;     ///< ends run(), by its own stop token or by the destructor
   std::stop_source claims_;      ///< stopped with run(): calls that would begin something new end
   std::stop_source last_calls_;  ///< stopped a while after the grace period: all others end, too;
                                  ///< after run() stopped with the last handler

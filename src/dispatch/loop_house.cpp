@@ -24,6 +24,7 @@ void Dispatcher::Loop::add_house_thread() {
 
 /// Threads of their own: a long prune must not keep its store from being claimed from.
 void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
+  const OnThread inside{this};
   const Interruptible until_the_end{last_calls_.get_token()};
   Lock lock{mutex_};
   while (!stop.stop_requested()) {

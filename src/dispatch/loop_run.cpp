@@ -1,5 +1,6 @@
 // The life of a dispatcher: its stores, run and stop, chores, pause.
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <stdexcept>
 #include <system_error>
@@ -51,16 +52,35 @@ Dispatcher::Loop::Loop(Handlers handlers, DispatcherOptions options, DispatchObs
                       {"limit", static_cast<std::int64_t>(longest_announcement)}});
 }
 
+thread_local const Dispatcher::Loop* Dispatcher::Loop::OnThread::current = nullptr;
+
+void Dispatcher::Loop::refuse_own_thread() const noexcept {
+  if (OnThread::current != this) return;
+  std::fputs(
+      "twinbox: a dispatcher is destroyed inside run(), by one of its own threads (in a handler, "
+      "an "
+      "observer or the log), which would wait for itself for ever. Request the stop of run() "
+      "there, "
+      "and destroy the dispatcher behind run().\n",
+      stderr);
+  std::terminate();
+}
+
 Dispatcher::Loop::~Loop() {
+  refuse_own_thread();
   std::vector<SharedTask> running;
+  std::stop_source run_end{std::nostopstate};
   {
     const std::scoped_lock lock{mutex_};
     running = running_;
+    run_end = run_end_;
   }
+  run_end.request_stop();
   for (const SharedTask& task : running) task->watch->stop.request_stop();
   {
     Lock lock{mutex_};
-    calm_.wait(lock, [&] { return running_.empty(); });  // others keep their leases meanwhile
+    // Others keep their leases meanwhile, and the thread in run() uses what is destroyed here.
+    calm_.wait(lock, [&] { return over_ && running_.empty(); });
     closing_ = true;
   }
   last_calls_.request_stop();
@@ -130,6 +150,8 @@ Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
 // ---- run
 
 void Dispatcher::Loop::run(const std::stop_token& stop) {
+  const OnThread inside{this};
+  std::stop_source end;
   {
     const std::scoped_lock lock{mutex_};
     if (!over_) throw UsageError("dispatcher: run() is already running; use one run() at a time");
@@ -142,6 +164,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     over_ = false;
     active_ = true;
     stopping_ = draining_ = false;
+    run_end_ = end;
     claims_ = std::stop_source{};
     last_calls_ = std::stop_source{};
     for (const SharedDesk& desk : desks_) {
@@ -155,13 +178,14 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
   std::exception_ptr trouble;
   std::optional<Countdown> countdown;
   {
+    const std::stop_callback at_stop{stop, [&end] { end.request_stop(); }};
     try {
       if (options_.housekeeping) {
         const std::scoped_lock lock{mutex_};
         house_end_ = std::stop_source{};
         add_house_thread();
       }
-      watch(stop);
+      watch(end.get_token());
     } catch (const std::system_error&) {
       trouble = std::current_exception();
     }
@@ -178,6 +202,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     house_threads.swap(house_threads_);
   }
   say_goodbye();
+  end_run();
   if (trouble) std::rethrow_exception(trouble);
 }
 
@@ -223,9 +248,15 @@ void Dispatcher::Loop::say_goodbye() {
       schedule(*desk, desk->next_renewal);
     }
   }
+}
+
+/// The last that run() does with anything of the dispatcher: the destructor may wait for it.
+void Dispatcher::Loop::end_run() {
+  const std::scoped_lock lock{mutex_};
   last_calls_ = std::stop_source{};
   over_ = true;
   wake(others_wanted());
+  calm_.notify_all();
 }
 
 void Dispatcher::Loop::release_lost_or_log(Desk& desk) {
