@@ -37,7 +37,8 @@ class Workshop {
       options_.schema = name;
     }
     database_ =
-        std::make_unique<Database>(address, DatabaseOptions{.name = store.name, .pool_size = 16});
+        std::make_unique<Database>(address, DatabaseOptions{.name = store.name, .pool_size = 16},
+                                   Environment{.log = [](const LogEvent&) {}});
     outbox_ = std::make_unique<Outbox>(*database_, options_);
   }
   ~Workshop() {

@@ -111,7 +111,9 @@ OpenStore::OpenStore(const Common& common, Missing missing) : common_(common) {
                       repeat_with_store(common) + ", or name another store with --database");
   }
   definition.database.retry_limit = {};  // a person waits for the answer
-  store_ = std::make_unique<Store>(std::move(definition));
+  // A person reads what the verb says.
+  store_ =
+      std::make_unique<Store>(std::move(definition), Environment{.log = [](const LogEvent&) {}});
 }
 
 const BoxOptions& OpenStore::options(BoxKind kind) const noexcept {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "daemon/hidden.hpp"
+#include <twinbox/log.hpp>
 
 namespace twinbox::cli {
 namespace {
@@ -87,7 +87,7 @@ std::string shown(std::string_view text, bool lines) {
     const Decoded one = decode(text);
     if (one.code == '\n' || one.code == '\t') {
       result += lines ? std::string(1, text[0]) : one.code == '\n' ? "\\n" : "\\t";
-    } else if (!one.valid || one.code < 0x20 || app::is_hidden(one.code)) {
+    } else if (!one.valid || one.code < 0x20 || is_hidden(one.code)) {
       result += escaped(one);
     } else {
       result += text.substr(0, one.length);

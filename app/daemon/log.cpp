@@ -7,22 +7,12 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include "daemon/hidden.hpp"
 #include "daemon/json.hpp"
 #include "daemon/secrets.hpp"
+#include "twinbox/log.hpp"
 
 namespace twinbox::app {
 namespace {
-
-std::string_view to_text(LogLevel level) {
-  switch (level) {
-    case LogLevel::debug: return "debug";
-    case LogLevel::info: return "info";
-    case LogLevel::warning: return "warning";
-    case LogLevel::error: return "error";
-  }
-  return "info";
-}
 
 std::string timestamp(Instant now) {
   const auto day = std::chrono::floor<std::chrono::days>(now);
@@ -106,7 +96,7 @@ struct Show {
 }  // namespace
 
 std::string log_line(const LogEvent& event, bool json, Instant now) {
-  const std::string_view level = to_text(event.level);
+  const std::string_view level = to_string(event.level);
   if (!json) {
     std::string line = fmt::format("{} {:<7} {}", timestamp(now), level, event.name);
     for (const LogField& field : event.fields) {

@@ -54,7 +54,9 @@ struct Environment {
   std::function<std::optional<Instant>()> clock = {};
   /// 64 random bits; empty means the system's source of randomness.
   std::function<std::uint64_t()> random = {};
-  /// Receives events of at least `log_level`; empty means silence. What it throws is swallowed.
+  /// Receives events of at least `log_level`; empty means warnings and errors on stderr, and
+  /// `[](const LogEvent&) {}` silence. Ready-made ones are in log.hpp and log_spdlog.hpp. What it
+  /// throws is swallowed.
   std::function<void(const LogEvent&)> log = {};
   LogLevel log_level = LogLevel::info;
   /// Told of every statement that ran: its name, how long it took, how many rows it changed or

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "twinbox/log.hpp"
+
 namespace twinbox {
 namespace {
 
@@ -44,9 +46,13 @@ class RandomBuffer {
 }  // namespace
 
 void Environment::write(const LogEvent& event) const noexcept {
-  if (!log || event.level < log_level) return;
+  if (event.level < log_level) return;
   try {
-    log(event);
+    if (log) {
+      log(event);
+    } else if (event.level >= LogLevel::warning) {
+      log_to_stderr(event);
+    }
   } catch (...) {
     // What has been done is done, whether it can be told or not.
   }
