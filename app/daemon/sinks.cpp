@@ -35,12 +35,7 @@ CommandSinkOptions command_options(const SinkConfig& sink) {
 Outcome printable(Outcome outcome) {
   std::string reason = without_secrets(outcome.reason());
   if (reason == outcome.reason()) return outcome;
-  if (outcome.kind() == Outcome::Kind::retry) {
-    return Outcome::retry(std::move(reason), outcome.delay());
-  }
-  if (outcome.cause() == "malformed") return Outcome::malformed(std::move(reason));
-  if (outcome.cause() == "conflict") return Outcome::conflict(std::move(reason));
-  return Outcome::dead(std::move(reason));
+  return outcome.with_reason(std::move(reason));
 }
 
 /// What is thrown means retry; its kind matters to the dispatcher and to routes, so only a text

@@ -11,6 +11,26 @@
 
 namespace twinbox {
 
+/// Why something failed, as a log may show it: text that is written in the program, and a number,
+/// such as `{"http", 503}`. Text from outside cannot get into it.
+class LogCause {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  consteval LogCause(const char* text) : text_(text) {}
+  constexpr LogCause(LogCause cause, int number) : text_(cause.text_), number_(number) {}
+
+  /// `http 503`
+  [[nodiscard]] std::string str() const {
+    std::string text{text_};
+    if (number_) text += " " + std::to_string(*number_);
+    return text;
+  }
+
+ private:
+  std::string_view text_;
+  std::optional<int> number_;
+};
+
 /// What a handler says about a message. An exception means retry with the exception's text.
 class Outcome {
  public:
@@ -22,8 +42,15 @@ class Outcome {
   static Outcome retry(std::string reason, std::optional<Delay> delay = {}) {
     return Outcome{Kind::retry, std::move(reason), delay};
   }
+  /// The same with a cause for the log, which shows no reason: it may repeat a payload.
+  static Outcome retry(std::string reason, std::optional<Delay> delay, LogCause cause) {
+    return Outcome{Kind::retry, std::move(reason), delay}.because(cause);
+  }
   /// Can never succeed: kept as a dead letter.
   static Outcome dead(std::string reason) { return Outcome{Kind::dead, std::move(reason)}; }
+  static Outcome dead(std::string reason, LogCause cause) {
+    return dead(std::move(reason)).because(cause);
+  }
   /// Its content cannot be read, now or ever: a dead letter with the reason `malformed`.
   static Outcome malformed(std::string reason) {
     Outcome outcome{Kind::dead, std::move(reason)};
@@ -40,10 +67,19 @@ class Outcome {
   /// Not now; no attempt is counted.
   static Outcome postpone(Instant until) { return Outcome{Kind::postpone, {}, {}, until}; }
 
+  /// The same in other words.
+  [[nodiscard]] Outcome with_reason(std::string reason) const {
+    Outcome outcome = *this;
+    outcome.reason_ = std::move(reason);
+    return outcome;
+  }
+
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
   /// The reason that a dead letter is filed under.
   [[nodiscard]] std::string_view cause() const noexcept { return cause_; }
+  /// What the log shows as its cause; empty: none was given.
+  [[nodiscard]] const std::optional<LogCause>& log_cause() const noexcept { return log_cause_; }
   [[nodiscard]] const std::optional<Delay>& delay() const noexcept { return delay_; }
   [[nodiscard]] Instant until() const noexcept { return until_; }
 
@@ -52,11 +88,17 @@ class Outcome {
                    Instant until = {})
       : kind_(kind), reason_(std::move(reason)), delay_(delay), until_(until) {}
 
+  Outcome because(LogCause cause) && {
+    log_cause_ = cause;
+    return std::move(*this);
+  }
+
   Kind kind_;
   std::string reason_;
   std::optional<Delay> delay_;
   Instant until_;
   std::string_view cause_ = "handler";  ///< of a literal
+  std::optional<LogCause> log_cause_;
 };
 
 }  // namespace twinbox

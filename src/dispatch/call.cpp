@@ -107,23 +107,32 @@ std::string_view Caller::missing(const Message& message) const noexcept {
 void Caller::log_call(const Message& message) const {
   box_.log(LogLevel::info, "handle",
            {{"topic", message.topic.view()},
+            {"handler", message.handler.view()},
             {"id", message.id.view()},
             {"attempt", std::int64_t{message.attempts} + 1}});
 }
 
-void Caller::log_error(const Message& message, std::string_view error) const {
+void Caller::log_error(const Message& message, std::string_view error,
+                       std::string_view cause) const {
   box_.log(LogLevel::error, "handler_error",
-           {{"topic", message.topic.view()}, {"id", message.id.view()}, {"error", error}});
+           {{"topic", message.topic.view()},
+            {"handler", message.handler.view()},
+            {"id", message.id.view()},
+            {"cause", cause},
+            {"error", error}});
 }
 
 void Caller::log_outcome(const Message& message, const Outcome& outcome) const {
   // Without the reason: a receiver's answer may repeat the payload. It is kept with the message.
-  if (outcome.kind() == Outcome::Kind::retry) {
-    box_.log(LogLevel::warning, "handler_retry",
-             {{"topic", message.topic.view()},
-              {"id", message.id.view()},
-              {"attempt", std::int64_t{message.attempts} + 1}});
-  }
+  if (outcome.kind() != Outcome::Kind::retry) return;
+  const std::string cause =
+      outcome.log_cause() ? outcome.log_cause()->str() : std::string{outcome.cause()};
+  box_.log(LogLevel::warning, "handler_retry",
+           {{"topic", message.topic.view()},
+            {"handler", message.handler.view()},
+            {"id", message.id.view()},
+            {"cause", std::string_view{cause}},
+            {"attempt", std::int64_t{message.attempts} + 1}});
 }
 
 std::optional<Verdict> Caller::call_one(const HandlerEntry& entry, const Message& message,
@@ -154,7 +163,7 @@ std::vector<std::optional<Verdict>> Caller::call_many(const HandlerEntry& entry,
     if (answer.error.empty()) {
       log_outcome(messages[i], outcome);
     } else {
-      log_error(messages[i], answer.error);
+      log_error(messages[i], answer.error, answer.cause);
     }
     if (observer_.handled) observer_.handled(store(), messages[i], outcome, each);
     verdicts.push_back(judge(outcome, entry, messages[i], watch));
@@ -174,19 +183,23 @@ Outcome Caller::guarded(const Message& message, const CallWatch& watch,
   report_start(message, watch);
   const auto begin = std::chrono::steady_clock::now();
   std::string error;
+  std::string_view cause = "exception";
   try {
     Outcome outcome = handler();
     log_outcome(message, outcome);
     if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
     return outcome;
+  } catch (const DatabaseError& exception) {
+    error = text_of(exception);
+    cause = to_string(exception.kind());
   } catch (const std::exception& exception) {
     error = text_of(exception);
   } catch (...) {
     error = "the handler threw something that is no std::exception";
   }
   error = cut_error(error);
-  log_error(message, error);
-  const Outcome outcome = Outcome::retry(error);
+  log_error(message, error, cause);
+  const Outcome outcome = Outcome::retry(error, {}, "exception");
   if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
   return outcome;
 }
@@ -198,7 +211,8 @@ Verdict Caller::judge(const Outcome& outcome, const HandlerEntry& entry, const M
     const auto limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(*entry.options.timeout).count();
     return decide(
-        Outcome::retry("the handler ran past its timeout of " + std::to_string(limit) + " ms"),
+        Outcome::retry("the handler ran past its timeout of " + std::to_string(limit) + " ms", {},
+                       "timeout"),
         message.attempts, retry, box_.environment());
   }
   if (watch.shutting_down && outcome.kind() == Outcome::Kind::retry)
@@ -299,7 +313,7 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
   } catch (const DatabaseError& error) {
     // Nothing of it was committed, and it has not been called: it is as it was.
     if (!error.retryable()) throw;
-    log_error(message, error.what());
+    log_error(message, error.what(), to_string(error.kind()));
     return Verdict{.act = Verdict::Act::release};
   }
   if (!marked) {
@@ -317,7 +331,9 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
     return verdict;
   }
   box_.log(LogLevel::error, "left_marked",
-           {{"topic", message.topic.view()}, {"id", message.id.view()}});
+           {{"topic", message.topic.view()},
+            {"handler", message.handler.view()},
+            {"id", message.id.view()}});
   if (observer_.failed) observer_.failed(store(), message, verdict.error);
   return std::nullopt;
 }

@@ -80,7 +80,7 @@ class Caller {
   void report_lost() const;
   void report_start(const Message& message, const CallWatch& watch) const;
   void log_call(const Message& message) const;
-  void log_error(const Message& message, std::string_view error) const;
+  void log_error(const Message& message, std::string_view error, std::string_view cause) const;
   void log_outcome(const Message& message, const Outcome& outcome) const;
   [[nodiscard]] std::string_view store() const noexcept { return queue_.database().name(); }
 

@@ -43,14 +43,19 @@ std::vector<std::vector<std::size_t>> batches_of(const Handlers& handlers,
 BatchAnswer call_batch(const BatchHandler& handler, std::span<const Message> messages,
                        std::stop_token stop) {
   std::string error;
+  std::string_view cause = "exception";
   try {
     return {checked_call(handler, messages, std::move(stop))};
+  } catch (const DatabaseError& exception) {
+    error = cut_error(text_of(exception));
+    cause = to_string(exception.kind());
   } catch (const std::exception& exception) {
     error = cut_error(text_of(exception));
   } catch (...) {
     error = "the handler threw something that is no std::exception";
   }
-  return {std::vector<Outcome>(messages.size(), Outcome::retry(error)), error};
+  return {std::vector<Outcome>(messages.size(), Outcome::retry(error, {}, "exception")), error,
+          cause};
 }
 
 }  // namespace twinbox

@@ -18,6 +18,7 @@ std::vector<std::vector<std::size_t>> batches_of(const Handlers& handlers,
 struct BatchAnswer {
   std::vector<Outcome> outcomes;
   std::string error = {};  ///< of the whole call: then every outcome is a retry for that reason
+  std::string_view cause = {};  ///< of that error, as the log shows it
 };
 
 /// Calls the handler once. An exception, or a wrong number of outcomes, is a retry of all. Throws

@@ -322,6 +322,7 @@ void Desk::give_up(std::vector<Settlement>& settlements, std::string_view why) c
     parts_.environment.write(LogLevel::error, "settle_error",
                              {{"store", std::string_view{store()}},
                               {"topic", one.message->topic.view()},
+                              {"handler", one.message->handler.view()},
                               {"id", one.message->id.view()},
                               {"error", why}});
     if (observer_.loop_error) observer_.loop_error(store(), why);

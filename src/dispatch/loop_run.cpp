@@ -299,6 +299,7 @@ void Dispatcher::Loop::report_timeouts(Lock& lock) {
     environment_.write(LogLevel::warning, "timeout",
                        {{"store", std::string_view{task->desk->store()}},
                         {"topic", task->message.topic.view()},
+                        {"handler", task->message.handler.view()},
                         {"id", task->message.id.view()}});
     if (observer_.timed_out) observer_.timed_out(task->desk->store(), task->message);
   }

@@ -232,6 +232,8 @@ std::vector<Settlement> Dispatcher::Loop::call_tasks(Desk& desk,
     // happens next.
     environment_.write(LogLevel::error, "call_error",
                        {{"store", std::string_view{desk.store()}},
+                        {"topic", tasks.front()->message.topic.view()},
+                        {"handler", tasks.front()->message.handler.view()},
                         {"id", tasks.front()->message.id.view()},
                         {"error", text_of(error)}});
   }

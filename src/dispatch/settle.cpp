@@ -112,7 +112,8 @@ void report(const WorkQueue& queue, const DispatchObserver& observer,
   for (const Settlement& one : settlements) {
     const Message& message = *one.message;
     if (one.verdict.act == Verdict::Act::fail) {
-      log_dead(queue.box(), message, one.verdict.reason);
+      log_dead(queue.box(), message, one.verdict.reason,
+               one.verdict.cause ? one.verdict.cause->str() : std::string{});
       if (observer.dead)
         observer.dead(queue.database().name(), message, one.verdict.reason, one.verdict.error);
     } else if (one.verdict.act == Verdict::Act::abandon && observer.failed) {

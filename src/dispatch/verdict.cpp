@@ -41,10 +41,8 @@ Verdict retry_or_die(std::string error, int attempts, const std::optional<Durati
                               shortest_delay, longest_delay)};
 }
 
-}  // namespace
-
-Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
-               const Environment& environment) {
+Verdict decide_act(const Outcome& outcome, int attempts, const RetryPolicy& retry,
+                   const Environment& environment) {
   switch (outcome.kind()) {
     case Outcome::Kind::done: return {.act = Verdict::Act::ack};
     case Outcome::Kind::dead:
@@ -57,6 +55,15 @@ Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
     case Outcome::Kind::retry: break;
   }
   return retry_or_die(outcome.reason(), attempts, outcome.delay(), retry, environment);
+}
+
+}  // namespace
+
+Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
+               const Environment& environment) {
+  Verdict verdict = decide_act(outcome, attempts, retry, environment);
+  verdict.cause = outcome.log_cause();
+  return verdict;
 }
 
 Verdict decide_unhandled(const Message& message, const DispatcherOptions& options,

@@ -14,6 +14,7 @@ struct Verdict {
   Act act;
   std::string error = {};
   std::string reason = {};             ///< of a dead letter
+  std::optional<LogCause> cause = {};  ///< what the log shows besides
   std::optional<Duration> delay = {};  ///< of abandon
   Instant until = {};                  ///< of postpone
   bool handler_failed = true;          ///< fail: counts an attempt

@@ -79,7 +79,9 @@ void InlineWatch::report_late(const SharedCall& call) {
   call->watch.stop.request_stop();
   const Message& message = *call->message;
   inbox_.box().log(LogLevel::warning, "timeout",
-                   {{"topic", message.topic.view()}, {"id", message.id.view()}});
+                   {{"topic", message.topic.view()},
+                    {"handler", message.handler.view()},
+                    {"id", message.id.view()}});
   if (observer_.timed_out) observer_.timed_out(inbox_.database().name(), message);
 }
 

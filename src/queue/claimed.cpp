@@ -185,12 +185,14 @@ std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
   return released;
 }
 
-void log_dead(const Box& box, const Message& message, std::string_view reason) {
+void log_dead(const Box& box, const Message& message, std::string_view reason,
+              std::string_view cause) {
   box.log(LogLevel::error, "dead",
           {{"topic", message.topic.view()},
            {"handler", message.handler.view()},
            {"id", message.id.view()},
-           {"reason", reason}});
+           {"reason", reason},
+           {"cause", cause.empty() ? reason : cause}});
 }
 
 Message read_claimed(const Row& row) {

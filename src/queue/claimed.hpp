@@ -53,8 +53,9 @@ Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& requ
 std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
                          const std::vector<Lease>& in_hand);
 
-/// Every dead letter is an error in the log.
-void log_dead(const Box& box, const Message& message, std::string_view reason);
+/// Every dead letter is an error in the log. Without a cause the reason is the cause.
+void log_dead(const Box& box, const Message& message, std::string_view reason,
+              std::string_view cause = {});
 
 /// Reads the columns of the define `claimed` in work.sql, in its order.
 Message read_claimed(const Row& row);

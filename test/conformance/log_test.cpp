@@ -4,6 +4,7 @@
 #include "support/outbox_test.hpp"
 #include "support/reused_schema.hpp"
 #include <twinbox/admin.hpp>
+#include <twinbox/dispatcher.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -123,6 +124,82 @@ TEST_P(Log, OBX_106_no_payload_is_told_whatever_happens) {
     }
   }
 }
+
+class HandlerLog : public Log {
+ protected:
+  /// What is logged of one delivery to the handler `mail`.
+  std::vector<RecordedEvent> events_of(const std::string& name, HandlerEntry entry,
+                                       int max_attempts = 10) {
+    entry.options.retry = RetryPolicy{.max_attempts = max_attempts};
+    const HandlerName names[] = {{HandlerKey{"mail"}}};
+    inbox().accept(an_arrival(), names);
+    Handlers handlers;
+    handlers.add(HandlerKey{"mail"}, std::move(entry));
+    Dispatcher{inbox(), std::move(handlers)}.step();
+    return log().events(name);
+  }
+  static void expect_fields(const std::vector<RecordedEvent>& events, const std::string& cause) {
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].field("topic"), "payment.received");
+    EXPECT_EQ(events[0].field("handler"), "mail");
+    EXPECT_EQ(events[0].field("id"), "evt_1");
+    EXPECT_EQ(events[0].field("cause"), cause);
+    EXPECT_EQ(events[0].field("reason").find("secret"), std::string::npos);
+  }
+};
+
+TEST_P(HandlerLog, a_call_is_told_with_the_key_of_its_handler) {
+  const auto events = events_of("handle", HandlerEntry::of([](const Message&) {}));
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].field("handler"), "mail");
+}
+
+TEST_P(HandlerLog, an_answer_that_is_tried_again_is_told_with_its_cause) {
+  expect_fields(events_of("handler_retry", HandlerEntry::of([](const Message&) {
+                            return Outcome::retry("secret", {}, {"http", 503});
+                          })),
+                "http 503");
+}
+
+TEST_P(HandlerLog, an_answer_without_a_cause_is_the_handlers) {
+  expect_fields(events_of("handler_retry", HandlerEntry::of([](const Message&) {
+                            return Outcome::retry("secret");
+                          })),
+                "handler");
+}
+
+TEST_P(HandlerLog, an_exception_is_told_as_one) {
+  expect_fields(events_of("handler_error", HandlerEntry::of([](const Message&) {
+                            throw std::runtime_error("no stock");
+                          })),
+                "exception");
+}
+
+TEST_P(HandlerLog, an_error_of_the_database_is_told_by_its_kind) {
+  expect_fields(events_of("handler_error", HandlerEntry::of([](Session& session, const Message&) {
+                            session.execute("select nonsense");
+                          })),
+                std::string{to_string(DatabaseError::Kind::invalid_request)});
+}
+
+TEST_P(HandlerLog, a_dead_letter_is_told_with_its_reason_and_its_cause) {
+  const auto dead = events_of("dead", HandlerEntry::of([](const Message&) {
+                                return Outcome::dead("secret", {"http", 400});
+                              }));
+  expect_fields(dead, "http 400");
+  EXPECT_EQ(dead.at(0).field("reason"), "handler");
+}
+
+TEST_P(HandlerLog, a_dead_letter_by_its_last_attempt_is_told_with_the_cause_of_that) {
+  const auto dead = events_of("dead", HandlerEntry::of([](const Message&) {
+                                return Outcome::retry("secret", {}, {"http", 503});
+                              }),
+                              1);
+  expect_fields(dead, "http 503");
+  EXPECT_EQ(dead.at(0).field("reason"), "max_attempts");
+}
+
+TWINBOX_ON_EVERY_BACKEND(HandlerLog);
 
 TEST_P(Log, events_below_the_chosen_level_are_not_told) {
   Environment quiet = environment();

@@ -57,7 +57,7 @@ class HttpSink {
       return outcome_of(client_->send(request, options_.timeout, std::move(stop), options_.grace),
                         options_, url_.shown, now());
     } catch (const HttpError& error) {
-      return Outcome::retry(error.what());
+      return Outcome::retry(error.what(), {}, "no http answer");
     } catch (const std::invalid_argument& error) {  // EventError, or a header that cannot be sent
       return Outcome::malformed(error.what());
     }

@@ -118,7 +118,9 @@ Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
                    const std::string& shown, Instant now) {
   const int status = response.status;
   const bool success = status >= 200 && status < 300;
-  if (options.dead_on.contains(status)) return Outcome::dead(error_of(response, shown));
+  if (options.dead_on.contains(status)) {
+    return Outcome::dead(error_of(response, shown), {"http", status});
+  }
   if (options.done_on.contains(status)) return Outcome::done();
   if (success && is_conflict(response)) {
     return Outcome::conflict(shown +
@@ -127,7 +129,8 @@ Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
   }
   if (success) return Outcome::done();
   if (status == 410) throw ReceiverGone(shown + ": HTTP 410, gone");
-  return Outcome::retry(error_of(response, shown), delay_of(response, options, now));
+  return Outcome::retry(error_of(response, shown), delay_of(response, options, now),
+                        {"http", status});
 }
 
 }  // namespace twinbox

@@ -104,8 +104,10 @@ class CommandSink {
     std::string error = named() + " " + how(end);
     if (!is_blank(end.error)) error += ": " + end.error;
     error = cut_error(error);
-    if (exited && options_.dead_on.contains(end.code)) return Outcome::dead(std::move(error));
-    return Outcome::retry(std::move(error));
+    if (!exited) return Outcome::retry(std::move(error));
+    const LogCause cause{"exit", end.code};
+    if (options_.dead_on.contains(end.code)) return Outcome::dead(std::move(error), cause);
+    return Outcome::retry(std::move(error), {}, cause);
   }
 
   [[nodiscard]] std::string how(const ProcessEnd& end) const {

@@ -140,6 +140,7 @@ TEST_F(CommandSinkRuns, a_program_whose_exit_code_is_the_outcome) {
     const Outcome outcome = run(std::string{"exit "} + code);
     EXPECT_EQ(outcome.kind(), Kind::retry) << code;
     EXPECT_TRUE(has(outcome.reason(), std::string{"exited with "} + code)) << outcome.reason();
+    EXPECT_EQ(outcome.log_cause()->str(), std::string{"exit "} + code);
   }
   EXPECT_EQ(run("exit 65", claimed(), {.command = {}, .dead_on = {}}).kind(), Kind::retry);
   EXPECT_EQ(run("exit 3", claimed(), {.command = {}, .dead_on = {3}}).kind(), Kind::dead);

@@ -222,6 +222,13 @@ TEST_F(HttpSinkTo, a_receiver_judges_as_it_is_told_to) {
   EXPECT_EQ(outcome(404, "", "", {.url = {}, .dead_on = {404}}).kind(), Kind::dead);
 }
 
+TEST_F(HttpSinkTo, a_receivers_status_is_the_cause_that_the_log_shows_and_nothing_else) {
+  EXPECT_EQ(outcome(503, "full: secret").log_cause()->str(), "http 503");
+  EXPECT_EQ(outcome(400, "no: secret").log_cause()->str(), "http 400");
+  receiver.close();
+  EXPECT_EQ(send(claimed()).log_cause()->str(), "no http answer");
+}
+
 TEST_F(HttpSinkTo, a_receiver_keeps_its_words_as_the_error_cut_and_made_text) {
   const Outcome failed = outcome(503, "no \xff room " + std::string(9000, 'x'));
   EXPECT_TRUE(
