@@ -106,6 +106,15 @@ void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSn
     }
   }
   families.push_back(std::move(running));
+  MetricFamily slow =
+      family("twinbox_handlers_slow",
+             "Handlers that have run for a third of their lease and still run", MetricType::Gauge);
+  for (const auto& [box, snapshot] : boxes) {
+    for (const StoreStats& store : snapshot->stores) {
+      add(slow, {{"box", box}, {"store", store.store}}, static_cast<double>(store.slow));
+    }
+  }
+  families.push_back(std::move(slow));
   for (const SpreadOf& spread : spreads) {
     MetricFamily one = family(spread.name, spread.help, MetricType::Histogram);
     for (const auto& [box, snapshot] : boxes) {

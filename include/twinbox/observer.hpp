@@ -27,6 +27,9 @@ struct DispatchObserver {
   /// Renewals or settles that came too late: somebody else holds the message, or it is finished.
   std::function<void(Store, std::size_t count)> lease_lost = {};
   std::function<void(Store, const Message&)> timed_out = {};
+  /// A handler under run() has run for a third of its lease, or twice as long as the last time this
+  /// was told. Always before its `handled`.
+  std::function<void(Store, const Message&, Duration running)> slow = {};
   /// From a wake-up to the claim that followed it.
   std::function<void(Store, Duration latency)> woken = {};
   std::function<void(Store, std::string_view error)> loop_error = {};

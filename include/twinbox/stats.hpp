@@ -47,6 +47,7 @@ struct StoreStats {
   std::uint64_t reaped = 0, expired = 0, pruned = 0;  ///< rows, by the dispatcher's housekeeping
   std::uint64_t chore_failures = 0;
   std::uint64_t in_flight = 0;  ///< messages whose handler runs now
+  std::uint64_t slow = 0;       ///< of these, handlers that have run for a third of their lease
   Spread claim_size = {};       ///< messages per claim that found any
   Spread claim_time = {};
   Spread handler_time = {};

@@ -156,6 +156,7 @@ std::vector<std::optional<Verdict>> Caller::call_many(const HandlerEntry& entry,
   const auto begin = std::chrono::steady_clock::now();
   const BatchAnswer answer =
       call_batch(std::get<BatchHandler>(entry.call), messages, watch.stop.get_token());
+  watch.set_in_handler(false);
   const Duration each = since(begin) / static_cast<std::int64_t>(messages.size());
   std::vector<std::optional<Verdict>> verdicts;
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -171,14 +172,15 @@ std::vector<std::optional<Verdict>> Caller::call_many(const HandlerEntry& entry,
   return verdicts;
 }
 
-void Caller::report_start(const Message& message, const CallWatch& watch) const {
+void Caller::report_start(const Message& message, CallWatch& watch) const {
+  watch.set_in_handler(true);
   if (!observer_.started) return;
   // By the database's clock until the claim, by ours since then.
   const Duration until_claim = message.lease_until - options_.lease - message.visible_at;
   observer_.started(store(), message, until_claim + since(watch.claimed_at));
 }
 
-Outcome Caller::guarded(const Message& message, const CallWatch& watch,
+Outcome Caller::guarded(const Message& message, CallWatch& watch,
                         const std::function<Outcome()>& handler) const {
   report_start(message, watch);
   const auto begin = std::chrono::steady_clock::now();
@@ -186,6 +188,7 @@ Outcome Caller::guarded(const Message& message, const CallWatch& watch,
   std::string_view cause = "exception";
   try {
     Outcome outcome = handler();
+    watch.set_in_handler(false);
     log_outcome(message, outcome);
     if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
     return outcome;
@@ -197,6 +200,7 @@ Outcome Caller::guarded(const Message& message, const CallWatch& watch,
   } catch (...) {
     error = "the handler threw something that is no std::exception";
   }
+  watch.set_in_handler(false);
   error = cut_error(error);
   log_error(message, error, cause);
   const Outcome outcome = Outcome::retry(error, {}, "exception");

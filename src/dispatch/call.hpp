@@ -29,6 +29,14 @@ struct CallWatch {
   std::atomic<bool> marked = false;  ///< at most once, and its mark ends the lease, or has ended it
   std::atomic<bool> shutting_down =
       false;  ///< it was told to stop because the dispatcher stops: no failure
+
+  /// Held while it is told that the handler is slow, so that this comes before its end is told.
+  std::mutex telling = {};
+  bool in_handler = false;
+  void set_in_handler(bool now) {
+    const std::scoped_lock lock{telling};
+    in_handler = now;
+  }
 };
 
 /// Whose connections were lost under their handler, of late. Thread-safe.
@@ -73,12 +81,12 @@ class Caller {
   /// The outcome, seen in the light of a timeout or a stop request.
   [[nodiscard]] Verdict judge(const Outcome& outcome, const HandlerEntry& entry,
                               const Message& message, const CallWatch& watch) const;
-  Outcome guarded(const Message& message, const CallWatch& watch,
+  Outcome guarded(const Message& message, CallWatch& watch,
                   const std::function<Outcome()>& handler) const;
   [[nodiscard]] Verdict judge_unhandled(const Message& message, CallWatch& watch) const;
   [[nodiscard]] std::string_view missing(const Message& message) const noexcept;
   void report_lost() const;
-  void report_start(const Message& message, const CallWatch& watch) const;
+  void report_start(const Message& message, CallWatch& watch) const;
   void log_call(const Message& message) const;
   void log_error(const Message& message, std::string_view error, std::string_view cause) const;
   void log_outcome(const Message& message, const Outcome& outcome) const;

@@ -344,6 +344,21 @@ std::vector<SharedTask> Desk::renew(const std::vector<SharedTask>& tasks) {
   return others;
 }
 
+bool Desk::tell_if_full(Duration bound) {
+  Duration waited{};
+  try {
+    waited = wait_of_oldest_due(queue().box());
+  } catch (const DatabaseError&) {
+    // The next claim finds out what is wrong.
+  }
+  if (waited < bound) return false;
+  parts_.environment.write(LogLevel::warning, "workers_full",
+                           {{"store", std::string_view{store()}},
+                            {"workers", std::int64_t{parts_.options.workers}},
+                            {"waiting_s", std::chrono::duration<double>(waited).count()}});
+  return true;
+}
+
 void Desk::look_now(Clock::time_point call, bool from_afar) noexcept {
   called_ = call;
   called_here_ = !from_afar;

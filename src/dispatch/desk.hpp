@@ -117,6 +117,9 @@ class Desk : public std::enable_shared_from_this<Desk> {
   /// Moves the end of these leases. Returns those that are lost, or have been marked meanwhile.
   std::vector<SharedTask> renew(const std::vector<SharedTask>& tasks);
 
+  /// All workers are busy: tells the log of it when deliveries have waited for at least `bound`.
+  bool tell_if_full(Duration bound);
+
   /// When the next claim is due by itself.
   [[nodiscard]] Clock::time_point next_look() const noexcept { return next_look_; }
   /// Something new may be there, since `call`. What another process brought may be followed by more
@@ -138,14 +141,16 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::atomic<bool> called = false;                              ///< a wake-up waits for its look
   std::atomic<bool> called_from_afar = false;
   Clock::time_point next_renewal = {};
-  bool busy = false;             ///< somebody visits it now
-  bool writing = false;          ///< somebody writes down beside the visits
-  int calls = 0;                 ///< of handlers, under way
-  int unlisted = 0;              ///< threads that have leases which are neither held nor finished
-  bool asking = false;           ///< one of them asks for lost claims: nobody else claims meanwhile
-  bool starving = false;         ///< it would claim, but there is no room
-  Trust trust = Trust::untried;  ///< constant while it is scheduled
-  bool answers = false;          ///< it did while others hung, when the visit under way began
+  bool busy = false;       ///< somebody visits it now
+  bool writing = false;    ///< somebody writes down beside the visits
+  int calls = 0;           ///< of handlers, under way
+  int unlisted = 0;        ///< threads that have leases which are neither held nor finished
+  bool asking = false;     ///< one of them asks for lost claims: nobody else claims meanwhile
+  bool starving = false;   ///< it would claim, but there is no room
+  bool told_full = false;  ///< that its deliveries wait for a worker, until they do not
+  Clock::time_point full_since = never;  ///< it would have claimed, but all workers were busy
+  Trust trust = Trust::untried;          ///< constant while it is scheduled
+  bool answers = false;  ///< it did while others hung, when the visit under way began
   StoreCall visit{visit_limits};
   StoreCall chore{chore_limits};
   Clock::time_point next_chores = {};

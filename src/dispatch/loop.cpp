@@ -157,6 +157,10 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   const bool looks = begin >= desk.next_look() || desk.stuck_since != never;
   const std::int64_t limit = takes_more(desk) && looks ? reserve(desk, begin) : std::int64_t{0};
 
+  const bool full_for_long = desk.full_since != never && !desk.told_full &&
+                             begin - desk.full_since >= lease_third(options_);
+  const bool asks_if_full = full_for_long && calls_ >= options_.workers && !draining_;
+
   // After the stop nothing new is begun, and what is left has its time.
   const bool begins = !draining_;
   const auto in_hand = begins ? begin_question(desk, finished) : std::nullopt;
@@ -176,6 +180,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   bool stopped = false;
   bool renewal_owed = !renewed.empty();
   bool history_changed = false;
+  bool told_full = false;
   try {
     const auto end_visit = [&end] { end.request_stop(); };
     const std::stop_callback at_the_end{last, end_visit};
@@ -190,6 +195,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
     messages = desk.settle_and_claim(finished, active ? limit : 0);
     if (begins && !stop.stop_requested()) desk.tell_presence(!messages.empty());
     if (is_last) desk.leave();
+    if (asks_if_full) told_full = desk.tell_if_full(lease_third(options_));
     if (asks) desk.works();
   } catch (const HistoryChanged&) {
     history_changed = true;
@@ -214,6 +220,15 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   reservations_.erase(&desk);
   desk.finished.insert(desk.finished.begin(), std::make_move_iterator(finished.begin()),
                        std::make_move_iterator(finished.end()));
+  if (told_full) {
+    desk.told_full = true;
+  } else if (full_for_long) {
+    desk.full_since = Clock::now();
+  }
+  if (limit > 0 && active && !rest && !stopped && !waited_long(messages)) {
+    desk.full_since = never;
+    desk.told_full = false;
+  }
   hand_out(desk, std::move(messages), begin);
   --desk.unlisted;
   if (in_hand) end_question(desk);
@@ -304,6 +319,13 @@ std::vector<SharedTask> Dispatcher::Loop::leased(const Desk& desk) {
   std::ranges::copy_if(desk.held, std::back_inserter(tasks),
                        [](const SharedTask& task) { return !task->lost && !task->marked(); });
   return tasks;
+}
+
+bool Dispatcher::Loop::waited_long(const std::vector<Message>& messages) const {
+  return std::ranges::any_of(messages, [&](const Message& message) {
+    const Instant claimed_at = message.lease_until - options_.lease;
+    return claimed_at - message.visible_at >= lease_third(options_);
+  });
 }
 
 /// A visit to a server takes its time: meanwhile another connection can write down.

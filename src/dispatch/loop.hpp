@@ -136,6 +136,8 @@ class Dispatcher::Loop {
   [[nodiscard]] Desk* next_visit(Clock::time_point now) const;
   /// When the next one is due that is not yet.
   [[nodiscard]] Clock::time_point next_time(Clock::time_point now) const;
+  /// For so long that a worker was missing.
+  [[nodiscard]] bool waited_long(const std::vector<Message>& messages) const;
   [[nodiscard]] bool takes_more(const Desk& desk) const;
   /// How many messages may be in flight: what runs, and what waits to be run.
   [[nodiscard]] std::int64_t capacity() const;
@@ -185,7 +187,11 @@ class Dispatcher::Loop {
 
   // The thread that called run().
   void watch(const std::stop_token& stop);
+  /// It is to wake up by then.
+  void call_watcher(Clock::time_point by);
+  [[nodiscard]] Clock::time_point next_report() const;
   void report_timeouts(Lock& lock);
+  void report_slow(Lock& lock);
   void shut_down();
   void wait_for_visits();
   void say_goodbye();
@@ -235,7 +241,8 @@ class Dispatcher::Loop {
   int chores_under_way_ = 0;        ///< stores
   std::stop_source house_end_;
   std::vector<std::jthread> house_threads_;
-  bool retimed_ = false;         ///< a call with a timeout has begun
+  Clock::time_point watched_until_ = Clock::time_point::min();  ///< run() sleeps until then
+  bool retimed_ = false;         ///< there is something to report before
   bool active_ = false;          ///< run() is there to settle what workers finish
   bool over_ = true;             ///< no run() is there, not even one that says goodbye
   bool draining_ = false;        ///< nothing new begins

@@ -268,22 +268,69 @@ void Dispatcher::Loop::release_lost_or_log(Desk& desk) {
   }
 }
 
-/// Reports handlers that run past their timeout, until a stop is requested.
+/// Reports handlers that are slow or run past their timeout, until a stop is requested.
 void Dispatcher::Loop::watch(const std::stop_token& stop) {
   Lock lock{mutex_};
   while (!stop.stop_requested()) {
     report_timeouts(lock);
-    Clock::time_point first = never;
-    for (const SharedTask& task : running_) {
-      if (!task->watch->timed_out) first = std::min(first, task->deadline);
-    }
-    if (first == never) {
+    report_slow(lock);
+    retimed_ = false;
+    watched_until_ = next_report();
+    if (watched_until_ == never) {
       calm_.wait(lock, stop, [&] { return retimed_; });
     } else {
-      calm_.wait_until(lock, stop, first, [&] { return retimed_; });
+      calm_.wait_until(lock, stop, watched_until_, [&] { return retimed_; });
     }
-    retimed_ = false;
   }
+  watched_until_ = Clock::time_point::min();
+}
+
+/// Calls that are short never wake it: it sleeps until the oldest of them could be slow.
+void Dispatcher::Loop::call_watcher(Clock::time_point by) {
+  if (by >= watched_until_) return;
+  watched_until_ = by;
+  retimed_ = true;
+  calm_.notify_all();
+}
+
+Clock::time_point Dispatcher::Loop::next_report() const {
+  Clock::time_point first = never;
+  for (const SharedTask& task : running_) {
+    if (!task->watch->timed_out) first = std::min(first, task->deadline);
+    first = std::min(first, task->slow_at);
+  }
+  return first;
+}
+
+void Dispatcher::Loop::report_slow(Lock& lock) {
+  struct Slow {
+    SharedTask task;
+    Duration running;
+    LogLevel level;
+  };
+  std::vector<Slow> slow;
+  const Clock::time_point now = Clock::now();
+  for (const SharedTask& task : running_) {
+    if (now < task->slow_at) continue;
+    slow.push_back(
+        {task, task->running, task->times_slow++ == 0 ? LogLevel::warning : LogLevel::error});
+    task->slow_at += task->running;  // twice the time since it began
+    task->running *= 2;
+  }
+  if (slow.empty()) return;
+  lock.unlock();
+  for (const auto& [task, running, level] : slow) {
+    const std::scoped_lock before_its_end{task->watch->telling};
+    if (!task->watch->in_handler) continue;
+    environment_.write(level, "handler_slow",
+                       {{"store", std::string_view{task->desk->store()}},
+                        {"topic", task->message.topic.view()},
+                        {"handler", task->message.handler.view()},
+                        {"id", task->message.id.view()},
+                        {"running_s", std::chrono::duration<double>(running).count()}});
+    if (observer_.slow) observer_.slow(task->desk->store(), task->message, running);
+  }
+  lock.lock();
 }
 
 void Dispatcher::Loop::report_timeouts(Lock& lock) {

@@ -155,6 +155,9 @@ void Dispatcher::Loop::schedule_next(Desk& desk, Clock::time_point now) {
       if (!desk.starving && options_.order == PollOrder::drain_first) starving_.push_front(&desk);
       if (!desk.starving && options_.order == PollOrder::round_robin) starving_.push_back(&desk);
       desk.starving = true;
+      if (desk.full_since == never && calls_ >= options_.workers) desk.full_since = now;
+      if (desk.full_since != never && !desk.told_full)
+        at = std::min(at, desk.full_since + options_.lease / 3);
     }
   }
   at = std::min(at, desk.next_try());

@@ -194,11 +194,12 @@ std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
       return true;
     });
   }
-  if (entry != nullptr && entry->options.timeout) {
-    tasks.front()->deadline = Clock::now() + *entry->options.timeout;
-    retimed_ = true;
-    calm_.notify_all();
-  }
+  Task& watched = *tasks.front();
+  const Clock::time_point now = Clock::now();
+  if (entry != nullptr && entry->options.timeout) watched.deadline = now + *entry->options.timeout;
+  watched.running = options_.lease / 3;
+  watched.slow_at = now + watched.running;
+  call_watcher(std::min(watched.deadline, watched.slow_at));
   const auto watch = std::make_shared<CallWatch>();
   watch->claimed_at = first.claimed_at;
   for (const SharedTask& task : tasks) task->watch = watch;

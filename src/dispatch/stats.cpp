@@ -4,6 +4,9 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <mutex>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "dispatch/name_table.hpp"
@@ -54,6 +57,35 @@ class SpreadCounter {
   std::atomic<std::uint64_t> largest_ = 0;
 };
 
+/// Calls that were told of as slow and go on. Takes a lock only while there are some.
+class SlowCalls {
+ public:
+  void add(const Message& message) {
+    const std::scoped_lock lock{mutex_};
+    calls_.insert(key_of(message));
+    count_ = calls_.size();
+  }
+  /// It has ended, slow or not.
+  void remove(const Message& message) {
+    if (count_ == 0) return;
+    const std::scoped_lock lock{mutex_};
+    calls_.erase(key_of(message));
+    count_ = calls_.size();
+  }
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+
+ private:
+  using Key = std::tuple<std::int64_t, std::int64_t, std::string>;
+  /// The id tells an outbox and an inbox apart, whose work may have the same numbers.
+  static Key key_of(const Message& message) {
+    return {message.work_id.number(), message.epoch, message.id.str()};
+  }
+
+  std::mutex mutex_;
+  std::set<Key> calls_;
+  std::atomic<std::uint64_t> count_ = 0;
+};
+
 struct StoreCounters {
   Counter claimed, failed, dead, settled, lease_lost, timeouts, loop_errors;
   Counter reaped, expired, pruned, chore_failures;
@@ -61,6 +93,7 @@ struct StoreCounters {
   /// A number of its own: the difference of two that are read one after the other would count
   /// whatever began in between.
   std::atomic<std::uint64_t> in_flight = 0;
+  SlowCalls slow;
   SpreadCounter claim_size, claim_time, handler_time, start_age, wake_latency, settle_time;
 
   [[nodiscard]] StoreStats read(std::string name) const {
@@ -78,6 +111,7 @@ struct StoreCounters {
             .pruned = pruned.read(),
             .chore_failures = chore_failures.read(),
             .in_flight = in_flight.load(std::memory_order_relaxed),
+            .slow = slow.count(),
             .claim_size = claim_size.read(),
             .claim_time = claim_time.read(),
             .handler_time = handler_time.read(),
@@ -146,6 +180,7 @@ StoreStats& StoreStats::operator+=(const StoreStats& other) noexcept {
   pruned += other.pruned;
   chore_failures += other.chore_failures;
   in_flight += other.in_flight;
+  slow += other.slow;
   claim_size += other.claim_size;
   claim_time += other.claim_time;
   handler_time += other.handler_time;
@@ -192,6 +227,7 @@ DispatchObserver DispatchStats::observer(DispatchObserver next) const {
         counters.handler_time.add(took);
         counters.handled.add();
         counters.in_flight.fetch_sub(1, std::memory_order_relaxed);
+        counters.slow.remove(message);
         state->topics[message.topic.view()].handled.add();
       },
       std::move(next.handled));
@@ -220,6 +256,9 @@ DispatchObserver DispatchStats::observer(DispatchObserver next) const {
   observer.timed_out =
       then([state](Store store, const Message&) { state->stores[store].timeouts.add(); },
            std::move(next.timed_out));
+  observer.slow = then([state](Store store, const Message& message,
+                               Duration) { state->stores[store].slow.add(message); },
+                       std::move(next.slow));
   observer.woken = then(
       [state](Store store, Duration latency) { state->stores[store].wake_latency.add(latency); },
       std::move(next.woken));

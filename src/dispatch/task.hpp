@@ -24,8 +24,12 @@ struct Task {
   // Null until it is called; shared by all messages of one call.
   std::shared_ptr<CallWatch> watch = {};
   Clock::time_point deadline = Clock::time_point::max();  ///< of the handler, once it runs
-  std::size_t place = 0;                                  ///< among the tasks its desk holds
-  bool lost = false;                                      ///< its lease is not ours any more
+  // When its handler is told of as slow, how long it has run by then, and how often it was.
+  Clock::time_point slow_at = Clock::time_point::max();
+  Duration running = {};
+  int times_slow = 0;
+  std::size_t place = 0;  ///< among the tasks its desk holds
+  bool lost = false;      ///< its lease is not ours any more
 
   /// At most once: it has no lease any more.
   [[nodiscard]] bool marked() const { return watch && watch->marked; }

@@ -145,6 +145,13 @@ Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request) {
   return claim;
 }
 
+Duration wait_of_oldest_due(Box& box) {
+  const std::optional<Duration> due =
+      box.own(Access::read, Scope::statement,
+              [&](Session& session) { return until_next_due(box, session, ever); });
+  return due ? std::max(-*due, Duration::zero()) : Duration::zero();
+}
+
 Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& request) {
   Box& box = queue.box();
   box.advise(request.lease, request.limit);

@@ -48,6 +48,9 @@ Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request);
 /// The same in a transaction that its owner rolls back when this throws.
 Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& request);
 
+/// For how long the delivery that is due first has waited for a claim; zero: none is due.
+Duration wait_of_oldest_due(Box& box);
+
 /// Releases what a claim without an answer has leased to `owner`: everything but `in_hand`. The
 /// owner must not claim meanwhile. Returns how many there were.
 std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,

@@ -135,6 +135,7 @@ TEST(Statistics, hands_every_call_on_to_the_next_observer) {
   next.settled = [&](auto...) { told += "settled "; };
   next.lease_lost = [&](auto...) { told += "lease_lost "; };
   next.timed_out = [&](auto&&...) { told += "timed_out "; };
+  next.slow = [&](auto&&...) { told += "slow "; };
   next.woken = [&](auto...) { told += "woken "; };
   next.loop_error = [&](auto...) { told += "loop_error "; };
   next.chore = [&](auto&&...) { told += "chore"; };
@@ -149,12 +150,29 @@ TEST(Statistics, hands_every_call_on_to_the_next_observer) {
   observer.settled("s", 1, 1us);
   observer.lease_lost("s", 1);
   observer.timed_out("s", message);
+  observer.slow("s", message, 1s);
   observer.woken("s", 1us);
   observer.loop_error("s", "e");
   observer.chore("s", {.chore = Chore::reap, .end = ChoreReport::End::done});
   EXPECT_EQ(told,
-            "claimed started handled failed dead settled lease_lost timed_out woken loop_error "
-            "chore");
+            "claimed started handled failed dead settled lease_lost timed_out slow woken "
+            "loop_error chore");
+}
+
+TEST(Statistics, a_slow_handler_counts_once_until_it_has_returned) {
+  const DispatchStats stats;
+  const DispatchObserver observer = stats.observer();
+  const Message slow = claimed_message("t");
+  Message quick = claimed_message("t");
+  quick.epoch = slow.epoch + 1;
+  observer.started("s", slow, 0us);
+  observer.slow("s", slow, 10s);
+  observer.slow("s", slow, 20s);
+  EXPECT_EQ(stats.snapshot().stores[0].slow, 1u);
+  observer.handled("s", quick, Outcome::done(), 1us);
+  EXPECT_EQ(stats.snapshot().all.slow, 1u);
+  observer.handled("s", slow, Outcome::done(), 30s);
+  EXPECT_EQ(stats.snapshot().all.slow, 0u);
 }
 
 TEST(Statistics, housekeeping_is_counted_by_the_rows_it_touched) {
