@@ -26,7 +26,7 @@
 #include "daemon/write_monitor.hpp"
 #include "dashboard/bundle.hpp"
 #include <twinbox/error.hpp>
-#include <twinbox/interruptible.hpp>
+#include <twinbox/stop_scope.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -332,10 +332,10 @@ class Daemon {
     std::optional<TraceScope> scope;
     if (context.trace) scope.emplace(*context.trace);
     std::optional<TimeLimits::Limit> limit;
-    std::optional<Interruptible> interruptible;
+    std::optional<StopScope> until_limit;
     if (match.endpoint->reads_store) {
       limit.emplace(limits_, context.service->config().limit.read_time);
-      interruptible.emplace(limit->token());
+      until_limit.emplace(limit->token());
     }
     try {
       return match.endpoint->call(

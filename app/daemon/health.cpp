@@ -7,7 +7,7 @@
 #include "daemon/json.hpp"
 #include "daemon/secrets.hpp"
 #include <twinbox/health.hpp>
-#include <twinbox/interruptible.hpp>
+#include <twinbox/stop_scope.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -50,7 +50,7 @@ Health check(const Asked& asked, Store& store, BoxKind kind) {
     return {.state = HealthState::unhealthy, .reasons = {*refusal}};
   }
   const TimeLimits::Limit limit{asked.limits, asked.time};
-  const Interruptible interruptible{limit.token()};
+  const StopScope scope{limit.token()};
   try {
     return check_health(box_of(store, kind), asked.thresholds);
   } catch (const std::exception& error) {

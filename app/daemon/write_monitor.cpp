@@ -4,7 +4,7 @@
 
 #include "daemon/secrets.hpp"
 #include <twinbox/health.hpp>
-#include <twinbox/interruptible.hpp>
+#include <twinbox/stop_scope.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -122,7 +122,7 @@ WriteMonitor::Site* WriteMonitor::next_due(Clock::time_point now, Clock::time_po
 std::string WriteMonitor::probe(const Site& site) {
   const TimeLimits::Limit limit{
       limits_, std::chrono::duration_cast<std::chrono::milliseconds>(times_.limit)};
-  const Interruptible interruptible{limit.token()};
+  const StopScope scope{limit.token()};
   try {
     WorkQueue* box = nullptr;
     for (const BoxKind kind : {BoxKind::inbox, BoxKind::outbox}) {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace {
@@ -63,7 +63,7 @@ void wait_or_stop(milliseconds delay) {
   std::mutex mutex;
   std::unique_lock lock{mutex};
   std::condition_variable_any never;
-  never.wait_for(lock, Interruptible::token(), delay, [] { return false; });
+  never.wait_for(lock, StopScope::token(), delay, [] { return false; });
 }
 
 /// Memory is a database of its own for each pool.
@@ -229,7 +229,7 @@ bool Pool::worth_repeating(Kind kind, Access access, int attempt, TimePoint begi
   const bool away = may_come_back(kind, *driver_);
   // Whoever can be stopped runs in a loop, which repeats by itself and has other stores to serve.
   // Whoever reads may rather know at once.
-  const bool waits = access != Access::read && !Interruptible::token().stop_possible();
+  const bool waits = access != Access::read && !StopScope::token().stop_possible();
   if (away && waits && passed < options_.retry_limit) return true;
   // A busy file or a silent server has used up the call's time already.
   return (away || kind == Kind::contention) && attempt <= options_.retries &&
@@ -276,7 +276,7 @@ void Pool::run_once(Access access, Scope scope, const Work& work, TimePoint dead
   }
   WriterQueue::Call call{.access = access, .shared = scope != Scope::caller, .work = &work};
   switch (writers_->wait(
-      call, [&] { return deadline - time_.now(); }, Interruptible::token())) {
+      call, [&] { return deadline - time_.now(); }, StopScope::token())) {
     case WriterQueue::Turn::late: throw PoolExhausted(why_none(Budget::Answer::pool_full));
     case WriterQueue::Turn::stopped: throw stopped_while_waiting();
     case WriterQueue::Turn::carried:
@@ -321,7 +321,7 @@ void Pool::run_on_a_connection(Access access, Scope scope, const Work& work, Tim
   bool callers_error = false;
   try {
     {
-      const std::stop_callback on_stop{Interruptible::token(), [&] { connection->interrupt(); }};
+      const std::stop_callback on_stop{StopScope::token(), [&] { connection->interrupt(); }};
       connection->begin(access, scope);
       started = true;
       callers_error = scope == Scope::caller;
@@ -348,7 +348,7 @@ std::size_t Pool::lane_of(Access access) const noexcept {
 }
 
 Budget::Grant Pool::take(Lane& lane, TimePoint deadline) {
-  const std::stop_token& stop = Interruptible::token();
+  const std::stop_token& stop = StopScope::token();
   auto grant = budget_->take(
       lane, held_budgeted, [&] { return deadline - time_.now(); }, stop);
   if (grant.answer == Budget::Answer::stopped) throw stopped_while_waiting();

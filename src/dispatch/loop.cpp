@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "queue/box.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace {
@@ -184,7 +184,7 @@ void Dispatcher::Loop::visit(Desk& desk, Lock& lock) {
   try {
     const auto end_visit = [&end] { end.request_stop(); };
     const std::stop_callback at_the_end{last, end_visit};
-    const Interruptible until_the_end{end.get_token()};
+    const StopScope until_the_end{end.get_token()};
     // First: what follows may be refused for ever.
     lost = desk.renew(renewed);
     renewal_owed = false;
@@ -289,7 +289,7 @@ void Dispatcher::Loop::keep_leases(Desk& desk, Lock& lock) {
   bool failed = false;
   try {
     const std::stop_callback at_the_end{last, [&end] { end.request_stop(); }};
-    const Interruptible until_the_end{end.get_token()};
+    const StopScope until_the_end{end.get_token()};
     lost = desk.renew(renewed);
     desk.works();
   } catch (const std::exception& error) {
@@ -349,7 +349,7 @@ void Dispatcher::Loop::write_beside(Desk& desk, Lock& lock) {
   lock.unlock();
   wake(others);
   try {
-    const Interruptible until_the_end{last};
+    const StopScope until_the_end{last};
     desk.write_down(finished);
   } catch (...) {
     // The next visit tries it again, and tells of what it finds.

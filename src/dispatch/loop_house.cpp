@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "dispatch/loop.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace {
@@ -25,7 +25,7 @@ void Dispatcher::Loop::add_house_thread() {
 /// Threads of their own: a long prune must not keep its store from being claimed from.
 void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
   const OnThread inside{this};
-  const Interruptible until_the_end{last_calls_.get_token()};
+  const StopScope until_the_end{last_calls_.get_token()};
   Lock lock{mutex_};
   while (!stop.stop_requested()) {
     const Clock::time_point now = Clock::now();

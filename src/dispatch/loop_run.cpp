@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "dispatch/loop.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 
@@ -208,7 +208,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
 
 /// What is still to be written down is, if the store lets it; then nobody listens to it any more.
 void Dispatcher::Loop::say_goodbye() {
-  const Interruptible in_time{last_calls_.get_token()};
+  const StopScope in_time{last_calls_.get_token()};
   std::vector<std::pair<SharedDesk, std::vector<Settlement>>> left;
   std::vector<SharedDesk> desks;
   {

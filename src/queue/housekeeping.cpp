@@ -14,7 +14,7 @@
 #include "queue/local_time.hpp"
 #include "queue/prune.hpp"
 #include "queue/sweep.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 #include "twinbox/worker.hpp"
 
 namespace twinbox {
@@ -204,7 +204,7 @@ class Housekeeping::House {
                          Trusted{}};
     std::optional<NamedLease> lease;
     try {
-      const Interruptible until_stop{stop};
+      const StopScope until_stop{stop};
       // Held until the interval is over, and not given back at the end: that is what keeps another
       // process from doing the same again within it.
       lease = leases_.try_acquire(name, owner_, duration);

@@ -3,6 +3,7 @@
 
 #include "queue/arrivals.hpp"
 #include "queue/group_commit.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 
@@ -23,8 +24,10 @@ class MessageWriter : public GroupCommit<Incoming, Accepted> {
             512, 4 << 20) {}
 
   Accepted submit(Incoming message, std::size_t bytes) {
-    // The one who writes for all may be waiting for the very connection that this thread holds.
-    return Pool::holds_budgeted() ? submit_alone(message) : GroupCommit::submit(message, bytes);
+    // The caller that writes for all may be waiting for the very connection that this thread holds.
+    // A call that can be stopped neither waits for others nor ends their calls.
+    const bool alone = Pool::holds_budgeted() || StopScope::token().stop_possible();
+    return alone ? submit_alone(message) : GroupCommit::submit(message, bytes);
   }
 };
 

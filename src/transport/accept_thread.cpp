@@ -1,6 +1,6 @@
 #include "transport/accept_thread.hpp"
 
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 
@@ -31,7 +31,7 @@ std::pair<std::uint64_t, std::string> AcceptThread::take_failures() {
 }
 
 void AcceptThread::run(const std::stop_token& stop) {
-  const Interruptible until_stop{stop};
+  const StopScope until_stop{stop};
   std::unique_lock lock{mutex_};
   while (!stop.stop_requested()) {
     for (Delivery& one : std::exchange(came_, {})) desk_.add(std::move(one));

@@ -4,8 +4,8 @@
 
 #include "core/text.hpp"
 #include "twinbox/error.hpp"
-#include "twinbox/interruptible.hpp"
 #include "twinbox/retry.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace {
@@ -170,7 +170,7 @@ void DeliveryDesk::forget_error(const std::vector<Settled>& settled, Time now) {
 void DeliveryDesk::store_is_away(const std::string& error, Time now) {
   // Each time is a log line and a connection: not without a rest, whatever the messages' delay is.
   away_until_ = now + std::max<Duration>(delay(++away_), std::chrono::milliseconds{100});
-  if (Interruptible::token().stop_requested()) return;  // it is not: a stop has ended the call
+  if (StopScope::token().stop_requested()) return;  // it is not: a stop has ended the call
   last_error_ = cut_error(error);
   environment_.write(
       LogLevel::warning, "store_away",

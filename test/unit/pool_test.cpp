@@ -11,7 +11,7 @@
 
 #include "database/open_driver.hpp"
 #include "fake_driver.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace {
@@ -196,7 +196,7 @@ TEST_F(PoolTest, repeats_a_call_without_a_server_until_the_retry_limit) {
 TEST_F(PoolTest, a_loop_that_can_be_stopped_repeats_by_itself) {
   Pool& pool = this->pool({.retries = 5});
   const std::stop_source stop;
-  const Interruptible until_stop{stop.get_token()};
+  const StopScope until_stop{stop.get_token()};
   world_.connect_faults.assign(20, Kind::connection_lost);
   EXPECT_THROW(write(pool), DatabaseError);
   EXPECT_EQ(waits_.size(), 5u);
@@ -483,7 +483,7 @@ TEST_F(PoolTest, lets_the_one_who_waits_open_a_new_connection_for_a_broken_one) 
 TEST_F(PoolTest, a_stop_interrupts_the_work_of_a_call_but_not_its_commit) {
   Pool& pool = this->pool();
   std::stop_source stop;
-  const Interruptible until_stop{stop.get_token()};
+  const StopScope until_stop{stop.get_token()};
   pool.run(Access::write, Scope::transaction, [&](Session&) { stop.request_stop(); });
   EXPECT_EQ(world_.acts,
             (std::vector<std::string>{"1 connect", "1 begin", "1 interrupt", "1 commit"}));
@@ -497,11 +497,11 @@ TEST_F(PoolTest, only_the_calls_of_the_thread_that_wants_it_are_interrupted) {
   Pool& pool = this->pool();
   std::stop_source stop;
   stop.request_stop();
-  { const Interruptible until_stop{stop.get_token()}; }
+  { const StopScope until_stop{stop.get_token()}; }
   write(pool);
-  const Interruptible until_stop{stop.get_token()};
+  const StopScope until_stop{stop.get_token()};
   std::jthread{[&] { write(pool); }}.join();
-  const Interruptible never{{}};
+  const StopScope never{{}};
   write(pool);
   EXPECT_EQ(std::count(world_.acts.begin(), world_.acts.end(), "1 interrupt"), 0);
 }
@@ -512,7 +512,7 @@ TEST_F(PoolTest, a_stop_ends_the_wait_for_a_connection) {
   std::string answer;
   pool.in_transaction([&](Session&) {
     std::jthread other = queued([&] {
-      const Interruptible until_stop{stop.get_token()};
+      const StopScope until_stop{stop.get_token()};
       answer = message_of([&] { write(pool); });
     });
     stop.request_stop();

@@ -11,8 +11,8 @@
 #include "driver/postgres/connect.hpp"
 #include "postgres_driver_test.hpp"
 #include "twinbox/database.hpp"
-#include "twinbox/interruptible.hpp"
 #include "twinbox/outbox.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox::postgres_test {
 namespace {
@@ -251,7 +251,7 @@ TEST_F(PostgresSilence, a_stop_ends_the_connect_to_several_hosts) {
   const auto driver = make_postgres_driver(after(silent) + " connect_timeout=3600", patient, {});
   std::stop_source stop;
   auto connecting = std::async(std::launch::async, [&] {
-    const Interruptible until_stop{stop.get_token()};
+    const StopScope until_stop{stop.get_token()};
     return kind_of(error_of([&] { driver->connect(Access::write); }));
   });
   silent.accept();

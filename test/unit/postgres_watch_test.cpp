@@ -14,7 +14,7 @@
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
 #include "support/postgres_wire.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 #include <twinbox/admin.hpp>
 
 namespace twinbox::test {
@@ -353,7 +353,7 @@ TEST_P(PostgresWatch, a_call_gives_up_when_it_is_told_to_though_only_its_login_w
   silent.swallow_after_login();  // as a pooler that has no server to give
   std::stop_source stop;
   auto opening = std::async(std::launch::async, [&] {
-    const Interruptible until_stop{stop.get_token()};
+    const StopScope until_stop{stop.get_token()};
     make_postgres_driver(silent.address(), {}, {})->connect(Access::write);
   });
   while (!silent.swallows() && opening.wait_for(0s) != std::future_status::ready) {

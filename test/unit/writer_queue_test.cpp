@@ -12,7 +12,7 @@
 #include "database/pool.hpp"
 #include "fake_driver.hpp"
 #include "support/race.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace {
@@ -189,7 +189,7 @@ TEST_F(WriterQueueTest, a_stop_ends_the_wait_of_one_and_leaves_the_others) {
   std::future<void> other;
   pool_->in_transaction([&](Session&) {
     stopped = queued([&] {
-      const Interruptible interruptible{stop.get_token()};
+      const StopScope scope{stop.get_token()};
       write([] { ADD_FAILURE() << "it was stopped before its turn"; });
     });
     other = queued([&] { write([] {}); });
@@ -202,6 +202,34 @@ TEST_F(WriterQueueTest, a_stop_ends_the_wait_of_one_and_leaves_the_others) {
     }
   });
   EXPECT_NO_THROW(other.get());
+}
+
+TEST_F(WriterQueueTest, the_stop_of_the_one_who_leads_ends_no_call_that_came_along) {
+  std::stop_source stop;
+  std::future<void> along;
+  int runs = 0;
+  const StopScope scope{stop.get_token()};
+  const auto leads = first_time([&] {
+    along = queued([&] {
+      write([&] {
+        if (++runs > 1) return;
+        stop.request_stop();  // a statement on the connection of the one who leads ends so
+        throw DatabaseError(Kind::cancelled, "stopped on request");
+      });
+    });
+  });
+  try {
+    write([&] {
+      leads();
+      if (stop.stop_requested()) throw DatabaseError(Kind::cancelled, "stopped on request");
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const DatabaseError& error) {
+    EXPECT_EQ(error.kind(), Kind::cancelled);
+  }
+  EXPECT_NO_THROW(along.get());
+  EXPECT_EQ(runs, 2) << "again, in a transaction of its own";
+  EXPECT_EQ(acts_since_connect().back(), "1 commit");
 }
 
 TEST_F(WriterQueueTest, runs_every_call_once_committed_and_never_two_at_once) {

@@ -10,7 +10,7 @@
 #include "driver/postgres/postgres_connection.hpp"
 #include "driver/postgres/postgres_watch.hpp"
 #include "sql/notify_channel.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace postgres {
@@ -30,7 +30,7 @@ class PostgresDriver final : public ServerDriver<Address> {
 
  private:
   std::unique_ptr<Connection> open() override {
-    const std::stop_token& stop = Interruptible::token();
+    const std::stop_token& stop = StopScope::token();
     return std::make_unique<PostgresConnection>(
         connect_to(address(), answer_limit(), stop), address().pooler, address().shown,
         PostgresConnection::Limits{.lock = lock_limit(), .answer = answer_limit()}, stop);

@@ -5,7 +5,7 @@
 #include "driver/sqlserver/address.hpp"
 #include "driver/sqlserver/failure.hpp"
 #include "driver/sqlserver/sqlserver_connection.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace sqlserver {
@@ -18,7 +18,7 @@ class SqlServerDriver final : public ServerDriver<Address> {
 
  private:
   std::unique_ptr<Connection> open() override {
-    if (Interruptible::token().stop_requested()) {
+    if (StopScope::token().stop_requested()) {
       throw failure(DatabaseError::Kind::cancelled, "connect", {.message = "stopped on request"},
                     address().shown, true);
     }

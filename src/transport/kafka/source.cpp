@@ -5,7 +5,7 @@
 #include "transport/consuming.hpp"
 #include "transport/kafka/consumer.hpp"
 #include "transport/kafka/dead_letters.hpp"
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace {
@@ -77,7 +77,7 @@ class Member {
 
   void run(const std::stop_token& stop) {
     const std::stop_callback on_stop{stop, [this] { consumer_.wake(); }};
-    const Interruptible until_stop{stop};
+    const StopScope until_stop{stop};
     while (!stop.stop_requested()) {
       receive(stop);
       settle(desk_.step(Clock::now()));

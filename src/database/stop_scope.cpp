@@ -1,4 +1,4 @@
-#include "twinbox/interruptible.hpp"
+#include "twinbox/stop_scope.hpp"
 
 #include <utility>
 
@@ -10,11 +10,11 @@ thread_local const std::stop_token* innermost = &never_stops;
 
 }  // namespace
 
-Interruptible::Interruptible(std::stop_token stop) noexcept
+StopScope::StopScope(std::stop_token stop) noexcept
     : stop_(std::move(stop)), outer_(std::exchange(innermost, &stop_)) {}
 
-Interruptible::~Interruptible() { innermost = outer_; }
+StopScope::~StopScope() { innermost = outer_; }
 
-const std::stop_token& Interruptible::token() noexcept { return *innermost; }
+const std::stop_token& StopScope::token() noexcept { return *innermost; }
 
 }  // namespace twinbox
