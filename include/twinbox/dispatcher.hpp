@@ -75,6 +75,8 @@ class Dispatcher {
   /// tests. A store that throws does not keep the others from being drained; then its error is
   /// thrown.
   std::size_t drain();
+  /// The same; nothing is claimed any more once a stop is requested.
+  std::size_t drain(const std::stop_token& stop);
 
   /// Works until `stop` is requested. Then nothing new starts, what never started is released,
   /// running handlers see their stop token and get the grace period, and what has finished is

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -168,6 +169,8 @@ class WorkQueue {
   /// Clears expired leases, all of them, batch by batch, one transaction each. Housekeeping: claim
   /// takes expired leases by itself.
   std::size_t reap();
+  /// The same; no batch begins once a stop is requested.
+  std::size_t reap(const std::stop_token& stop);
   /// All of them, in the caller's transaction.
   std::size_t reap(Session& session);
   /// One batch.
@@ -177,10 +180,14 @@ class WorkQueue {
   /// another transaction has locked is left for the next call.
   std::size_t expire(std::int64_t limit = 1000);
   std::size_t expire(Session& session, std::int64_t limit = 1000);
+  /// All of it, batch by batch, one transaction each; no batch begins once a stop is requested.
+  std::size_t expire(const std::stop_token& stop);
   /// Deletes finished messages that are older than the box's retention.
   std::size_t prune();
   /// Deletes old finished messages, batch by batch, one transaction each.
   std::size_t prune(const PruneOptions& options);
+  /// The same; no batch begins once a stop is requested.
+  std::size_t prune(const PruneOptions& options, const std::stop_token& stop);
   /// One batch, in the caller's transaction.
   std::size_t prune(Session& session, const PruneOptions& options);
 

@@ -64,7 +64,8 @@ Dispatcher::Dispatcher(DatabaseSet& set, BoxKind box, Handlers handlers, Dispatc
 Dispatcher::~Dispatcher() { stores_.reset(); }
 
 std::size_t Dispatcher::step() { return loop_->step(); }
-std::size_t Dispatcher::drain() { return loop_->drain(); }
+std::size_t Dispatcher::drain() { return loop_->drain({}); }
+std::size_t Dispatcher::drain(const std::stop_token& stop) { return loop_->drain(stop); }
 void Dispatcher::run(std::stop_token stop) { loop_->run(stop); }
 void Dispatcher::pause() { loop_->set_paused(true); }
 void Dispatcher::resume() { loop_->set_paused(false); }

@@ -35,7 +35,7 @@ class Dispatcher::Loop {
   void remove(const void* key);
 
   std::size_t step();
-  std::size_t drain();
+  std::size_t drain(const std::stop_token& stop);
   void run(const std::stop_token& stop);
 
   void set_paused(bool paused);

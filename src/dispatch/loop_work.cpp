@@ -121,14 +121,14 @@ std::vector<Settlement> Dispatcher::Loop::put_off_paused(std::vector<Message>& m
   return settlements;
 }
 
-std::size_t Dispatcher::Loop::drain() {
+std::size_t Dispatcher::Loop::drain(const std::stop_token& stop) {
   std::size_t handled = 0;
   std::exception_ptr trouble;
   const auto stores = [&] {
     const std::scoped_lock lock{mutex_};
     return desks_.size();
   };
-  for (std::size_t empty = 0; empty < stores();) {
+  for (std::size_t empty = 0; empty < stores() && !stop.stop_requested();) {
     std::size_t count = 0;
     try {
       count = step();

@@ -202,10 +202,19 @@ std::vector<WorkId> renew_some(Box& box, Session& session, const OwnerToken& own
   return still_held;
 }
 
-constexpr std::int64_t reap_batch = 1000;
+constexpr std::int64_t sweep_batch = 1000;
 
 std::size_t reap_some(Box& box, Session& session, std::int64_t limit) {
   return box.run(session, box.sql().reap, {{"limit", limit}, box.now()});
+}
+
+/// Until a batch is not full, or a stop is requested. Returns how many rows changed.
+template <class Batch>
+std::size_t in_batches(const std::stop_token& stop, const Batch& batch) {
+  std::size_t all = 0;
+  for (std::size_t some = sweep_batch; some == sweep_batch && !stop.stop_requested(); all += some)
+    some = batch();
+  return all;
 }
 
 /// One page past the expiry, then one past max_age.
@@ -367,10 +376,10 @@ SettledById WorkQueue::fail(Session& session, OwnerToken owner, std::span<const 
   return settle(*box_, &session, ids, failing(owner, error, failure));
 }
 
-std::size_t WorkQueue::reap() {
-  std::size_t all = 0;
-  for (std::size_t some = reap_batch; some == reap_batch; all += some) some = reap(reap_batch);
-  return all;
+std::size_t WorkQueue::reap() { return reap(std::stop_token{}); }
+
+std::size_t WorkQueue::reap(const std::stop_token& stop) {
+  return in_batches(stop, [&] { return reap(sweep_batch); });
 }
 
 std::size_t WorkQueue::reap(Session& session) {
@@ -407,11 +416,19 @@ std::size_t WorkQueue::expire(Session& session, std::int64_t limit) {
                                             [&] { return expire_some(*box_, session, limit); }));
 }
 
+std::size_t WorkQueue::expire(const std::stop_token& stop) {
+  return in_batches(stop, [&] { return expire(sweep_batch); });
+}
+
 std::size_t WorkQueue::prune() { return prune({.older_than = *box_->options().retention}); }
 
-std::size_t WorkQueue::prune(const PruneOptions& options) {
+std::size_t WorkQueue::prune(const PruneOptions& options) { return prune(options, {}); }
+
+std::size_t WorkQueue::prune(const PruneOptions& options, const std::stop_token& stop) {
+  check_prune(options);
+  if (stop.stop_requested()) return 0;
   Pruning pruning(*box_, options);
-  while (pruning.step()) {
+  while (pruning.step() && !stop.stop_requested()) {
   }
   box_->log(LogLevel::info, "prune", {{"count", static_cast<std::int64_t>(pruning.deleted())}});
   return pruning.deleted();
