@@ -142,16 +142,27 @@ class Channels {
   bool checked_ = false;
 };
 
-/// The defaults of per-handler delivery: 5 attempts, delays of 2 s doubled up to 5 min with equal
-/// jitter; batches of 100, a look every 30 s, a handler that has been silent for 5 min is stuck,
-/// and nothing is pruned.
+// Presets. A preset sets only what still has its default; what the caller has set stays. Use both
+// of a pair: the box has the retention, the dispatcher prunes by it, unless its `housekeeping` has
+// a retention of its own.
+
+/// Per-handler delivery: 5 attempts, delays of 2 s doubled up to 5 min with equal jitter; finished
+/// messages are kept for ever.
 BoxOptions per_handler_box(BoxOptions options = {});
+/// Batches of 100, a look every 30 s, a handler that has been silent for 5 min is stuck; prunes
+/// hourly in batches of 10 000.
 DispatcherOptions per_handler_dispatcher(DispatcherOptions options = {});
 
-/// The defaults of the event bus: 5 attempts, delays of 1 min doubled up to 1 h; batches of 100, a
-/// look every 30 s; what is finished is kept for 7 days, and deleted every 30 s in batches of 100
-/// (outbox) or hourly in batches of 1 000 (inbox).
+/// At most once: finished messages and marks are kept for 7 days.
+BoxOptions at_most_once_box(BoxOptions options = {});
+/// Prunes hourly in batches of 1 000.
+DispatcherOptions at_most_once_dispatcher(DispatcherOptions options = {});
+
+/// The event bus: 5 attempts, delays of 1 min doubled up to 1 h; finished messages are kept for 7
+/// days.
 BoxOptions event_bus_box(BoxOptions options = {});
+/// Batches of 100, a look every 30 s; prunes every 30 s in batches of 100 (outbox) or hourly in
+/// batches of 1 000 (inbox).
 DispatcherOptions event_bus_dispatcher(BoxKind box, DispatcherOptions options = {});
 
 }  // namespace twinbox

@@ -28,6 +28,8 @@ struct ChoreOptions {
   bool enabled = true;
   Duration interval;          ///< from one beginning to the next, over all processes
   std::int64_t batch = 1000;  ///< rows per transaction
+
+  bool operator==(const ChoreOptions&) const = default;
 };
 
 /// Valid after construction of the Housekeeping, or it throws.

@@ -373,34 +373,4 @@ std::vector<Inbox*> Channels::inboxes() const {
   return all;
 }
 
-BoxOptions per_handler_box(BoxOptions options) {
-  options.retry = RetryPolicy::per_handler();
-  return options;
-}
-
-DispatcherOptions per_handler_dispatcher(DispatcherOptions options) {
-  options.batch = 100;
-  options.poll_interval = 30s;
-  options.lease = 5min;
-  options.restart_delay = 5s;
-  if (options.housekeeping) options.housekeeping = HousekeepingOptions::per_handler();
-  return options;
-}
-
-BoxOptions event_bus_box(BoxOptions options) {
-  options.retry = RetryPolicy::event_bus();
-  options.retention = 7 * 24h;
-  return options;
-}
-
-DispatcherOptions event_bus_dispatcher(BoxKind box, DispatcherOptions options) {
-  options.batch = 100;
-  options.poll_interval = 30s;
-  if (options.housekeeping) {
-    options.housekeeping = box == BoxKind::outbox ? HousekeepingOptions::event_bus_outbox()
-                                                  : HousekeepingOptions::event_bus_inbox();
-  }
-  return options;
-}
-
 }  // namespace twinbox

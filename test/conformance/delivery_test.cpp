@@ -59,11 +59,23 @@ TEST_P(Delivery, PHD_27_the_defaults) {
   EXPECT_EQ(dispatcher.lease, Duration{5min});
   EXPECT_EQ(dispatcher.restart_delay, Duration{5s});
   EXPECT_FALSE(HandlerOptions{}.timeout);
-  EXPECT_FALSE(dispatcher.housekeeping.value().prune.enabled) << "no retention";
+  EXPECT_EQ(box.retention, Duration::max()) << "no retention";
+  EXPECT_EQ(dispatcher.housekeeping.value().prune.batch, 10'000);
+  EXPECT_EQ(dispatcher.housekeeping.value().prune.interval, Duration{1h});
   EXPECT_FALSE(per_handler_dispatcher({.housekeeping = std::nullopt}).housekeeping);
   // What was set before stays.
   EXPECT_EQ(per_handler_box({.table = "mine"}).table, "mine");
+  EXPECT_EQ(per_handler_box({.retention = 24h}).retention, Duration{24h});
+  EXPECT_EQ(per_handler_box({.retry = RetryPolicy::event_bus()}).retry.first_delay, 1min);
   EXPECT_EQ(per_handler_dispatcher({.workers = 7}).workers, 7);
+  EXPECT_EQ(per_handler_dispatcher({.batch = 7}).batch, 7);
+  EXPECT_EQ(per_handler_dispatcher({.lease = 1min}).lease, Duration{1min});
+  HousekeepingOptions chosen;
+  chosen.prune = {.interval = 5min, .batch = 7};
+  chosen.retention = 24h;
+  const auto kept = per_handler_dispatcher({.housekeeping = chosen}).housekeeping.value();
+  EXPECT_EQ(kept.prune, chosen.prune);
+  EXPECT_EQ(kept.retention, Duration{24h});
   EXPECT_NO_THROW(Dispatcher(inbox(), Handlers{}, dispatcher));
 }
 

@@ -2,6 +2,9 @@
 // for the next interval.
 #include "support/housekeeping_test.hpp"
 
+#include <future>
+#include <mutex>
+#include <thread>
 #include <tuple>
 
 #include <twinbox/channel.hpp>
@@ -216,6 +219,49 @@ TEST_P(House, MBH_10_marks_are_kept_for_seven_days_to_the_second_and_cleaned_up_
   EXPECT_EQ(line(house.step()), "reap done 0, expire done 0, prune done 1");
 }
 
+/// Runs a dispatcher until it has pruned. Returns how many messages that were.
+std::size_t pruned_by(Inbox& inbox, const DispatcherOptions& options) {
+  std::promise<ChoreReport> pruned;
+  DispatchObserver observer;
+  observer.chore = [&, once = std::make_shared<std::once_flag>()](std::string_view,
+                                                                  const ChoreReport& report) {
+    if (report.chore == Chore::prune) std::call_once(*once, [&] { pruned.set_value(report); });
+  };
+  Dispatcher dispatcher{inbox, Handlers{}, options, observer};
+  const std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+  const ChoreReport report = pruned.get_future().get();
+  EXPECT_EQ(report.end, ChoreReport::End::done);
+  return report.count;
+}
+
+TEST_P(House, MBH_10_a_dispatcher_with_the_presets_of_at_most_once_keeps_seven_days) {
+  Inbox once(database(), at_most_once_box(options()));
+  ASSERT_TRUE(once.try_claim(a_key(), Topic{"t"}));
+  clock().advance(7 * 24h - 1us);
+  EXPECT_EQ(pruned_by(once, at_most_once_dispatcher()), 0u);
+  clock().advance(1h);
+  EXPECT_EQ(pruned_by(once, at_most_once_dispatcher()), 1u);
+  EXPECT_TRUE(once.try_claim(a_key(), Topic{"t"}));
+  const HousekeepingOptions preset = at_most_once_dispatcher().housekeeping.value();
+  EXPECT_EQ(preset.prune.interval, Duration{1h});
+  // What was set before stays.
+  EXPECT_EQ(at_most_once_box({.retention = 24h}).retention, Duration{24h});
+  EXPECT_FALSE(at_most_once_dispatcher({.housekeeping = std::nullopt}).housekeeping);
+}
+
+TEST_P(House,
+       PHD_25_a_dispatcher_with_the_presets_of_per_handler_delivery_prunes_what_it_is_told_to) {
+  Inbox each(database(), per_handler_box(options()));
+  const auto claimed = each.accept_and_claim(an_arrival(), worker_a, 30s);
+  ASSERT_EQ(each.ack(worker_a, claimed.messages), 1u);
+  clock().advance(1000 * 24h);
+  EXPECT_EQ(pruned_by(each, per_handler_dispatcher()), 0u) << "no retention by default";
+  clock().advance(1h);
+  HousekeepingOptions daily;
+  daily.retention = 24h;
+  EXPECT_EQ(pruned_by(each, per_handler_dispatcher({.housekeeping = daily})), 1u);
+}
+
 TEST_P(House, EVB_09_one_call_gives_a_dispatcher_the_defaults_of_the_event_bus) {
   const BoxOptions box = event_bus_box({.table = "mine"});
   EXPECT_EQ(box.table, "mine");
@@ -231,7 +277,7 @@ TEST_P(House, EVB_09_one_call_gives_a_dispatcher_the_defaults_of_the_event_bus) 
   const DispatcherOptions receiving = event_bus_dispatcher(BoxKind::inbox);
   EXPECT_EQ(receiving.housekeeping.value().prune.batch, 1000);
   EXPECT_EQ(receiving.housekeeping.value().prune.interval, Duration{1h});
-  EXPECT_EQ(receiving.housekeeping.value().retention, Duration{7 * 24h});
+  EXPECT_FALSE(receiving.housekeeping.value().retention) << "the box's";
   EXPECT_NO_THROW(Dispatcher(outbox(), Handlers{}, sending));
   EXPECT_NO_THROW(Dispatcher(inbox(), Handlers{}, receiving));
 }
