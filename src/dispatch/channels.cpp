@@ -41,11 +41,11 @@ const Arrival& labelled(const Arrival& arrival, const std::string& transport,
 }
 
 /// A message that was never stored, as its handler sees it.
-Message passing(const Arrival& arrival, const std::optional<HandlerKey>& key, Instant now) {
+Message passing(const Arrival& arrival, Instant now) {
   const MessageExtras& extras = arrival.extras;
   return {.work_id = WorkId{0},
           .epoch = 0,
-          .handler = key.value_or(HandlerKey::by_topic()),
+          .handler = HandlerKey::by_topic(),
           .attempts = 0,
           .expiries = 0,
           .requeues = 0,
@@ -143,9 +143,15 @@ void Channel::find_problems(std::vector<std::string>& problems) const {
       if (!consumer.key) {
         problems.push_back(what + " has no key; with an inbox every handler needs one");
       }
-    } else if (!std::holds_alternative<MessageHandler>(consumer.entry.call) ||
-               options.at_most_once || options.retry || options.timeout ||
-               !options.legacy_keys.empty()) {
+      continue;
+    }
+    if (consumer.key) {
+      problems.push_back(what + " has the key " + quoted(consumer.key->view()) +
+                         ", which is stored with a delivery and so needs an inbox; call uses(), or "
+                         "leave the key out");
+    }
+    if (!std::holds_alternative<MessageHandler>(consumer.entry.call) || options.at_most_once ||
+        options.retry || options.timeout || !options.legacy_keys.empty()) {
       problems.push_back(what +
                          " is transactional, at-most-once or for batches, or has a retry policy, a "
                          "timeout or legacy keys, which all need an inbox; call uses()");
@@ -332,7 +338,7 @@ void Channels::call_directly(const Channel& channel, const Arrival& arrival) con
       std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now()));
   for (const Channel::Consumer& consumer : channel.consumers_) {
     if (consumer.topic != arrival.topic) continue;
-    Message message = passing(arrival, consumer.key, now);
+    Message message = passing(arrival, now);
     message.headers = with_transport(message.headers, channel.transport_);
     const std::string error = complaint(consumer.entry, message);
     if (error.empty()) continue;

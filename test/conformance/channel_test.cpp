@@ -155,6 +155,13 @@ TEST_P(OnChannels, PHD_17_a_handler_without_a_key_is_refused_where_there_is_an_i
   EXPECT_THROW((void)channels.handlers_of(inbox()), UsageError);
 }
 
+TEST_P(OnChannels, PHD_17_a_handler_with_a_key_is_refused_where_there_is_no_inbox) {
+  Channels channels;
+  channels.add("screens").allow_without_inbox().on(Topic{"order.placed"}, HandlerKey{"mail"},
+                                                   nothing);
+  expect_text(refusal(channels), {"'screens'", "'order.placed'", "key 'mail'", "uses()"});
+}
+
 TEST_P(OnChannels, PHD_18_keys_are_unique_over_all_channels_and_stores) {
   Channels channels;
   channels.add("here").uses(inbox()).on(Topic{"a"}, HandlerKey{"mail"}, nothing);
