@@ -37,7 +37,8 @@ struct BoxOptions {
   /// often they were postponed or retried. Leased ones and those that an operator has requeued are
   /// left alone; empty: no limit.
   std::optional<Duration> max_age = {};
-  /// False: the at-most-once gate (Inbox::try_claim) lets everybody through and keeps no row.
+  /// False: no call is at most once. Inbox::try_claim and AtMostOnce let every call through, and a
+  /// dispatcher or an inline mode calls at-most-once handlers at least once; no mark is kept.
   bool gate = true;
   /// True: a message that fails for ever holds its partition key, and those behind it wait until it
   /// is requeued and done, or discarded.

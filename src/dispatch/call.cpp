@@ -142,8 +142,9 @@ std::optional<Verdict> Caller::call_one(const HandlerEntry& entry, const Message
     return call_in_transaction(*handler, entry, message, watch);
   }
   const auto& handler = std::get<MessageHandler>(entry.call);
-  return entry.options.at_most_once ? call_marked(handler, entry, message, watch)
-                                    : call_plain(handler, entry, message, watch);
+  return entry.options.at_most_once && queue_.options().gate
+             ? call_marked(handler, entry, message, watch)
+             : call_plain(handler, entry, message, watch);
 }
 
 std::vector<std::optional<Verdict>> Caller::call_many(const HandlerEntry& entry,

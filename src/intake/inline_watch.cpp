@@ -31,7 +31,7 @@ InlineWatch::SharedCall InlineWatch::keep(OwnerToken owner, std::shared_ptr<cons
 
 void InlineWatch::begin(const SharedCall& call, const HandlerOptions& options) {
   const std::scoped_lock lock{mutex_};
-  if (options.at_most_once) call->renew_at = never;
+  if (options.at_most_once && inbox_.options().gate) call->renew_at = never;
   if (!options.timeout) return;
   call->deadline = Clock::now() + *options.timeout;
   ++changes_;

@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "support/inbox_test.hpp"
+#include <twinbox/dispatcher.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -133,6 +134,30 @@ TEST_P(Gate, MBH_11_switched_off_it_lets_everybody_through_and_keeps_no_row) {
   EXPECT_FALSE(inbox.release_claim(a_key("before"), mail)) << "it holds nothing to give back";
   EXPECT_FALSE(this->inbox().try_claim(a_key("before"), type, mail));
   EXPECT_TRUE(this->inbox().try_claim(a_key(), type, mail));
+}
+
+TEST_P(Gate, MBH_11_switched_off_a_dispatcher_calls_at_most_once_handlers_without_a_mark) {
+  BoxOptions open = options();
+  open.gate = false;
+  Inbox inbox(database(), open);
+  inbox.accept(an_arrival());
+  int calls = 0;
+  Handlers handlers;
+  handlers.on(
+      type,
+      [&](const Message& message) {
+        EXPECT_EQ(Admin{inbox}.get(message.key()).value().duties.at(0).state, DutyState::leased)
+            << "no mark before the call";
+        if (++calls == 1) throw std::runtime_error("busy");
+      },
+      {.at_most_once = true});
+  Dispatcher dispatcher{inbox, std::move(handlers)};
+  EXPECT_EQ(dispatcher.drain(), 1u);
+  EXPECT_EQ(duty().state, DutyState::scheduled) << "at least once: it is tried again";
+  clock().advance(1min);
+  EXPECT_EQ(dispatcher.drain(), 1u);
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(duty().state, DutyState::done);
 }
 
 TEST_P(Gate, stays_shut_for_a_duty_that_is_open_or_finished) {

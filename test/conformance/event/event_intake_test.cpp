@@ -491,6 +491,27 @@ TEST_P(EventIntakes, an_at_most_once_handler_that_failed_is_not_called_again) {
   EXPECT_EQ(calls_, 1);
 }
 
+TEST_P(EventIntakes, with_the_gate_off_an_at_most_once_handler_that_failed_is_called_again) {
+  BoxOptions open = options();
+  open.gate = false;
+  Inbox box(database(), open);
+  Handlers handlers;
+  handlers.on(Topic{"order"},
+              [&](const Message& message) {
+                EXPECT_EQ(Admin{box}.get(message.key()).value().duties.at(0).state,
+                          DutyState::leased);
+                if (++calls_ == 1) throw std::runtime_error("boom");
+              },
+              {.at_most_once = true});
+  const AnswerCall handle = inline_mode(box, std::move(handlers));
+  const Arrival arrival{e1.source, e1.id, Topic{"order"}, payload()};
+  EXPECT_EQ(handle(arrival).status, 500);
+  clock().advance(1min);
+  EXPECT_EQ(handle(arrival).status, 200);
+  EXPECT_EQ(calls_, 2);
+  EXPECT_EQ(box.state(e1), MessageState::done);
+}
+
 TEST_P(EventIntakes, EVB_14_an_unknown_name_or_version_answers_404_with_a_clear_body) {
   inbox();
   const auto detail = [&](const std::string& target) {
