@@ -33,8 +33,8 @@ enum class Guarantee {
 
 struct HandlerOptions {
   std::optional<RetryPolicy> retry = {};  ///< empty: the box's own
-  std::optional<Duration> timeout =
-      {};  ///< a handler past it is told to stop, and counts as failed
+  /// A handler past it is told to stop, and counts as failed; empty: the box's handler_timeout.
+  std::optional<Duration> timeout = {};
   std::vector<HandlerKey> legacy_keys = {};  ///< former keys whose open duties it still takes
   bool at_most_once = false;                 ///< see Guarantee
   bool release_claim_on_error =

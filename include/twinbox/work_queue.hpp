@@ -40,6 +40,8 @@ struct BoxOptions {
   /// False: no call is at most once. Inbox::try_claim and AtMostOnce let every call through, and a
   /// dispatcher or an inline mode calls at-most-once handlers at least once; no mark is kept.
   bool gate = true;
+  /// Of handlers without a timeout of their own; empty: none.
+  std::optional<Duration> handler_timeout = {};
   /// True: a message that fails for ever holds its partition key, and those behind it wait until it
   /// is requeued and done, or discarded.
   bool hold_keys = false;

@@ -213,11 +213,14 @@ Verdict Caller::judge(const Outcome& outcome, const HandlerEntry& entry, const M
                       const CallWatch& watch) const {
   const RetryPolicy& retry = entry.options.retry ? *entry.options.retry : queue_.options().retry;
   if (watch.timed_out) {
-    const auto limit =
-        std::chrono::duration_cast<std::chrono::milliseconds>(*entry.options.timeout).count();
+    const Duration limit = timeout_of(entry.options, queue_.options()).value_or(Duration::zero());
     return decide(
-        Outcome::retry("the handler ran past its timeout of " + std::to_string(limit) + " ms", {},
-                       "timeout"),
+        Outcome::retry(
+            "the handler ran past its timeout of " +
+                std::to_string(
+                    std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()) +
+                " ms",
+            {}, "timeout"),
         message.attempts, retry, box_.environment());
   }
   if (watch.shutting_down && outcome.kind() == Outcome::Kind::retry)

@@ -39,6 +39,11 @@ struct CallWatch {
   }
 };
 
+/// How long a call of the handler may take; empty: as long as it likes.
+inline std::optional<Duration> timeout_of(const HandlerOptions& handler, const BoxOptions& box) {
+  return handler.timeout ? handler.timeout : box.handler_timeout;
+}
+
 /// Whose connections were lost under their handler, of late. Thread-safe.
 class Losses {
  public:

@@ -196,7 +196,9 @@ std::vector<SharedTask> Dispatcher::Loop::take_tasks() {
   }
   Task& watched = *tasks.front();
   const Clock::time_point now = Clock::now();
-  if (entry != nullptr && entry->options.timeout) watched.deadline = now + *entry->options.timeout;
+  const auto timeout =
+      entry == nullptr ? std::nullopt : timeout_of(entry->options, first.desk->queue().options());
+  if (timeout) watched.deadline = now + *timeout;
   watched.running = options_.lease / 3;
   watched.slow_at = now + watched.running;
   call_watcher(std::min(watched.deadline, watched.slow_at));

@@ -32,8 +32,9 @@ InlineWatch::SharedCall InlineWatch::keep(OwnerToken owner, std::shared_ptr<cons
 void InlineWatch::begin(const SharedCall& call, const HandlerOptions& options) {
   const std::scoped_lock lock{mutex_};
   if (options.at_most_once && inbox_.options().gate) call->renew_at = never;
-  if (!options.timeout) return;
-  call->deadline = Clock::now() + *options.timeout;
+  const std::optional<Duration> timeout = timeout_of(options, inbox_.options());
+  if (!timeout) return;
+  call->deadline = Clock::now() + *timeout;
   ++changes_;
   changed_.notify_one();
 }

@@ -131,6 +131,12 @@ BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect) {
                             std::to_string(options.max_age->count()) +
                             " microseconds; leave it out to let messages live for ever");
   }
+  if (options.handler_timeout && (*options.handler_timeout <= Duration::zero() ||
+                                  *options.handler_timeout > std::chrono::years{10})) {
+    throw std::out_of_range("handler_timeout: must be longer than zero and at most ten years, is " +
+                            std::to_string(options.handler_timeout->count()) +
+                            " microseconds; leave it out where there is none");
+  }
   if (options.require_synchronous && kind == BoxKind::outbox) {
     throw std::invalid_argument(
         "require_synchronous: set for an outbox, which answers no source; set it for the inbox");

@@ -25,7 +25,7 @@ auto comparable(const RetryPolicy& policy) {
 
 auto comparable(const BoxOptions& options) {
   const auto& [schema, table, deploy_schema, retry, max_expiries, retention, max_age, gate,
-               hold_keys, require_synchronous] = options;
+               handler_timeout, hold_keys, require_synchronous] = options;
   return std::tuple{std::string_view{schema},
                     std::string_view{table},
                     deploy_schema,
@@ -34,6 +34,7 @@ auto comparable(const BoxOptions& options) {
                     retention,
                     max_age,
                     gate,
+                    handler_timeout,
                     hold_keys,
                     require_synchronous};
 }

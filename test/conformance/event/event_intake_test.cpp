@@ -512,6 +512,22 @@ TEST_P(EventIntakes, with_the_gate_off_an_at_most_once_handler_that_failed_is_ca
   EXPECT_EQ(box.state(e1), MessageState::done);
 }
 
+TEST_P(EventIntakes, the_timeout_of_the_box_holds_for_handlers_without_one_of_their_own) {
+  BoxOptions limited = options();
+  limited.handler_timeout = 5ms;
+  Inbox box(database(), limited);
+  Handlers handlers;
+  handlers.on(Topic{"order"}, [](const Message&, std::stop_token stop) {
+    std::mutex mutex;
+    std::condition_variable_any told;
+    std::unique_lock lock{mutex};
+    EXPECT_FALSE(told.wait_for(lock, stop, 60s, [] { return false; }));
+  });
+  const Arrival arrival{e1.source, e1.id, Topic{"order"}, payload()};
+  EXPECT_EQ(inline_mode(box, std::move(handlers))(arrival).status, 500);
+  EXPECT_EQ(duty(e1).last_error, "the handler ran past its timeout of 5 ms");
+}
+
 TEST_P(EventIntakes, EVB_14_an_unknown_name_or_version_answers_404_with_a_clear_body) {
   inbox();
   const auto detail = [&](const std::string& target) {
