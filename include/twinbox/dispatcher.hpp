@@ -38,6 +38,7 @@ struct DispatcherOptions {
       std::chrono::seconds{10};  ///< how long run() waits for handlers after a stop request
   NoHandler no_handler = NoHandler::retry;
   UnknownKey unknown_key = UnknownKey::dead;
+  FailureHook on_failure = {};  ///< may replace the outcome of a failed call
   /// What a host lacks when nobody handles a topic, in its own words; log and error repeat it.
   std::string missing = {};
   /// How long a store rests after an error that is none of its database's; those of the database

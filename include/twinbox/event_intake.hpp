@@ -41,6 +41,7 @@ struct InlineOptions {
   Duration lease = std::chrono::seconds{30};
   std::chrono::seconds retry_after{5};  ///< while somebody else handles it
   DispatchObserver observer = {};
+  FailureHook on_failure = {};  ///< may replace the outcome of a failed call
   /// Once requested, handlers that run are told to stop. What they do not finish is released and
   /// answered 503.
   std::stop_token stop = {};

@@ -47,6 +47,11 @@ using TransactionalHandler = std::function<Outcome(Session&, const Message&, std
 /// Several messages in one call, an outcome for each, in their order. An exception, or a wrong
 /// number of outcomes, is a retry of them all.
 using BatchHandler = std::function<std::vector<Outcome>(std::span<const Message>, std::stop_token)>;
+/// Called with the outcome of a failed call (Outcome::retry after an exception or a timeout, or
+/// what the handler returned; Outcome::dead), before anything follows from it. The outcome that it
+/// returns takes the place of the failure. If it throws, the failure counts as it is
+/// (`on_failure_error` in the log). Called from many threads at once.
+using FailureHook = std::function<Outcome(const Message&, const Outcome& failure)>;
 using HandlerCall = std::variant<MessageHandler, TransactionalHandler, BatchHandler>;
 
 /// A callable of (const Message&), (const Message&, std::stop_token) or, transactional,

@@ -214,18 +214,34 @@ Verdict Caller::judge(const Outcome& outcome, const HandlerEntry& entry, const M
   const RetryPolicy& retry = entry.options.retry ? *entry.options.retry : queue_.options().retry;
   if (watch.timed_out) {
     const Duration limit = timeout_of(entry.options, queue_.options()).value_or(Duration::zero());
-    return decide(
-        Outcome::retry(
-            "the handler ran past its timeout of " +
-                std::to_string(
-                    std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()) +
-                " ms",
-            {}, "timeout"),
-        message.attempts, retry, box_.environment());
+    const Outcome late = Outcome::retry(
+        "the handler ran past its timeout of " +
+            std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(limit).count()) +
+            " ms",
+        {}, "timeout");
+    return decide(after_failure(late, message), message.attempts, retry, box_.environment());
   }
   if (watch.shutting_down && outcome.kind() == Outcome::Kind::retry)
     return {.act = Verdict::Act::release};
-  return decide(outcome, message.attempts, retry, box_.environment());
+  return decide(after_failure(outcome, message), message.attempts, retry, box_.environment());
+}
+
+Outcome Caller::after_failure(const Outcome& outcome, const Message& message) const {
+  const bool failed =
+      outcome.kind() == Outcome::Kind::retry || outcome.kind() == Outcome::Kind::dead;
+  if (!failed || !options_.on_failure) return outcome;
+  std::string error = "it threw something that is no std::exception";
+  try {
+    return options_.on_failure(message, outcome);
+  } catch (const std::exception& exception) {
+    error = cut_error(exception.what());
+  } catch (...) {
+  }
+  box_.log(LogLevel::error, "on_failure_error",
+           {{"topic", message.topic.view()},
+            {"id", message.id.view()},
+            {"error", std::string_view{error}}});
+  return outcome;
 }
 
 std::optional<Verdict> Caller::call_plain(const MessageHandler& handler, const HandlerEntry& entry,
@@ -332,7 +348,7 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
       guarded(message, watch, [&] { return handler(message, watch.stop.get_token()); });
   Verdict verdict = judge(outcome, entry, message, watch);
   const bool dead = verdict.act == Verdict::Act::fail &&
-                    (outcome.kind() == Outcome::Kind::dead || entry.options.release_claim_on_error);
+                    (verdict.reason != "max_attempts" || entry.options.release_claim_on_error);
   if (dead || verdict.act == Verdict::Act::ack || verdict.act == Verdict::Act::postpone ||
       (verdict.act != Verdict::Act::fail && entry.options.release_claim_on_error)) {
     verdict.marked = true;

@@ -86,6 +86,8 @@ class Caller {
   /// The outcome, seen in the light of a timeout or a stop request.
   [[nodiscard]] Verdict judge(const Outcome& outcome, const HandlerEntry& entry,
                               const Message& message, const CallWatch& watch) const;
+  /// The outcome that counts: the one of DispatcherOptions::on_failure in place of a failure.
+  [[nodiscard]] Outcome after_failure(const Outcome& outcome, const Message& message) const;
   Outcome guarded(const Message& message, CallWatch& watch,
                   const std::function<Outcome()>& handler) const;
   [[nodiscard]] Verdict judge_unhandled(const Message& message, CallWatch& watch) const;

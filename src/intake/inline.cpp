@@ -21,6 +21,7 @@ class InlineHandler {
         options_(std::move(options)),
         watch_(inbox, options_.lease, options_.observer) {
     dispatch_.lease = options_.lease;
+    dispatch_.on_failure = options_.on_failure;
   }
 
   HttpResponse take(Arrival arrival);

@@ -512,6 +512,26 @@ TEST_P(EventIntakes, with_the_gate_off_an_at_most_once_handler_that_failed_is_ca
   EXPECT_EQ(box.state(e1), MessageState::done);
 }
 
+TEST_P(EventIntakes, on_failure_decides_what_follows_in_the_request_too) {
+  const auto handle = [&](const std::string& id, FailureHook hook) {
+    Handlers handlers;
+    handlers.on(Topic{"order"}, [](const Message&) { throw std::runtime_error("boom"); });
+    const Arrival arrival{e1.source, MessageId{id}, Topic{"order"}, payload()};
+    const AnswerCall call =
+        inline_mode(inbox(), std::move(handlers), {.on_failure = std::move(hook)});
+    return call(arrival).status;
+  };
+  const auto state = [&](const std::string& id) { return duty({e1.source, MessageId{id}}).state; };
+  EXPECT_EQ(
+      handle("dead", [](auto&, const Outcome& failure) { return Outcome::dead(failure.reason()); }),
+      422);
+  EXPECT_EQ(state("dead"), DutyState::dead);
+  EXPECT_EQ(handle("done", [](auto&, auto&) { return Outcome::done(); }), 200);
+  EXPECT_EQ(state("done"), DutyState::done);
+  EXPECT_EQ(handle("later", [](auto&, auto&) { return Outcome::retry("busy", 7min); }), 500);
+  EXPECT_EQ(duty({e1.source, MessageId{"later"}}).visible_at, clock().now() + 7min);
+}
+
 TEST_P(EventIntakes, the_timeout_of_the_box_holds_for_handlers_without_one_of_their_own) {
   BoxOptions limited = options();
   limited.handler_timeout = 5ms;
