@@ -69,12 +69,14 @@ int health(const Common& common, const HealthThresholds& thresholds, const Scree
 
 Verb health_verb(Common& common) {
   auto thresholds = std::make_shared<HealthThresholds>();
+  auto stalled = std::make_shared<std::optional<std::string>>();
   return {
       .name = "health",
       .group = "Check",
       .summary = "healthy, degraded or unhealthy, also as the exit code",
       .text =
-          "Exit code 0: healthy; 1: degraded, more is due than --pending; 5: unhealthy, more "
+          "Exit code 0: healthy; 1: degraded, more is due than --pending, or nothing is finished "
+          "for --stalled; 5: unhealthy, more "
           "dead letters than --dead, or the store cannot be asked. It counts no further than "
           "it has to, so it may be asked every few seconds. It writes nothing: that a disk is full "
           "or a store read only is known to the process that was refused, so ask the daemon's "
@@ -82,11 +84,16 @@ Verb health_verb(Common& common) {
       .options = with({{"--pending", "COUNT", "degraded above so many that are due (default: 1000)",
                         &thresholds->pending},
                        {"--dead", "COUNT", "unhealthy above so many dead letters (default: 10)",
-                        &thresholds->dead}},
+                        &thresholds->dead},
+                       {"--stalled", "TIME",
+                        "degraded when a delivery has been due for so long and no dispatcher has "
+                        "finished anything (default: 5m; 0s: never)",
+                        stalled.get()}},
                       {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox health || mail -s 'twinbox is not well' ops@example.com",
                     "from cron"}},
-      .run = [&common, thresholds](const Screen& screen) {
+      .run = [&common, thresholds, stalled](const Screen& screen) {
+        if (*stalled) thresholds->stalled = parse_duration("--stalled", **stalled);
         return health(common, *thresholds, screen);
       }};
 }

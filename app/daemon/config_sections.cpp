@@ -323,6 +323,10 @@ void read_tracing(TableReader table, TracingConfig& tracing) {
 void read_health(TableReader table, HealthThresholds& health) {
   table.integer("pending", health.pending, 0, 1'000'000);
   table.integer("dead", health.dead, 0, 1'000'000);
+  Milliseconds stalled = std::chrono::duration_cast<Milliseconds>(health.stalled);
+  table.duration("stalled", stalled, 0ms, 365 * 24h);
+  if (stalled > 0ms && stalled < 1s) table.refuse("stalled", "must be 1s or longer, or 0s: never");
+  health.stalled = stalled;
   table.finish();
 }
 

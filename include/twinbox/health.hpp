@@ -12,10 +12,16 @@
 
 namespace twinbox {
 
-/// Both must be 0 to 1 000 000, or check_health throws std::out_of_range.
+/// check_health throws std::out_of_range for a value that is out of its bounds.
 struct HealthThresholds {
-  std::int64_t pending = 1000;  ///< more than so many duties that are due: degraded
-  std::int64_t dead = 10;       ///< more than so many dead letters: unhealthy
+  static constexpr Duration longest_stall = std::chrono::days{365};
+
+  std::int64_t pending =
+      1000;                ///< more than so many duties that are due: degraded (0 to 1 000 000)
+  std::int64_t dead = 10;  ///< more than so many dead letters: unhealthy (0 to 1 000 000)
+  /// A delivery has been due for so long while no running dispatcher has finished or failed any:
+  /// degraded. From 1 s on; 0: never. Switch it off for a box that is handled without a dispatcher.
+  Duration stalled = std::chrono::minutes{5};
 };
 
 enum class HealthState { healthy, degraded, unhealthy };
@@ -34,6 +40,7 @@ struct Health {
   /// Partition keys that wait for a delivery that is due far in the future (BlockedKey); any makes
   /// it degraded. Of the deliveries that are due last, the first 10 000 are looked at.
   std::int64_t blocked = 0;
+  bool stalled = false;  ///< see HealthThresholds::stalled
   /// The first reason is an error in the database's own words, which tell where it is and whose.
   bool broken = false;
 };

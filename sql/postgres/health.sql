@@ -22,4 +22,10 @@ select
       order by visible_at desc limit @probe::bigint) d
     where d.partition_key is not null and exists (
       select 1 from {work} w where w.partition_key = d.partition_key and w.handler = d.handler and w.waiting)
-    limit @held::bigint) blocked) as blocked;
+    limit @held::bigint) blocked) as blocked,
+  (select count(*) from (
+    select 1 from {work} where not waiting and visible_at <= {now} - @stalled::bigint * interval '1 microsecond'
+    order by visible_at limit 1) late
+   where not exists (
+     select 1 from {worker}
+     where name <> '' and progress_at > {now} - @stalled::bigint * interval '1 microsecond')) as stalled;

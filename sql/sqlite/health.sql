@@ -20,4 +20,8 @@ select
       order by visible_at desc limit @probe) d
     where d.partition_key is not null and exists (
       select 1 from {work} w where w.partition_key = d.partition_key and w.handler = d.handler and w.waiting = 1)
-    limit @held)) as blocked;
+    limit @held)) as blocked,
+  (select count(*) from (
+    select 1 from {work} where waiting = 0 and visible_at <= {now} - @stalled
+    order by visible_at limit 1)
+   where not exists (select 1 from {worker} where name <> '' and progress_at > {now} - @stalled)) as stalled;

@@ -1,10 +1,13 @@
 -- Who works on a box.
 
 -- name: worker_tell
-insert into {worker} (owner, name, version, started_at, seen_at, done, failed, live_until, handles)
-values (@owner, @name, @version, {now}, {now}, @done, @failed, {now} + @lives, @handles)
+insert into {worker} as w (owner, name, version, started_at, seen_at, done, failed, live_until, handles, progress_at)
+values (@owner, @name, @version, {now}, {now}, @done, @failed, {now} + @lives, @handles,
+        case when @done + @failed > 0 then {now} end)
 on conflict (owner) do update
-set name = excluded.name, seen_at = excluded.seen_at, done = excluded.done, failed = excluded.failed,
+set progress_at = case when excluded.done + excluded.failed > w.done + w.failed then excluded.seen_at
+                       else w.progress_at end,
+    name = excluded.name, seen_at = excluded.seen_at, done = excluded.done, failed = excluded.failed,
     live_until = excluded.live_until, handles = excluded.handles;
 
 -- A worker that has left has no name. Its announcement counts until it lapses, because a new replica may be restarting.

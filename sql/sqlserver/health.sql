@@ -21,4 +21,11 @@ select
       order by w.visible_at desc) as d
     where d.partition_key is not null and exists (
       select 1 from {work} b where b.partition_key = d.partition_key and b.handler = d.handler and b.waiting = 1)) as blocked
-  ) as blocked;
+  ) as blocked,
+  (select count(*) from (
+    select top (1) w.id from {work} w
+    where w.waiting = 0 and w.visible_at <= dateadd(second, -cast(@stalled / 1000000 as int), {now})
+    order by w.visible_at) as late
+   where not exists (
+     select 1 from {worker} k
+     where k.name <> '' and k.progress_at > dateadd(second, -cast(@stalled / 1000000 as int), {now}))) as stalled;

@@ -4,10 +4,12 @@
 declare @until datetime2(6) = dateadd(microsecond, cast(@lives % 1000000 as int),
                                       dateadd(second, cast(@lives / 1000000 as int), {now}));
 {once}
-update {worker} set name = @name, seen_at = {now}, done = @done, failed = @failed, live_until = @until, handles = @handles
+update {worker}
+set progress_at = case when @done + @failed > done + failed then {now} else progress_at end, name = @name, seen_at = {now}, done = @done, failed = @failed, live_until = @until, handles = @handles
 where owner = @owner;
-insert into {worker} (owner, name, version, started_at, seen_at, done, failed, live_until, handles)
-select @owner, @name, @version, {now}, {now}, @done, @failed, @until, @handles
+insert into {worker} (owner, name, version, started_at, seen_at, done, failed, live_until, handles, progress_at)
+select @owner, @name, @version, {now}, {now}, @done, @failed, @until, @handles,
+       case when @done + @failed > 0 then {now} end
 where not exists (select 1 from {worker} w where w.owner = @owner);
 {or_again}
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 
 #include "queue/box.hpp"
+#include "queue/stalled_text.hpp"
+#include "twinbox/health.hpp"
 
 namespace twinbox {
 namespace {
@@ -63,6 +65,20 @@ void examine_due_times(Session& session, const StatementSet& set, const std::opt
   });
 }
 
+/// By the thresholds that health has by default.
+void examine_progress(Session& session, const StatementSet& set, const std::optional<Instant>& now,
+                      std::vector<Finding>& findings) {
+  const Duration stalled = HealthThresholds{}.stalled;
+  const std::vector<Arg> args{{"pending", 0}, {"dead", 0}, {"held", 0},
+                              {"probe", 0},   {"far", 0},  {"stalled", micros(stalled)},
+                              {"now", now}};
+  session.execute(set["health"], args, [&](const Row& row) {
+    if (row.integer(5) == 0) return;
+    findings.push_back({"progress", Level::warning, stalled_text(stalled),
+                        "start a dispatcher, or look at its log for handler_slow and timeout"});
+  });
+}
+
 }  // namespace
 
 void examine_order(Session& session, const BoxName& box, const std::optional<Instant>& now,
@@ -70,6 +86,7 @@ void examine_order(Session& session, const BoxName& box, const std::optional<Ins
   const auto set = shared_statements(session.dialect(), box);
   examine_held_keys(session, *set, findings);
   examine_due_times(session, *set, now, findings);
+  examine_progress(session, *set, now, findings);
 }
 
 }  // namespace twinbox

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "queue/box.hpp"
+#include "queue/stalled_text.hpp"
 #include "twinbox/admin.hpp"
 
 namespace twinbox {
@@ -20,6 +21,14 @@ void require_threshold(std::string_view name, std::int64_t value) {
   if (value < 0 || value > 1'000'000) {
     throw std::out_of_range("health thresholds: " + std::string{name} + " is " +
                             std::to_string(value) + ", must be 0 to 1000000");
+  }
+}
+
+void require_stalled(Duration value) {
+  if (value == Duration::zero()) return;
+  if (value < std::chrono::seconds{1} || value > HealthThresholds::longest_stall) {
+    throw std::out_of_range("health thresholds: stalled is " + std::to_string(value.count()) +
+                            " microseconds, must be 1 s to 365 days, or 0 (never)");
   }
 }
 
@@ -51,6 +60,10 @@ Health judge(Health health, const HealthThresholds& thresholds) {
     if (health.state == HealthState::healthy) health.state = HealthState::degraded;
     health.reasons.push_back(counted(pending, thresholds.pending, "pending"));
   }
+  if (health.stalled) {
+    if (health.state == HealthState::healthy) health.state = HealthState::degraded;
+    health.reasons.push_back(stalled_text(thresholds.stalled));
+  }
   if (held > 0) {
     if (health.state == HealthState::healthy) health.state = HealthState::degraded;
     health.reasons.push_back(held_text(held));
@@ -68,6 +81,13 @@ Health judge(Health health, const HealthThresholds& thresholds) {
 
 }  // namespace
 
+std::string stalled_text(Duration stalled) {
+  return "no dispatcher has finished anything for " +
+         std::to_string(stalled / std::chrono::seconds{1}) +
+         " s, and a delivery has been due for longer: look whether one runs, and whether its "
+         "handlers hang";
+}
+
 std::string_view to_string(HealthState state) noexcept {
   switch (state) {
     case HealthState::healthy: return "healthy";
@@ -80,25 +100,30 @@ std::string_view to_string(HealthState state) noexcept {
 Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
   require_threshold("pending", thresholds.pending);
   require_threshold("dead", thresholds.dead);
+  require_stalled(thresholds.stalled);
+  const bool may_stall = thresholds.stalled > Duration::zero();
   Box& box = queue.box();
   const std::int64_t most_pending = thresholds.pending + 1;
   const std::string store = "store " + queue.database().name();
   try {
     Health health = box.own(Access::read, Scope::statement, [&](Session& session) {
       Health found{.state = HealthState::healthy, .reasons = {}};
-      box.run(session, box.sql().health,
-              {{"pending", most_pending},
-               {"dead", thresholds.dead + 1},
-               {"held", most_held + 1},
-               {"probe", std::max(least_probe, probe_factor * most_pending)},
-               {"far", micros(BlockedKey::far)},
-               box.now()},
-              [&](const Row& row) {
-                found.pending = std::min(most_pending, row.integer(0) + row.integer(1));
-                found.dead = row.integer(2);
-                found.held = row.integer(3);
-                found.blocked = row.integer(4);
-              });
+      box.run(
+          session, box.sql().health,
+          {{"pending", most_pending},
+           {"dead", thresholds.dead + 1},
+           {"held", most_held + 1},
+           {"probe", std::max(least_probe, probe_factor * most_pending)},
+           {"far", micros(BlockedKey::far)},
+           {"stalled", micros(may_stall ? thresholds.stalled : HealthThresholds::longest_stall)},
+           box.now()},
+          [&](const Row& row) {
+            found.pending = std::min(most_pending, row.integer(0) + row.integer(1));
+            found.dead = row.integer(2);
+            found.held = row.integer(3);
+            found.blocked = row.integer(4);
+            found.stalled = may_stall && row.integer(5) > 0;
+          });
       return judge(std::move(found), thresholds);
     });
     if (const auto refusal = write_refusal(queue.database())) {

@@ -43,6 +43,13 @@ TEST_P(Doctor, finds_nothing_in_tables_that_are_new) {
   EXPECT_EQ(worst(examine_database(database()), "reach").level, Level::ok);
 }
 
+TEST_P(Doctor, names_a_box_in_which_nothing_is_finished) {
+  inbox().accept(an_arrival());
+  EXPECT_EQ(worst(box(), "progress").level, Level::ok);
+  clock().advance(5min);
+  EXPECT_EQ(worst(box(), "progress").level, Level::warning);
+}
+
 TEST_P(Doctor, reads_the_clock_of_the_database) {
   const Instant first = clock_of(database());
   EXPECT_GT(first, Instant{std::chrono::sys_days{std::chrono::January / 1 / 2020}});

@@ -3,6 +3,7 @@
 
 #include "support/inbox_test.hpp"
 #include <twinbox/health.hpp>
+#include <twinbox/worker.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -63,6 +64,35 @@ TEST_P(HealthOf, EVB_19_thresholds_can_be_chosen_and_every_reason_is_named) {
             (std::vector<std::string>{"more than 0 dead letters", "more than 0 pending"}));
   EXPECT_THROW(static_cast<void>(health({.pending = -1})), std::out_of_range);
   EXPECT_THROW(static_cast<void>(health({.dead = 1'000'001})), std::out_of_range);
+}
+
+TEST_P(HealthOf, reports_a_stalled_processor) {
+  const std::string stalled =
+      "no dispatcher has finished anything for 300 s, and a delivery has been due for longer: look "
+      "whether one runs, and whether its handlers hang";
+  Workers workers{inbox()};
+  inbox().accept(an_arrival());
+  workers.tell(worker_a, "host:1", "1", 7);
+  clock().advance(5min - 1us);
+  EXPECT_EQ(health().state, HealthState::healthy) << "not due for long";
+  clock().advance(1us);
+  EXPECT_EQ(health().state, HealthState::degraded);
+  EXPECT_EQ(reason(), stalled);
+  workers.tell(worker_a, "host:1", "1", 7);
+  EXPECT_TRUE(health().stalled) << "it lives, and finishes nothing";
+  workers.tell(worker_a, "host:1", "1", 7, 1);
+  EXPECT_EQ(health().state, HealthState::healthy) << "a failure is progress";
+  clock().advance(5min);
+  EXPECT_TRUE(health().stalled);
+  EXPECT_EQ(health({.stalled = 11min}).state, HealthState::healthy);
+  EXPECT_EQ(health({.stalled = 0s}).state, HealthState::healthy) << "never";
+  workers.tell(worker_a, "host:1", "1", 8, 1);
+  EXPECT_FALSE(health().stalled);
+  workers.leave(worker_a);
+  EXPECT_TRUE(health().stalled) << "it has left";
+  EXPECT_THROW(static_cast<void>(health({.stalled = 1ms})), std::out_of_range);
+  ASSERT_EQ(inbox().ack(worker_a, inbox().claim(worker_a)), 1u);
+  EXPECT_EQ(health().state, HealthState::healthy) << "nothing is due";
 }
 
 TEST_P(HealthOf, pending_is_what_is_due_whoever_holds_it) {

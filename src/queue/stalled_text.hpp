@@ -1,0 +1,12 @@
+// One reason, for health and the doctor.
+#pragma once
+
+#include <string>
+
+#include "twinbox/work_queue.hpp"
+
+namespace twinbox {
+
+std::string stalled_text(Duration stalled);
+
+}  // namespace twinbox
