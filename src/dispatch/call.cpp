@@ -234,7 +234,7 @@ Outcome Caller::after_failure(const Outcome& outcome, const Message& message) co
   try {
     return options_.on_failure(message, outcome);
   } catch (const std::exception& exception) {
-    error = cut_error(exception.what());
+    error = cut_error(text_of(exception));
   } catch (...) {
   }
   box_.log(LogLevel::error, "on_failure_error",

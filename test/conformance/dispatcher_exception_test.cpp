@@ -80,6 +80,16 @@ TEST_P(Exceptions, without_a_text_in_a_retry_policy_leave_the_doubling) {
   EXPECT_EQ(log().events("retry_error")[0].field("error"), no_text);
 }
 
+TEST_P(Exceptions, without_a_text_in_on_failure_leave_the_failure_as_it_was) {
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"}, [](const Message&) { return Outcome::retry("full"); });
+  handle(std::move(handlers),
+         {.on_failure = [](const Message&, const Outcome&) -> Outcome { throw Textless{}; }});
+  EXPECT_EQ(only_duty().last_error, "full");
+  ASSERT_EQ(log().events("on_failure_error").size(), 1u);
+  EXPECT_EQ(log().events("on_failure_error")[0].field("error"), no_text);
+}
+
 TEST_P(Exceptions, without_a_text_are_told_of_a_handler_of_a_channel) {
   Channels channels{{}, environment()};
   channels.add("orders").allow_without_inbox().on(Topic{"order.placed"},
