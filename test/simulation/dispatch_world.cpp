@@ -84,7 +84,9 @@ class DispatchWorld {
   }
 
   Environment environment() {
-    return {.clock = [this] { return now_; }, .random = [this] { return dice_.bits(); }};
+    return {.clock = [this] { return now_; },
+            .random = [this] { return dice_.bits(); },
+            .log = [](const LogEvent&) {}};
   }
 
   /// What a dispatcher releases and claims again in one step is seen in between.

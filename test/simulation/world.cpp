@@ -67,7 +67,8 @@ class World {
     if (!options_.on_file && shared_site_) return shared_site_;
     auto made = std::make_shared<Site>();
     Environment environment{.clock = [this] { return now_; },
-                            .random = [this] { return dice_.bits(); }};
+                            .random = [this] { return dice_.bits(); },
+                            .log = [](const LogEvent&) {}};
     DatabaseOptions database;
     database.retry_limit = std::chrono::milliseconds{0};  // its clock stands still
     database.retries = 2;
