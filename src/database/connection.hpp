@@ -81,6 +81,9 @@ class Driver {
   /// How to learn of what others commit for this box. Empty where nobody can be told (SQLite in
   /// memory, a pooler in transaction mode): look now and then instead.
   [[nodiscard]] virtual OpenWatch watch(const BoxName& /*box*/) const { return {}; }
+  /// The same without a connection: it may tell of more than what was committed. Empty where that
+  /// takes a connection.
+  [[nodiscard]] virtual OpenWatch watch_without_connection() const { return {}; }
 };
 
 }  // namespace twinbox

@@ -75,6 +75,41 @@ std::string database_of(const Driver& driver, const std::string& name) {
   return server == "files" ? database : server + "/" + database;
 }
 
+/// One connection out of a budget.
+class SetAside {
+ public:
+  static std::optional<SetAside> take(std::shared_ptr<Budget> budget) {
+    if (!budget->set_aside()) return {};
+    return SetAside{std::move(budget)};
+  }
+  SetAside(SetAside&&) noexcept = default;
+  SetAside& operator=(SetAside&&) = delete;
+  ~SetAside() {
+    if (budget_ != nullptr) budget_->put_back();
+  }
+
+ private:
+  explicit SetAside(std::shared_ptr<Budget> budget) : budget_(std::move(budget)) {}
+  std::shared_ptr<Budget> budget_;  ///< shared by the pools that lead to one server
+};
+
+class BudgetedWatch final : public Watch {
+ public:
+  BudgetedWatch(SetAside connection, std::unique_ptr<Watch> watch)
+      : connection_(std::move(connection)), watch_(std::move(watch)) {}
+
+  [[nodiscard]] int descriptor() const noexcept override { return watch_->descriptor(); }
+  bool changed() override { return watch_->changed(); }
+  [[nodiscard]] std::optional<Clock::time_point> look_again() const override {
+    return watch_->look_again();
+  }
+  void set_waiting(bool waiting) override { watch_->set_waiting(waiting); }
+
+ private:
+  SetAside connection_;  ///< put back when the watch is closed
+  std::unique_ptr<Watch> watch_;
+};
+
 std::string seconds_text(milliseconds time) {
   if (time % 1s == 0ms) return std::to_string(time / 1s) + " s";
   return std::to_string(time.count()) + " ms";
@@ -390,9 +425,12 @@ Pool::Bound Pool::bound() const {
 OpenWatch Pool::watch(const BoxName& box) const {
   OpenWatch open = driver_->watch(box);
   if (!open || !budget_->limited()) return open;
-  if (!budget_->set_aside()) return {};
-  const std::shared_ptr<void> place{nullptr, [budget = budget_](void*) { budget->put_back(); }};
-  return [open = std::move(open), place](const std::stop_token& stop) { return open(stop); };
+  return [open = std::move(open), without = driver_->watch_without_connection(),
+          budget = budget_](const std::stop_token& stop) -> std::unique_ptr<Watch> {
+    auto connection = SetAside::take(budget);
+    if (connection) return std::make_unique<BudgetedWatch>(std::move(*connection), open(stop));
+    return without ? without(stop) : nullptr;
+  };
 }
 
 bool Pool::holds_budgeted() noexcept { return held_budgeted > 0; }

@@ -87,9 +87,15 @@ class Pool {
   };
   [[nodiscard]] Bound bound() const;
 
-  /// How to watch what others commit to `box`; empty where that cannot be, or where the budget has
-  /// no connection to spare for it.
+  /// How to watch what others commit to `box`; empty where that cannot be. Each watch takes a
+  /// connection out of the budget for as long as it lives. Where none is to be had, a file is
+  /// watched without one.
   [[nodiscard]] OpenWatch watch(const BoxName& box) const;
+  /// What the watches of several stores share: the same pointer where they share a budget, null
+  /// where there is none.
+  [[nodiscard]] const void* watch_budget() const noexcept {
+    return budget_->limited() ? budget_.get() : nullptr;
+  }
 
   /// Notified after each caller's transaction, and by the boxes after what they wrote themselves.
   [[nodiscard]] Wake& wake() noexcept { return wake_; }

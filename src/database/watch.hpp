@@ -36,8 +36,9 @@ class WatchImpossible : public std::runtime_error {
 };
 
 /// Opens a watch. Owns what it needs: it may outlive the driver it came from. May take some
-/// seconds, and ends early, by an exception, when a stop is requested. Throws DatabaseError, or
-/// WatchImpossible when it need not be tried again.
+/// seconds, and ends early, by an exception, when a stop is requested. Null: it takes a connection,
+/// and the budget has none to spare now. Throws DatabaseError, or WatchImpossible when it need not
+/// be tried again.
 using OpenWatch = std::function<std::unique_ptr<Watch>(const std::stop_token& stop)>;
 
 }  // namespace twinbox

@@ -235,6 +235,7 @@ std::vector<Message> Desk::settle_and_claim(std::vector<Settlement>& settlements
     observer_.woken(store(), since(called_));
   }
   called_ = {};
+  if (!messages.empty() && !called_here_) watch_.found();
   called_here_ = false;
   if (observer_.claimed && !messages.empty())
     observer_.claimed(store(), messages.size(), since(begin));

@@ -20,7 +20,7 @@ class WatchOpener {
   struct Opened {
     std::shared_ptr<void> whose;  ///< as it was handed over
     std::unique_ptr<Watch> watch = {};
-    std::string error = {};   ///< why there is no watch
+    std::string error = {};   ///< why there is no watch; empty: no connection to spare for it
     bool impossible = false;  ///< and never will be
   };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -50,21 +51,27 @@ class Bell {
 }  // namespace
 
 struct Watcher::Entry {
-  Entry(OpenWatch how, std::function<void()> what, Environment world, std::string name)
+  Entry(OpenWatch how, std::function<void()> what, Environment world, std::string name,
+        const void* shared_budget)
       : open(std::move(how)),
         call(std::move(what)),
         environment(std::move(world)),
-        store(std::move(name)) {}
+        store(std::move(name)),
+        budget(shared_budget) {}
 
   const OpenWatch open;
   const std::function<void()> call;
   const Environment environment;
   const std::string store;
+  const void* const budget;
   std::stop_source stop = {};  ///< of opening
   std::atomic<bool> working = false;
   std::atomic<bool> waiting = true;  ///< what the subscriber says
   std::atomic<Clock::rep> busy_since = 0;
   std::atomic<bool> resting = false;  ///< the watch tells nothing, since nobody waits
+  std::atomic<Clock::rep> active_at = std::numeric_limits<Clock::rep>::min();
+  std::atomic<bool> parked = false;  ///< there is no connection to spare for its watch
+  std::atomic<bool> wanted = false;  ///< something was found there without being told
 
   std::mutex mutex = {};  ///< held while the watch is used, a call is made or a log is written
   bool gone = false;
@@ -73,6 +80,8 @@ struct Watcher::Entry {
   // Of the loop thread alone.
   bool opening = false;
   bool impossible = false;
+  bool seeks = false;  ///< another watch may be closed for it
+  Clock::time_point opened_at = {};
   Clock::time_point next_open = {};
   int failures = 0;
 };
@@ -124,6 +133,9 @@ class Watcher::Loop {
   // The loop thread.
   void run();
   void take_opened();
+  void opened(Entry& entry, std::unique_ptr<Watch> watch);
+  void find_a_connection(Entry& entry);
+  bool close_coldest(const Entry& active);
   Plan make_plan();
   void add_descriptor(Plan& plan, int descriptor, Clock::time_point now);
   void wait(Plan& plan);
@@ -169,26 +181,72 @@ void Watcher::Loop::run() {
 }
 
 void Watcher::Loop::take_opened() {
+  std::vector<Shared> refused;
   for (WatchOpener::Opened& one : opener_.take()) {
-    Entry& entry = *std::static_pointer_cast<Entry>(one.whose);
+    Shared shared = std::static_pointer_cast<Entry>(one.whose);
+    Entry& entry = *shared;
     const std::scoped_lock lock{entry.mutex};
     entry.opening = false;
     if (entry.gone) continue;
     if (one.watch != nullptr) {
-      entry.watch = std::move(one.watch);
-      entry.failures = 0;
-      entry.working = true;
-      entry.environment.write(LogLevel::debug, "watch", {{"store", std::string_view{entry.store}}});
-      entry.call();
+      opened(entry, std::move(one.watch));
     } else if (one.impossible) {
       entry.impossible = true;
       entry.environment.write(
           LogLevel::warning, "watch_impossible",
           {{"store", std::string_view{entry.store}}, {"error", std::string_view{one.error}}});
+    } else if (one.error.empty()) {
+      refused.push_back(shared);
     } else {
       pause(entry, one.error);
     }
   }
+  for (const Shared& entry : refused) find_a_connection(*entry);
+}
+
+void Watcher::Loop::opened(Entry& entry, std::unique_ptr<Watch> watch) {
+  entry.watch = std::move(watch);
+  entry.failures = 0;
+  entry.seeks = false;
+  entry.opened_at = Clock::now();
+  entry.wanted = false;
+  entry.working = true;
+  entry.environment.write(LogLevel::debug, "watch", {{"store", std::string_view{entry.store}}});
+  entry.call();
+}
+
+void Watcher::Loop::find_a_connection(Entry& entry) {
+  // Once: it may be the calls that have all connections, not the watches.
+  if (std::exchange(entry.seeks, false) && close_coldest(entry)) return;
+  entry.parked = true;
+}
+
+/// Closes the watch that has been without news for longest. False: it has had some later than
+/// `active`, or it was opened just now.
+bool Watcher::Loop::close_coldest(const Entry& active) {
+  Shared coldest;
+  {
+    const auto now = Clock::now();
+    const std::scoped_lock lock{mutex_};
+    for (const Shared& entry : entries_) {
+      const bool eligible = entry->budget == active.budget && entry->working &&
+                            now - entry->opened_at >= times_.tenure;
+      if (eligible && (coldest == nullptr || entry->active_at < coldest->active_at))
+        coldest = entry;
+    }
+  }
+  if (coldest == nullptr || coldest->active_at >= active.active_at) return false;
+  const std::scoped_lock lock{coldest->mutex};
+  if (coldest->watch == nullptr) return true;
+  coldest->watch.reset();
+  coldest->working = false;
+  coldest->resting = false;
+  coldest->parked = true;
+  coldest->environment.write(
+      LogLevel::debug, "watch_closed",
+      {{"store", std::string_view{coldest->store}}, {"for", std::string_view{active.store}}});
+  coldest->call();
+  return true;
 }
 
 Watcher::Loop::Plan Watcher::Loop::make_plan() {
@@ -205,6 +263,11 @@ Watcher::Loop::Plan Watcher::Loop::make_plan() {
     if (entry->gone || entry->impossible || entry->opening) continue;
     if (entry->watch != nullptr) wait_again(*entry);
     if (entry->watch == nullptr) {
+      if (entry->parked) {
+        if (!entry->wanted.exchange(false)) continue;
+        entry->parked = false;
+        entry->seeks = true;
+      }
       if (entry->next_open <= now) {
         entry->opening = true;
         opener_.open(entry, entry->open, entry->stop.get_token());
@@ -259,7 +322,10 @@ void Watcher::Loop::rest(int descriptor, Clock::time_point now) {
 
 void Watcher::Loop::ask(Entry& entry) {
   try {
-    if (entry.watch->changed()) entry.call();
+    if (entry.watch->changed()) {
+      entry.active_at = Clock::now().time_since_epoch().count();
+      entry.call();
+    }
     rest_while_busy(entry);
   } catch (const DatabaseError& error) {
     lose(entry, error.what());
@@ -329,15 +395,16 @@ Watcher::~Watcher() = default;
 Watcher::Subscription Watcher::watch(WorkQueue& queue, std::function<void()> call) {
   Database& database = queue.database();
   const BoxName box{queue.options().schema, queue.options().table};
-  return watch(database.pool().watch(box), std::move(call), database.environment(),
-               database.name());
+  return watch(database.pool().watch(box), std::move(call), database.environment(), database.name(),
+               database.pool().watch_budget());
 }
 
 Watcher::Subscription Watcher::watch(OpenWatch open, std::function<void()> call,
-                                     Environment environment, std::string store) {
+                                     Environment environment, std::string store,
+                                     const void* budget) {
   if (!open) return {};
   auto entry = std::make_shared<Entry>(std::move(open), std::move(call), std::move(environment),
-                                       std::move(store));
+                                       std::move(store), budget);
   loop_->add(entry);
   return {*this, std::move(entry)};
 }
@@ -376,6 +443,15 @@ void Watcher::Subscription::set_waiting(bool waiting) noexcept {
   if (!waiting) entry_->busy_since = Clock::now().time_since_epoch().count();
   entry_->waiting = waiting;
   if (waiting && entry_->resting) watcher_->loop_->ring();
+}
+
+void Watcher::Subscription::found() noexcept {
+  if (entry_ == nullptr) return;
+  entry_->active_at = Clock::now().time_since_epoch().count();
+  if (entry_->working) return;
+  entry_->wanted = true;
+  // Either this sees that it is parked, and rings, or the loop sees that it is wanted.
+  if (entry_->parked) watcher_->loop_->ring();
 }
 
 bool Watcher::Subscription::working() const noexcept {

@@ -1,4 +1,5 @@
 // Wakes dispatchers when other processes have committed something: one thread for all watches.
+// Where there are more stores than connections to listen with, those listen where most is found.
 #pragma once
 
 #include <chrono>
@@ -22,6 +23,8 @@ class Watcher {
     std::chrono::milliseconds longest_pause{30'000};
     /// How long a subscriber does not wait before the writers are spared the cost of telling it.
     std::chrono::milliseconds busy{100};
+    /// How long a watch is kept open at least before its connection goes to a more active store.
+    std::chrono::milliseconds tenure{1'000};
   };
 
   /// The watcher of this process, as long as somebody has it. Use this one: the watches of SQLite
@@ -52,6 +55,11 @@ class Watcher {
     /// set_waiting(true), look once more, then wait: nothing that was committed since is missed.
     void set_waiting(bool waiting) noexcept;
 
+    /// A look has found what no commit of this process brought. Where it had to be found without
+    /// being told, a watch is opened, if need be in place of the one that has been without news for
+    /// longest.
+    void found() noexcept;
+
    private:
     friend Watcher;
     Subscription(Watcher& watcher, std::shared_ptr<Entry> entry);
@@ -63,15 +71,17 @@ class Watcher {
 
   /// From now on `call` is called when others may have committed something for the queue, once
   /// after each time the watch has been opened, since something may have been missed before, and
-  /// once when it has broken, since nothing will be told for a while. Where nobody can be told, it
-  /// is never called. `call` comes from a thread of the watcher; it must be short, must not throw
-  /// and must not end the subscription. The queue must outlive the subscription. Opening is done in
-  /// the background and never throws here.
+  /// once when it has broken or was closed, since nothing will be told for a while. Where nobody
+  /// can be told, it is never called. `call` comes from a thread of the watcher; it must be short,
+  /// must not throw and must not end the subscription. The queue must outlive the subscription.
+  /// Opening is done in the background and never throws here.
   [[nodiscard]] Subscription watch(WorkQueue& queue, std::function<void()> call);
 
-  /// The same for any watch. `store` is its name in the log.
+  /// The same for any watch. `store` is its name in the log. Watches with the same `budget` can be
+  /// closed for one another.
   [[nodiscard]] Subscription watch(OpenWatch open, std::function<void()> call,
-                                   Environment environment = {}, std::string store = {});
+                                   Environment environment = {}, std::string store = {},
+                                   const void* budget = nullptr);
 
  private:
   class Loop;

@@ -12,6 +12,7 @@
 #include "database/pool.hpp"
 #include "fake_driver.hpp"
 #include "sql/render.hpp"
+#include "support/process.hpp"
 #include "twinbox/database_set.hpp"
 
 namespace twinbox {
@@ -404,21 +405,56 @@ class BudgetedStoreTest : public ::testing::Test {
   Budgets budgets_{{.per_server = 3, .files = 3}, [] { return Budget::Time{0}; }};
 };
 
-TEST_F(BudgetedStoreTest, watches_as_many_files_as_the_budget_can_spare) {
+TEST_F(BudgetedStoreTest, watches_without_a_connection_what_the_budget_has_none_to_spare_for) {
   Budgets budgets{{.per_server = 3, .files = 8}, [] { return Budget::Time{0}; }};
-  const BoxName box{"infra", "outbox"};
   std::vector<std::unique_ptr<Store>> stores;
   for (const char* name : {"a", "b", "c"}) {
     stores.push_back(std::make_unique<Store>(define(name), Environment{}, &budgets));
+    stores.back()->outbox();
   }
-  auto first = stores[0]->database().pool().watch(box);
-  const auto second = stores[1]->database().pool().watch(box);
-  EXPECT_TRUE(first);
-  EXPECT_TRUE(second);
-  EXPECT_FALSE(stores[2]->database().pool().watch(box)) << "this one is polled";
+  budgets.close_idle(0s);
+  const auto watch = [&](std::size_t store) {
+    const OpenWatch open = stores[store]->database().pool().watch({"infra", "outbox"});
+    return open({});
+  };
+  const auto connections = [&](const char* name) {
+    return test::open_files((folder_ / name).string());
+  };
+  auto first = watch(0);
+  const auto second = watch(1);
+  auto third = watch(2);
+  EXPECT_GT(connections("a"), 0u);
+  EXPECT_GT(connections("b"), 0u);
+  EXPECT_EQ(connections("c"), 0u);
+  ASSERT_TRUE(third);
+  Store{define("c")}.outbox().enqueue({.topic = Topic{"order.placed"}, .payload = "x"});
+  EXPECT_TRUE(third->changed());
   first = nullptr;
-  EXPECT_TRUE(stores[2]->database().pool().watch(box));
-  EXPECT_TRUE(Store{define("d")}.database().pool().watch(box)) << "no set, no budget";
+  third = watch(2);
+  EXPECT_GT(connections("c"), 0u) << "the first one's connection";
+}
+
+TEST_F(BudgetTest, has_no_connection_to_listen_with_beyond_a_quarter) {
+  limit_to(8);
+  struct Silent final : Watch {
+    [[nodiscard]] int descriptor() const noexcept override { return -1; }
+    bool changed() override { return false; }
+    void set_waiting(bool) override {}
+  };
+  world_.watch = [](const std::stop_token&) { return std::make_unique<Silent>(); };
+  const auto a = pool("a");
+  const auto b = pool("b");
+  const OpenWatch open_a = a->watch({"infra", "outbox"});
+  const OpenWatch open_b = b->watch({"infra", "outbox"});
+  auto first = open_a({});
+  const auto second = open_a({});
+  ASSERT_TRUE(first);
+  ASSERT_TRUE(second);
+  EXPECT_FALSE(open_b({}));
+  first = nullptr;
+  EXPECT_TRUE(open_b({})) << "it was put back, and is again";
+  EXPECT_TRUE(open_b({}));
+  EXPECT_EQ(a->watch_budget(), b->watch_budget());
 }
 
 TEST_F(BudgetedStoreTest, does_not_let_a_transaction_wait_for_a_shared_commit_that_waits_for_it) {

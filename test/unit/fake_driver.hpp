@@ -23,6 +23,7 @@ struct World {
   std::deque<DatabaseError::Kind> connect_faults;
   std::deque<DatabaseError::Kind> begin_faults;
   std::deque<DatabaseError::Kind> commit_faults;
+  OpenWatch watch = {};
   int connected = 0;
   int open = 0;
   int most_open = 0;
@@ -100,6 +101,7 @@ class FakeDriver final : public Driver {
     return std::make_unique<FakeConnection>(world_, number);
   }
   [[nodiscard]] std::string describe() const override { return "fake database"; }
+  [[nodiscard]] OpenWatch watch(const BoxName&) const override { return world_.watch; }
 
  private:
   World& world_;

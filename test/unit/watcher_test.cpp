@@ -13,8 +13,10 @@
 
 #include <gtest/gtest.h>
 
+#include "database/budget.hpp"
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
+#include <twinbox/database_set.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -299,6 +301,173 @@ TEST_F(WatcherTest, a_subscriber_that_is_busy_for_a_moment_only_is_told_all_the_
   EXPECT_TRUE(story.signal.wait([&] { return story.rests == 0; }));
 }
 
+/// Stores that share connections to listen with.
+class SharedWatcher : public WatcherTest {
+ protected:
+  struct Tenant {
+    std::shared_ptr<Story> story = std::make_shared<Story>();
+    Watcher::Subscription watch = {};
+  };
+
+  /// A watch that returns its connection when it is closed.
+  class Borrowing final : public Watch {
+   public:
+    Borrowing(SharedWatcher& test, std::shared_ptr<Story> story)
+        : test_(test), watch_(std::move(story)) {}
+    ~Borrowing() override {
+      test_.signal_.change([&] { ++test_.free_; });
+    }
+    [[nodiscard]] int descriptor() const noexcept override { return watch_.descriptor(); }
+    bool changed() override { return watch_.changed(); }
+    void set_waiting(bool waiting) override { watch_.set_waiting(waiting); }
+
+   private:
+    SharedWatcher& test_;
+    FakeWatch watch_;
+  };
+
+  void subscribe(Tenant& tenant, const std::string& name) {
+    const auto story = tenant.story;
+    const auto open = [this, story](const std::stop_token&) -> std::unique_ptr<Watch> {
+      bool granted = false;
+      signal_.change([&] {
+        granted = free_ > 0;
+        free_ -= granted ? 1 : 0;
+        refused_ += granted ? 0 : 1;
+      });
+      if (!granted) return nullptr;
+      return std::make_unique<Borrowing>(*this, story);
+    };
+    tenant.watch = shared_.watch(
+        open, [story] { story->call(); }, environment_, name, this);
+  }
+  bool refused(int times) {
+    return signal_.wait([&] { return refused_ >= times; });
+  }
+  static bool calls_for_news(Tenant& tenant) {
+    int before = 0;
+    tenant.story->signal.change([&] { before = tenant.story->calls; });
+    tenant.story->bell.ring();
+    return tenant.story->called(before + 1);
+  }
+
+  Environment environment_{.log = [this](const LogEvent& event) { log_.write(event); },
+                           .log_level = LogLevel::debug};
+  Signal signal_;
+  int free_ = 2;
+  int refused_ = 0;
+  Watcher shared_{Watcher::Times{.first_pause = 1ms, .longest_pause = 4ms, .tenure = 0ms}};
+};
+
+TEST_F(SharedWatcher, a_store_whose_poll_finds_work_gets_the_connection_of_the_coldest) {
+  Tenant a;
+  Tenant b;
+  Tenant c;
+  subscribe(a, "a");
+  ASSERT_TRUE(a.story->called(1));
+  subscribe(b, "b");
+  ASSERT_TRUE(b.story->called(1));
+  subscribe(c, "c");
+  ASSERT_TRUE(refused(1));
+  EXPECT_FALSE(c.watch.working()) << "it is polled";
+  ASSERT_TRUE(calls_for_news(a)) << "a is warmer than b";
+
+  c.watch.found();
+  ASSERT_TRUE(c.story->called(1)) << "it listens now";
+  EXPECT_TRUE(c.watch.working());
+  ASSERT_TRUE(b.story->called(2)) << "who relied on it must look on its own";
+  EXPECT_FALSE(b.watch.working());
+  EXPECT_TRUE(a.watch.working());
+  ASSERT_TRUE(calls_for_news(c));
+  const auto closed = log_.events("watch_closed");
+  ASSERT_EQ(closed.size(), 1u);
+  EXPECT_EQ(closed[0].field("store"), "b");
+  EXPECT_EQ(closed[0].field("for"), "c");
+
+  b.watch.found();
+  ASSERT_TRUE(b.story->called(3)) << "and now a is the coldest";
+  EXPECT_FALSE(a.watch.working());
+  EXPECT_TRUE(calls_for_news(c));
+}
+
+TEST_F(SharedWatcher, a_connection_that_became_free_is_used_before_one_is_taken_away) {
+  Tenant a;
+  Tenant b;
+  Tenant c;
+  subscribe(a, "a");
+  ASSERT_TRUE(a.story->called(1));
+  subscribe(b, "b");
+  ASSERT_TRUE(b.story->called(1));
+  subscribe(c, "c");
+  ASSERT_TRUE(refused(1));
+  b.watch = {};
+  c.watch.found();
+  ASSERT_TRUE(c.story->called(1));
+  EXPECT_TRUE(a.watch.working());
+  EXPECT_TRUE(log_.events("watch_closed").empty());
+}
+
+TEST_F(SharedWatcher, one_that_was_opened_just_now_is_kept) {
+  Watcher patient{Watcher::Times{.tenure = 1h}};
+  free_ = 1;
+  Tenant a;
+  Tenant b;
+  const auto subscribe = [&](Tenant& tenant) {
+    return patient.watch(
+        [this, story = tenant.story](const std::stop_token&) -> std::unique_ptr<Watch> {
+          bool granted = false;
+          signal_.change([&] {
+            granted = free_ > 0;
+            free_ -= granted ? 1 : 0;
+            refused_ += granted ? 0 : 1;
+          });
+          if (!granted) return nullptr;
+          return std::make_unique<Borrowing>(*this, story);
+        },
+        [story = tenant.story] { story->call(); }, environment_, {}, this);
+  };
+  a.watch = subscribe(a);
+  ASSERT_TRUE(a.story->called(1));
+  b.watch = subscribe(b);
+  ASSERT_TRUE(refused(1));
+  for (int i = 2; i < 5; ++i) {
+    b.watch.found();
+    ASSERT_TRUE(refused(i));
+    ASSERT_TRUE(calls_for_news(a)) << i;
+  }
+  EXPECT_TRUE(a.watch.working());
+  EXPECT_FALSE(b.watch.working());
+  a = {};
+  b = {};
+}
+
+TEST_F(SharedWatcher, many_that_find_something_at_once_never_have_more_than_there_are) {
+  constexpr std::size_t count = 16;
+  std::vector<Tenant> tenants(count);
+  for (Tenant& tenant : tenants) subscribe(tenant, "one of many");
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int round = 0; round < 50; ++round) {
+          for (std::size_t i = thread; i < count; i += 4) {
+            tenants[i].watch.found();
+            tenants[i].story->bell.ring();
+          }
+        }
+      });
+    }
+  }
+  Tenant& last = tenants.back();
+  for (int i = 0; !last.watch.working() && i < 1'000'000; ++i) {
+    last.watch.found();
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(last.watch.working());
+  tenants.clear();
+  signal_.change([&] { EXPECT_EQ(free_, 2); });
+}
+
 TEST_F(WatcherTest, without_a_way_to_open_one_it_never_works) {
   const auto subscription = watcher_.watch(OpenWatch{}, [] { ADD_FAILURE() << "called"; });
   EXPECT_FALSE(subscription.working());
@@ -430,6 +599,47 @@ TEST_P(BoxWatcher, calls_for_what_was_enqueued_while_nobody_waited) {
 
 // On SQL Server nobody is told what others commit.
 TWINBOX_ON_BACKENDS(BoxWatcher, Backend::sqlite_file, Backend::sqlite_memory, Backend::postgres);
+
+class ServerWatcher : public BoxWatcher {};
+
+TEST_P(ServerWatcher, two_stores_take_turns_with_one_connection_to_listen_with) {
+  Budgets budgets{{.per_server = 4, .files = 4}, [] { return Budget::Time{0}; }};
+  Watcher watcher{Watcher::Times{.tenure = 0ms}};
+  std::vector<std::unique_ptr<Store>> stores;
+  std::vector<Watcher::Subscription> subscriptions(2);
+  for (const char* name : {"a", "b"}) {
+    stores.push_back(std::make_unique<Store>(
+        StoreDefinition{.name = name, .address = place().address(), .outbox = options()},
+        environment(), &budgets));
+  }
+  int calls[2] = {};
+  const auto subscribe = [&](std::size_t i) {
+    subscriptions[i] =
+        watcher.watch(stores[i]->outbox(), [&, i] { signal_.change([&] { ++calls[i]; }); });
+  };
+  const auto called = [&](std::size_t i, int before) {
+    return signal_.wait([&] { return calls[i] > before; });
+  };
+  subscribe(0);
+  ASSERT_TRUE(called(0, 0));
+  subscribe(1);
+  for (std::size_t turn = 1; turn < 8; ++turn) {
+    const std::size_t mine = turn % 2;
+    int before = 0;
+    // As often as the dispatcher would: the first may come before the refusal.
+    while (!subscriptions[mine].working()) {
+      subscriptions[mine].found();
+      std::this_thread::yield();
+    }
+    EXPECT_FALSE(subscriptions[1 - mine].working());
+    signal_.change([&] { before = calls[mine]; });
+    outbox().enqueue(a_message());
+    ASSERT_TRUE(called(mine, before)) << turn;
+  }
+  subscriptions.clear();
+}
+
+TWINBOX_ON_BACKENDS(ServerWatcher, Backend::postgres);
 
 class PostgresRestart : public BoxWatcher {};
 

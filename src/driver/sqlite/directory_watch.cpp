@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <sys/inotify.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -15,6 +17,7 @@ constexpr std::uint32_t changes = IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE 
 constexpr std::uint32_t interesting = changes | IN_OPEN | IN_ONLYDIR;
 
 constexpr std::chrono::microseconds just_now{50};
+constexpr int most_links = 40;
 
 /// The database's own name, without what SQLite appends for its log and journal.
 std::string_view base_of(std::string_view name) {
@@ -22,6 +25,15 @@ std::string_view base_of(std::string_view name) {
     if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
   }
   return name;
+}
+
+/// A commit writes to the log, or ends with the journal. The file itself is written by checkpoints,
+/// and the log's index and the log are made and removed by whoever opens and closes the file.
+bool may_be_a_commit(std::string_view name, std::uint32_t event) {
+  if (name.ends_with("-shm")) return false;
+  if (name.ends_with("-wal")) return (event & IN_MODIFY) != 0;
+  if (name.ends_with("-journal")) return (event & (IN_MODIFY | IN_DELETE | IN_MOVED_FROM)) != 0;
+  return (event & (IN_CREATE | IN_MOVED_TO)) != 0;
 }
 
 }  // namespace
@@ -44,18 +56,36 @@ DirectoryWatch::~DirectoryWatch() { ::close(descriptor_); }
 
 std::unique_ptr<DirectoryWatch::Hint> DirectoryWatch::watch(
     const std::shared_ptr<DirectoryWatch>& shared, const std::string& directory,
-    const std::string& name) {
+    const std::string& name, Tells tells) {
   const std::scoped_lock lock{shared->mutex_};
   const int number =
       ::inotify_add_watch(shared->descriptor_, directory.c_str(), interesting | IN_MASK_ADD);
   if (number < 0) return nullptr;
-  std::unique_ptr<Hint> hint{new Hint(shared, number, name)};
+  std::unique_ptr<Hint> hint{new Hint(shared, number, name, tells)};
   shared->directories_[number].emplace(name, hint.get());
   return hint;
 }
 
-DirectoryWatch::Hint::Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name)
-    : owner_(std::move(owner)), directory_(directory), name_(std::move(name)) {}
+DirectoryWatch::Hints DirectoryWatch::follow(const std::shared_ptr<DirectoryWatch>& shared,
+                                             const std::string& file, Tells tells) {
+  namespace fs = std::filesystem;
+  Hints hints;
+  fs::path path = file;
+  for (int links = 0; shared != nullptr && links < most_links; ++links) {
+    auto hint = watch(shared, path.parent_path(), path.filename(), tells);
+    if (hint == nullptr) return {};
+    hints.push_back(std::move(hint));
+    std::error_code none;
+    const fs::path target = fs::read_symlink(path, none);
+    if (none) break;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return hints;
+}
+
+DirectoryWatch::Hint::Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name,
+                           Tells tells)
+    : owner_(std::move(owner)), directory_(directory), name_(std::move(name)), tells_(tells) {}
 
 DirectoryWatch::Hint::~Hint() {
   const std::scoped_lock lock{owner_->mutex_};
@@ -111,18 +141,22 @@ void DirectoryWatch::drain() {
       } else if (event.len == 0) {
         mark_written(event.wd);
       } else if ((event.mask & changes) != 0) {
-        mark(event.wd, std::string_view{name});
+        mark(event.wd, std::string_view{name}, event.mask);
       }
     }
   }
 }
 
-void DirectoryWatch::mark(int directory, std::string_view name) {
+void DirectoryWatch::mark(int directory, std::string_view name, std::uint32_t event) {
   const auto found = directories_.find(directory);
   if (found == directories_.end()) return;
+  const bool commit = may_be_a_commit(name, event);
   const auto set = [&](std::string_view file) {
     const auto [begin, end] = found->second.equal_range(file);
-    for (auto at = begin; at != end; ++at) at->second->told_ = at->second->written_ = true;
+    for (auto at = begin; at != end; ++at) {
+      Hint& hint = *at->second;
+      if (commit || hint.tells_ == Tells::changes) hint.told_ = hint.written_ = true;
+    }
   };
   set(name);
   if (const auto base = base_of(name); base != name) set(base);
@@ -131,7 +165,11 @@ void DirectoryWatch::mark(int directory, std::string_view name) {
 void DirectoryWatch::mark_written(int directory) {
   const auto found = directories_.find(directory);
   if (found == directories_.end()) return;
-  for (auto& [name, hint] : found->second) hint->told_ = hint->told_ || hint->written_;
+  for (auto& [name, hint] : found->second) {
+    hint->told_ = hint->told_ || hint->written_;
+    // No proof will come: what was written is told twice, not with every commit to other files.
+    if (hint->tells_ == Tells::commits) hint->written_ = false;
+  }
 }
 
 void DirectoryWatch::mark_all() {

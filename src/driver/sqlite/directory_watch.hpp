@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,10 @@ class DirectoryWatch {
   DirectoryWatch(const DirectoryWatch&) = delete;
   DirectoryWatch& operator=(const DirectoryWatch&) = delete;
 
+  /// What a hint is given for: any change of the file, its log and its journal; or only those that
+  /// a commit makes, so that opening, closing and checkpointing the file tell nothing.
+  enum class Tells { changes, commits };
+
   /// What is known about one file, its log and its journal.
   class Hint {
    public:
@@ -43,11 +48,12 @@ class DirectoryWatch {
 
    private:
     friend DirectoryWatch;
-    Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name);
+    Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name, Tells tells);
 
     std::shared_ptr<DirectoryWatch> owner_;  ///< shared by all hints and their watches
     int directory_;
     std::string name_;
+    Tells tells_;
     bool told_ = false;
     bool written_ = false;  ///< and not proven yet
     bool lost_ = false;
@@ -55,7 +61,13 @@ class DirectoryWatch {
 
   /// Null when the directory cannot be watched.
   static std::unique_ptr<Hint> watch(const std::shared_ptr<DirectoryWatch>& shared,
-                                     const std::string& directory, const std::string& name);
+                                     const std::string& directory, const std::string& name,
+                                     Tells tells = Tells::changes);
+  using Hints = std::vector<std::unique_ptr<Hint>>;
+  /// In the directory of `file` and of every link that leads to it; none where one of them cannot
+  /// be watched.
+  static Hints follow(const std::shared_ptr<DirectoryWatch>& shared, const std::string& file,
+                      Tells tells);
 
   /// Readable when something has happened to some file.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
@@ -65,7 +77,7 @@ class DirectoryWatch {
 
   /// Reads what has happened and marks the hints it concerns. Under the lock.
   void drain();
-  void mark(int directory, std::string_view name);
+  void mark(int directory, std::string_view name, std::uint32_t event);
   /// Somebody has committed, to one of the files that were written.
   void mark_written(int directory);
   void mark_all();

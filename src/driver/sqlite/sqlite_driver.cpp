@@ -7,6 +7,7 @@
 
 #include "database/open_driver.hpp"
 #include "driver/sqlite/connection.hpp"
+#include "driver/sqlite/sqlite_hint.hpp"
 #include "driver/sqlite/sqlite_watch.hpp"
 #include "driver/sqlite/store_file.hpp"
 
@@ -51,6 +52,13 @@ class SqliteDriver final : public Driver {
     if (file_ == ":memory:") return {};
     return [file = file_](const std::stop_token& /*stop*/) {
       return std::make_unique<SqliteWatch>(file, DirectoryWatch::shared());
+    };
+  }
+
+  [[nodiscard]] OpenWatch watch_without_connection() const override {
+    if (file_ == ":memory:") return {};
+    return [file = file_](const std::stop_token& /*stop*/) {
+      return std::make_unique<SqliteHint>(file, DirectoryWatch::shared());
     };
   }
 

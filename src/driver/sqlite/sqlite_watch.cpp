@@ -21,7 +21,6 @@ constexpr std::chrono::milliseconds slow_sync = 50ms;  // from here on twice as 
 // For what no hint tells of: a directory on the way that is replaced, a network's file system.
 constexpr std::chrono::seconds heartbeat = 5s;
 constexpr std::chrono::milliseconds blind_interval = 10ms;
-constexpr int most_links = 40;
 
 std::atomic<int> blind_count = 0;
 
@@ -75,22 +74,9 @@ std::optional<SqliteWatch::Identity> SqliteWatch::find() const {
   return {};
 }
 
-/// The directories of the file itself and of every link that leads to it.
 void SqliteWatch::follow_links() {
-  namespace fs = std::filesystem;
   hints_.clear();
-  bool complete = directories_ != nullptr;
-  fs::path path = file_;
-  for (int links = 0; complete && links < most_links; ++links) {
-    auto hint = DirectoryWatch::watch(directories_, path.parent_path(), path.filename());
-    complete = hint != nullptr;
-    if (complete) hints_.push_back(std::move(hint));
-    std::error_code none;
-    const fs::path target = fs::read_symlink(path, none);
-    if (none) break;
-    path = target.is_absolute() ? target : path.parent_path() / target;
-  }
-  if (!complete) hints_.clear();
+  hints_ = DirectoryWatch::follow(directories_, file_, DirectoryWatch::Tells::changes);
   if (hints_.empty() != (blind_ != nullptr)) {
     blind_ = hints_.empty() ? std::make_unique<Blind>() : nullptr;
   }

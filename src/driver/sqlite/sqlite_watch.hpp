@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <sys/types.h>
-#include <vector>
 
 #include <sqlite3.h>
 
@@ -58,7 +57,7 @@ class SqliteWatch final : public Watch {
 
   std::string file_;
   std::shared_ptr<DirectoryWatch> directories_;  ///< shared by all watches of the process
-  std::vector<std::unique_ptr<DirectoryWatch::Hint>> hints_;
+  DirectoryWatch::Hints hints_;
   std::unique_ptr<Blind> blind_;
   std::unique_ptr<sqlite3, Close> db_;
   std::unique_ptr<SqliteHandle> handle_;

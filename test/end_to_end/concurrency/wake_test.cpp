@@ -38,13 +38,18 @@ class Handled {
 
 class WakeUp : public ::testing::TestWithParam<Backend> {
  protected:
-  /// Enqueues from a process of its own, and waits for its end.
   static void enqueue_elsewhere(const Place& place, std::uint64_t seed, int messages) {
+    enqueue_elsewhere(place.address(), place.schema(), seed, messages);
+  }
+
+  /// Enqueues from a process of its own, and waits for its end.
+  static void enqueue_elsewhere(const std::string& address, const std::string& schema,
+                                std::uint64_t seed, int messages) {
     const auto log = std::filesystem::temp_directory_path() / ("wake_" + std::to_string(getpid()));
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     const pid_t process = start_role({.role = Role::enqueuer,
-                                      .address = place.address(),
-                                      .schema = place.schema(),
+                                      .address = address,
+                                      .schema = schema,
                                       .log = log.string(),
                                       .seed = seed,
                                       .messages = messages},
@@ -82,6 +87,35 @@ TEST_P(WakeUp, PHD_28_reaches_a_dispatcher_in_another_process) {
 
 // On SQL Server nobody is told what other processes commit.
 TWINBOX_ON_BACKENDS(WakeUp, Backend::sqlite_file, Backend::postgres);
+
+class ManyFiles : public WakeUp {};
+
+/// Twelve files, and connections to watch two of them.
+TEST_P(ManyFiles, PHD_28_reaches_the_dispatcher_from_every_file_of_a_set) {
+  constexpr std::size_t count = 12;
+  std::vector<std::unique_ptr<Place>> places;
+  std::vector<StoreDefinition> stores;
+  for (std::size_t i = 0; i < count; ++i) {
+    places.push_back(std::make_unique<Place>(GetParam()));
+    stores.push_back({.name = "store_" + std::to_string(i), .address = places.back()->address()});
+    Database database(places.back()->address());
+    Outbox(database, {.deploy_schema = true});
+  }
+  DatabaseSet set(stores, {.connections_to_files = 8});
+  Handled handled;
+  Handlers handlers;
+  handlers.on(Topic{"campaign"}, [&](const Message& message) { handled.add(message); });
+  Dispatcher dispatcher(set, BoxKind::outbox, handlers, {.poll_interval = 1h});
+  std::jthread running{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  // Each look at an empty store is the last one for an hour.
+  for (std::size_t round = 1; round <= count; ++round) {
+    const Place& place = *places[round - 1];
+    enqueue_elsewhere(place.address(), place.schema(), round, 1);
+    ASSERT_TRUE(handled.wait_for(round)) << "store " << round;
+  }
+}
+
+TWINBOX_ON_BACKENDS(ManyFiles, Backend::sqlite_file);
 
 }  // namespace
 }  // namespace twinbox::test
