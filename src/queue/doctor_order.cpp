@@ -74,8 +74,9 @@ void examine_progress(Session& session, const StatementSet& set, const std::opti
                               {"now", now}};
   session.execute(set["health"], args, [&](const Row& row) {
     if (row.integer(5) == 0) return;
-    findings.push_back({"progress", Level::warning, stalled_text(stalled),
-                        "start a dispatcher, or look at its log for handler_slow and timeout"});
+    findings.push_back(
+        {"progress", Level::warning, stalled_text(stalled),
+         "twinbox workers; if one runs, its handlers hang: twinbox list --state leased"});
   });
 }
 
