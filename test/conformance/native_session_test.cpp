@@ -4,6 +4,7 @@
 #include <libpq-fe.h>
 #include <sqlite3.h>
 
+#include "support/null_row.hpp"
 #include "support/outbox_test.hpp"
 #include <twinbox/native_sessions.hpp>
 #include <twinbox/pqxx_session.hpp>
@@ -106,6 +107,19 @@ TEST_P(SqliteNativeSession, OBX_081_nobody_sees_or_claims_what_is_not_committed)
   EXPECT_EQ(other.claim(worker_b, 30s, 10).size(), 1u);
 }
 
+TEST_P(SqliteNativeSession, nulls_and_missing_columns_are_those_of_every_session) {
+  const SqliteHandle handle = open();
+  SqliteSession session(handle.get());
+  run(handle, "begin");
+  std::size_t rows = 0;
+  session.execute("select null, null, null, null", {}, [&](const Row& row) {
+    ++rows;
+    expect_nulls(row, 4);
+  });
+  EXPECT_EQ(rows, 1u);
+  run(handle, "rollback");
+}
+
 TWINBOX_ON_BACKENDS(SqliteNativeSession, Backend::sqlite_file);
 
 using PgHandle = std::unique_ptr<PGconn, decltype(&PQfinish)>;
@@ -202,6 +216,20 @@ TEST_P(LibpqNativeSession, every_field_comes_through_a_text_protocol_too) {
   run(handle, "commit");
 }
 
+TEST_P(LibpqNativeSession, nulls_and_missing_columns_are_those_of_every_session) {
+  const PgHandle handle = open();
+  LibpqSession session(handle.get());
+  run(handle, "begin");
+  std::size_t rows = 0;
+  session.execute("select null::bigint, null::boolean, null::text, null::timestamptz", {},
+                  [&](const Row& row) {
+                    ++rows;
+                    expect_nulls(row, 4);
+                  });
+  EXPECT_EQ(rows, 1u);
+  run(handle, "rollback");
+}
+
 TWINBOX_ON_BACKENDS(LibpqNativeSession, Backend::postgres);
 
 class PqxxNativeSession : public OutboxTest {};
@@ -263,6 +291,19 @@ TEST_P(PqxxNativeSession, a_transaction_that_has_failed_is_refused) {
   PqxxSession session(work);
   EXPECT_THROW(work.exec("select 1 / 0"), pqxx::sql_error);
   EXPECT_THROW(outbox().enqueue(session, a_message()), UsageError);
+}
+
+TEST_P(PqxxNativeSession, nulls_and_missing_columns_are_those_of_every_session) {
+  pqxx::connection connection(place().address());
+  pqxx::work work(connection);
+  PqxxSession session(work);
+  std::size_t rows = 0;
+  session.execute("select null::bigint, null::boolean, null::text, null::timestamptz", {},
+                  [&](const Row& row) {
+                    ++rows;
+                    expect_nulls(row, 4);
+                  });
+  EXPECT_EQ(rows, 1u);
 }
 
 TWINBOX_ON_BACKENDS(PqxxNativeSession, Backend::postgres);
