@@ -42,7 +42,7 @@ Budget::Grant Budget::take(Lane& lane, std::size_t held,
 }
 
 bool Budget::admit(Lane& lane, std::size_t held, Node& node, Grant& grant) noexcept {
-  if (!has_room(lane) || busy_ >= ceiling(held)) return false;
+  if (!has_room(lane) || busy_ >= ceiling(held) || !in_its_share(lane, held)) return false;
   if (!lane.idle.empty()) {
     // The one used last: its statements are prepared and its caches warm.
     take_out(lane.idle.back(), spare_);
@@ -60,7 +60,19 @@ bool Budget::admit(Lane& lane, std::size_t held, Node& node, Grant& grant) noexc
     return false;  // one is being closed right now
   }
   ++busy_;
+  ++lane.busy;
+  if (lane.failing) ++busy_failing_;
   return true;
+}
+
+void Budget::note_end(Lane& lane, Result result) noexcept {
+  --busy_;
+  if (lane.failing) --busy_failing_;
+  --lane.busy;
+  const bool failing = result == Result::failed || (result == Result::unknown && lane.failing);
+  if (failing && !lane.failing) busy_failing_ += lane.busy;
+  if (!failing && lane.failing) busy_failing_ -= lane.busy;
+  lane.failing = failing;
 }
 
 void Budget::take_out(std::list<Idle>::iterator idle, std::list<Idle>& target) noexcept {
@@ -69,12 +81,12 @@ void Budget::take_out(std::list<Idle>::iterator idle, std::list<Idle>& target) n
   target.splice(target.end(), idle_, idle);
 }
 
-void Budget::give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept {
+void Budget::give_back(Lane& lane, std::unique_ptr<Connection> connection, Result result) noexcept {
   const std::scoped_lock lock{mutex_};
   idle_.splice(idle_.end(), spare_, spare_.begin());
   idle_.back() = {std::move(connection), &lane, terms_.now ? terms_.now() : Time{}};
   lane.idle.push_back(std::prev(idle_.end()));
-  --busy_;
+  note_end(lane, result);
   serve();
 }
 
@@ -83,7 +95,7 @@ void Budget::give_up(Lane& lane) noexcept {
   spare_.pop_front();
   --open_;
   --lane.used;
-  --busy_;
+  note_end(lane, Result::failed);
   serve();
 }
 

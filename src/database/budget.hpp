@@ -24,6 +24,9 @@ namespace twinbox {
 /// server. At most `limit` are open. Where they are used up, the connection that has been idle for
 /// the longest is closed for a new one; where none is idle, callers wait in their order.
 ///
+/// Stores whose last call hung or found no server have half of it at most, so that the others do
+/// not wait behind their next calls.
+///
 /// A thread that holds a connection and waits for another one could wait for threads that do the
 /// same. So the last two connections are kept for those who hold one and two already, and whoever
 /// holds more is never left waiting for the budget: somebody can always go on.
@@ -50,12 +53,17 @@ class Budget {
     Lane* lane = nullptr;
     Time since = {};
   };
+  /// How a call has ended. After one that hung or found no server, its lane is failing until the
+  /// next one that worked.
+  enum class Result { worked, failed, unknown };
   /// Connections of a pool that may stand in for each other.
   struct Lane {
     Access opens;
     std::size_t capacity;
     std::size_t used = 0;  ///< open, being opened, or promised to a waiter
     std::vector<std::list<Idle>::iterator> idle = {};  ///< the one used last at the end
+    std::size_t busy = 0;                              ///< granted
+    bool failing = false;
   };
 
   enum class Answer {
@@ -76,7 +84,7 @@ class Budget {
   Grant take(Lane& lane, std::size_t held,
              const std::function<std::chrono::steady_clock::duration()>& left,
              const std::stop_token& stop = {});
-  void give_back(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
+  void give_back(Lane& lane, std::unique_ptr<Connection> connection, Result result) noexcept;
   /// A connection that was granted could not be opened, or is closed by now.
   void give_up(Lane& lane) noexcept;
   /// Closes what is idle in `lanes`.
@@ -108,6 +116,11 @@ class Budget {
   [[nodiscard]] static bool has_room(const Lane& lane) noexcept {
     return !lane.idle.empty() || lane.used < lane.capacity;
   }
+  /// False: the stores that fail have their share already. Whoever holds a connection can go on.
+  [[nodiscard]] bool in_its_share(const Lane& lane, std::size_t held) const noexcept {
+    return !lane.failing || held > 0 || busy_failing_ < std::max<std::size_t>(1, ceiling(0) / 2);
+  }
+  void note_end(Lane& lane, Result result) noexcept;
   /// True when `grant` has been filled in; `node` may have been used up.
   bool admit(Lane& lane, std::size_t held, Node& node, Grant& grant) noexcept;
   /// Moves an idle connection to `target`.
@@ -119,8 +132,9 @@ class Budget {
 
   const Terms terms_;
   mutable std::mutex mutex_;
-  std::size_t busy_ = 0;  ///< granted
-  std::size_t open_ = 0;  ///< busy, idle, or being closed
+  std::size_t busy_ = 0;          ///< granted
+  std::size_t busy_failing_ = 0;  ///< of them, to lanes that are failing
+  std::size_t open_ = 0;          ///< busy, idle, or being closed
   std::size_t aside_ = 0;
   std::list<Idle> idle_;   ///< the longest first
   std::list<Idle> spare_;  ///< nodes for those that are not idle: giving back allocates nothing

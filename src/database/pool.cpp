@@ -59,6 +59,14 @@ bool may_come_back(Kind kind, const Driver& driver) noexcept {
          (kind == Kind::read_only && driver.dialect() != Dialect::sqlite);
 }
 
+/// A call that waited for a lock, or was ended because it took too long, has kept its connection
+/// from others meanwhile.
+Budget::Result result_of(Kind kind) noexcept {
+  const bool failed = kind == Kind::contention || kind == Kind::cancelled ||
+                      kind == Kind::connection_lost || kind == Kind::commit_in_doubt;
+  return failed ? Budget::Result::failed : Budget::Result::unknown;
+}
+
 void wait_or_stop(milliseconds delay) {
   std::mutex mutex;
   std::unique_lock lock{mutex};
@@ -139,13 +147,14 @@ class Pool::Borrowed {
     if (broken_ || !connection_->usable()) {
       pool_.drop(lane_, std::move(connection_));
     } else {
-      pool_.budget_->give_back(lane_, std::move(connection_));
+      pool_.budget_->give_back(lane_, std::move(connection_), result_);
     }
   }
 
   Connection& operator*() noexcept { return *connection_; }
   Connection* operator->() noexcept { return connection_.get(); }
   void set_broken() noexcept { broken_ = true; }
+  void set_result(Budget::Result result) noexcept { result_ = result; }
 
  private:
   void open() {
@@ -168,6 +177,7 @@ class Pool::Borrowed {
   Lane& lane_;
   std::unique_ptr<Connection> connection_;
   bool broken_ = false;
+  Budget::Result result_ = Budget::Result::unknown;
 };
 
 Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment environment,
@@ -364,12 +374,14 @@ void Pool::run_on_a_connection(Access access, Scope scope, const Work& work, Tim
       callers_error = false;
     }
     connection->commit();
+    connection.set_result(Budget::Result::worked);
   } catch (const DatabaseError& error) {
     // A caller's work may have met another database: there only the connection itself can say that
     // it is broken.
     const bool lost =
         error.kind() == Kind::connection_lost || error.kind() == Kind::commit_in_doubt;
     if (lost && !callers_error) connection.set_broken();
+    if (!callers_error) connection.set_result(result_of(error.kind()));
     connection->rollback();
     throw;
   } catch (...) {

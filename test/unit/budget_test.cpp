@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <future>
+#include <latch>
 #include <random>
 #include <thread>
 
@@ -432,6 +433,41 @@ TEST_F(BudgetedStoreTest, watches_without_a_connection_what_the_budget_has_none_
   first = nullptr;
   third = watch(2);
   EXPECT_GT(connections("c"), 0u) << "the first one's connection";
+}
+
+TEST_F(BudgetTest, keeps_half_for_stores_that_do_not_hang) {
+  limit_to(6);  // four for threads that hold none
+  std::vector<std::unique_ptr<Pool>> hanging;
+  for (const char* name : {"a", "b", "c"}) hanging.push_back(pool(name, 0ms));
+  const auto healthy = pool("healthy", 0ms);
+  const auto other = pool("other", 0ms);
+  for (const auto& one : hanging) {
+    world_.begin_faults.push_back(DatabaseError::Kind::contention);
+    EXPECT_THROW(use(*one), DatabaseError);
+  }
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::latch under_way{2};
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      hanging[i]->run(Access::write, Scope::statement, [&](Session&) {
+        under_way.count_down();
+        ended.wait();
+      });
+    });
+  }
+  under_way.wait();
+  EXPECT_EQ(refusal([&] { use(*hanging[2]); }),
+            "store c: no free connection to there:5432 within 0 s (connections_per_server 6, over "
+            "all stores of the set); raise connections_per_server or wait_limit, or keep "
+            "transactions short");
+  EXPECT_EQ(refusal([&] { healthy->in_transaction([&](Session&) { use(*other); }); }), "granted");
+  EXPECT_EQ(refusal([&] { healthy->in_transaction([&](Session&) { use(*hanging[2]); }); }),
+            "granted")
+      << "whoever holds a connection can go on";
+  EXPECT_EQ(refusal([&] { use(*hanging[2]); }), "granted") << "its last call has worked";
+  end.set_value();
 }
 
 TEST_F(BudgetTest, has_no_connection_to_listen_with_beyond_a_quarter) {
