@@ -364,7 +364,9 @@ void Desk::look_now(Clock::time_point call, bool from_afar) noexcept {
   called_ = call;
   called_here_ = !from_afar;
   next_look_ = {};
-  if (from_afar) pace_ = first_pace;
+  // The watch of a file also hears what presence_ writes. One look is enough then: a file has one
+  // writer at a time, so what others committed before is visible.
+  if (from_afar && !presence_.wrote_at(call)) pace_ = first_pace;
 }
 
 /// A claim that found something may have left something: one whose last worker died is handed out

@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration interval = 15s;
 constexpr Duration share_of_a_store = 100ms;
+constexpr Duration time_to_be_noticed = 20ms;
 
 std::string process_name() {
   std::array<char, 256> host{};
@@ -50,6 +51,9 @@ void Presence::tell(WorkQueue& queue, int stores, bool in_haste) {
                         announcement_, 2 * (pause + interval));
     told_ = true;
     failed_ = false;
+    if (queue.database().dialect() != Dialect::sqlite) return;
+    wrote_from_ = now;
+    wrote_until_ = Clock::now() + time_to_be_noticed;
   } catch (const std::exception& error) {
     const auto* trouble = dynamic_cast<const DatabaseError*>(&error);
     const bool stopped = trouble != nullptr && trouble->kind() == DatabaseError::Kind::cancelled;

@@ -27,6 +27,10 @@ class Presence {
   /// It is listed no longer. What it announced counts until the time that was told.
   void leave(WorkQueue& queue);
   [[nodiscard]] Clock::time_point next() const noexcept { return next_; }
+  /// On SQLite: the watch of the file that told something at `time` may have told of tell().
+  [[nodiscard]] bool wrote_at(Clock::time_point time) const noexcept {
+    return wrote_from_ <= time && time <= wrote_until_;
+  }
 
  private:
   const OwnerToken owner_;
@@ -34,6 +38,8 @@ class Presence {
   std::atomic<std::int64_t> done_ = 0;
   std::atomic<std::int64_t> failed_attempts_ = 0;
   Clock::time_point next_ = {};
+  Clock::time_point wrote_from_ = {};
+  Clock::time_point wrote_until_ = {};
   bool told_ = false;
   bool failed_ = false;
 };

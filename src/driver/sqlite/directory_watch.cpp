@@ -16,6 +16,8 @@ constexpr std::uint32_t changes = IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE 
 // Only of the directory itself: whoever commits opens it. Files in it are opened all the time.
 constexpr std::uint32_t interesting = changes | IN_OPEN | IN_ONLYDIR;
 
+/// So many files are asked in the time of one read.
+constexpr std::size_t files_in_a_read = 64;
 constexpr std::chrono::microseconds just_now{50};
 constexpr int most_links = 40;
 
@@ -63,6 +65,7 @@ std::unique_ptr<DirectoryWatch::Hint> DirectoryWatch::watch(
   if (number < 0) return nullptr;
   std::unique_ptr<Hint> hint{new Hint(shared, number, name, tells)};
   shared->directories_[number].emplace(name, hint.get());
+  ++shared->hints_;
   return hint;
 }
 
@@ -89,6 +92,7 @@ DirectoryWatch::Hint::Hint(std::shared_ptr<DirectoryWatch> owner, int directory,
 
 DirectoryWatch::Hint::~Hint() {
   const std::scoped_lock lock{owner_->mutex_};
+  --owner_->hints_;
   const auto found = owner_->directories_.find(directory_);
   if (lost_ || found == owner_->directories_.end()) return;
   std::erase_if(found->second, [&](const auto& entry) { return entry.second == this; });
@@ -98,32 +102,26 @@ DirectoryWatch::Hint::~Hint() {
 }
 
 bool DirectoryWatch::Hint::take() {
-  const std::scoped_lock lock{owner_->mutex_};
   owner_->drain();
-  return std::exchange(told_, false);
+  return told_ && told_.exchange(false);
 }
 
-bool DirectoryWatch::Hint::told() const {
-  const std::scoped_lock lock{owner_->mutex_};
-  return told_;
-}
+bool DirectoryWatch::Hint::told() const { return told_; }
 
 void DirectoryWatch::Hint::proven() {
   const std::scoped_lock lock{owner_->mutex_};
   written_ = false;
 }
 
-bool DirectoryWatch::Hint::lost() const {
-  const std::scoped_lock lock{owner_->mutex_};
-  return lost_;
-}
+bool DirectoryWatch::Hint::lost() const { return lost_; }
 
 void DirectoryWatch::drain() {
   // A thousand files ask one after the other; what has come since the first of them asked keeps the
   // descriptor readable.
-  const auto now = std::chrono::steady_clock::now();
-  if (now - drained_ < just_now) return;
-  drained_ = now;
+  const auto now = Clock::now().time_since_epoch();
+  if (now - Clock::duration{drained_} < just_now * (1 + hints_ / files_in_a_read)) return;
+  const std::scoped_lock lock{mutex_};
+  drained_ = now.count();
   alignas(inotify_event) std::array<char, 16384> buffer{};
   // Bounded: what comes in the meantime makes the descriptor readable again.
   for (int round = 0; round < 64; ++round) {
@@ -155,7 +153,10 @@ void DirectoryWatch::mark(int directory, std::string_view name, std::uint32_t ev
     const auto [begin, end] = found->second.equal_range(file);
     for (auto at = begin; at != end; ++at) {
       Hint& hint = *at->second;
-      if (commit || hint.tells_ == Tells::changes) hint.told_ = hint.written_ = true;
+      if (commit || hint.tells_ == Tells::changes) {
+        hint.written_ = true;
+        hint.told_ = true;
+      }
     }
   };
   set(name);
@@ -166,7 +167,7 @@ void DirectoryWatch::mark_written(int directory) {
   const auto found = directories_.find(directory);
   if (found == directories_.end()) return;
   for (auto& [name, hint] : found->second) {
-    hint->told_ = hint->told_ || hint->written_;
+    if (hint->written_) hint->told_ = true;
     // No proof will come: what was written is told twice, not with every commit to other files.
     if (hint->tells_ == Tells::commits) hint->written_ = false;
   }
@@ -181,7 +182,10 @@ void DirectoryWatch::mark_all() {
 void DirectoryWatch::lose(int directory) {
   const auto found = directories_.find(directory);
   if (found == directories_.end()) return;
-  for (auto& [name, hint] : found->second) hint->told_ = hint->lost_ = true;
+  for (auto& [name, hint] : found->second) {
+    hint->lost_ = true;
+    hint->told_ = true;
+  }
   ::inotify_rm_watch(descriptor_, directory);  // a directory that was moved is still there
   directories_.erase(found);
 }

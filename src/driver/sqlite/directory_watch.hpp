@@ -1,8 +1,11 @@
 // Tells that something has happened to a file: inotify, one instance for the whole process.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,9 +57,10 @@ class DirectoryWatch {
     int directory_;
     std::string name_;
     Tells tells_;
-    bool told_ = false;
+    // Without the lock: a thousand files are asked at each turn.
+    std::atomic<bool> told_ = false;
     bool written_ = false;  ///< and not proven yet
-    bool lost_ = false;
+    std::atomic<bool> lost_ = false;
   };
 
   /// Null when the directory cannot be watched.
@@ -75,7 +79,7 @@ class DirectoryWatch {
  private:
   using Names = std::multimap<std::string, Hint*, std::less<>>;
 
-  /// Reads what has happened and marks the hints it concerns. Under the lock.
+  /// Reads what has happened and marks the hints it concerns.
   void drain();
   void mark(int directory, std::string_view name, std::uint32_t event);
   /// Somebody has committed, to one of the files that were written.
@@ -86,7 +90,9 @@ class DirectoryWatch {
   const int descriptor_;
   mutable std::mutex mutex_;
   std::unordered_map<int, Names> directories_;  ///< by the system's number
-  std::chrono::steady_clock::time_point drained_ = {};
+  std::atomic<std::size_t> hints_ = 0;
+  using Clock = std::chrono::steady_clock;
+  std::atomic<Clock::rep> drained_ = std::numeric_limits<Clock::rep>::min() / 2;
 };
 
 }  // namespace twinbox
