@@ -1,5 +1,5 @@
-// PqxxSession with the interfaces of libpqxx 7 and 8, by a stand-in: conformance_test runs it with
-// the real one that is installed.
+// PqxxSession with the interfaces of libpqxx 7.0, 7.7, 7.10 and 8.0, by a stand-in:
+// conformance_test runs it with the real one that is installed.
 #include <gtest/gtest.h>
 
 #include <twinbox/pqxx_session.hpp>
