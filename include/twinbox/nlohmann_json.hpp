@@ -27,11 +27,26 @@ concept NlohmannWritable =
 template <NlohmannReadable T>
 struct Decode<T> {
   static T from(std::string_view payload) {
+    const nlohmann::json json = parsed(payload);
     try {
-      return nlohmann::json::parse(payload).template get<T>();
+      return json.template get<T>();
+    } catch (const nlohmann::json::exception& error) {
+      // With JSON_DIAGNOSTICS its own text says where in the payload, by the names there.
+      if (std::string_view{error.what()}.find("] (") == std::string_view::npos) throw;
+      throw std::invalid_argument("the payload is not of this type, by error " +
+                                  std::to_string(error.id) + " of nlohmann::json");
+    }
+  }
+
+ private:
+  /// The parser's own texts quote the payload, which must not reach a log.
+  static nlohmann::json parsed(std::string_view payload) {
+    try {
+      return nlohmann::json::parse(payload);
     } catch (const nlohmann::json::parse_error& error) {
-      // Its own text quotes the payload, which must not reach a log.
       throw std::invalid_argument("the payload is not JSON, at byte " + std::to_string(error.byte));
+    } catch (const nlohmann::json::exception&) {
+      throw std::invalid_argument("the payload holds a number that is too large");
     }
   }
 };
