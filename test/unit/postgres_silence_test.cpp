@@ -1,7 +1,10 @@
 // A server that does not answer: calls end all the same, and say what is known of them.
 #include <arpa/inet.h>
 #include <csignal>
+#include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -257,6 +260,51 @@ TEST_F(PostgresSilence, a_stop_ends_the_connect_to_several_hosts) {
   silent.accept();
   stop.request_stop();
   EXPECT_EQ(connecting.get(), Kind::cancelled);
+}
+
+/// A variable of the environment, while it lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+/// What the login at a silent server ends with, well before answer_limit.
+std::string refusal_of(const std::string& address) {
+  DatabaseOptions patient;
+  patient.answer_limit = 1h;
+  const auto error =
+      error_of([&] { make_postgres_driver(address, patient, {})->connect(Access::write); });
+  return error ? error->what() : "";
+}
+
+TEST_F(PostgresSilence, a_login_ends_after_the_connect_timeout_of_the_environment) {
+  const SilentServer silent;
+  const Variable timeout{"PGCONNECT_TIMEOUT", "1"};
+  EXPECT_NE(refusal_of("host=127.0.0.1 port=" + silent.port()).find("connect_timeout=1 s"),
+            std::string::npos);
+}
+
+TEST_F(PostgresSilence, a_login_ends_after_the_connect_timeout_of_a_service_file) {
+  const SilentServer silent;
+  const auto file =
+      std::filesystem::temp_directory_path() / ("twinbox_service_" + std::to_string(::getpid()));
+  std::ofstream{file} << "[north]\nhost=127.0.0.1\nport=" << silent.port()
+                      << "\ndbname=d\nconnect_timeout=1\n";
+  const Variable services{"PGSERVICEFILE", file.string()};
+  EXPECT_NE(refusal_of("service=north").find("connect_timeout=1 s"), std::string::npos);
+  {
+    const Variable service{"PGSERVICE", "north"};
+    EXPECT_NE(refusal_of("dbname=d").find("connect_timeout=1 s"), std::string::npos);
+  }
+  std::filesystem::remove(file);
 }
 
 TEST_F(PostgresSilence, a_server_that_takes_no_writes_is_waited_for) {

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,40 @@ TEST(PostgresAddress, has_defaults_that_can_be_overridden) {
   EXPECT_EQ(plain.at("client_encoding"), "UTF8");
   EXPECT_EQ(parse_address("postgresql://h/d?connect_timeout=3").settings.at("connect_timeout"),
             "3");
+}
+
+/// A variable of the environment, while it lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(PostgresAddress, has_no_connect_timeout_of_its_own_where_the_environment_sets_one) {
+  const Variable timeout{"PGCONNECT_TIMEOUT", "3"};
+  EXPECT_FALSE(parse_address("postgresql://h/d").settings.contains("connect_timeout"));
+  EXPECT_EQ(parse_address("postgresql://h/d?connect_timeout=5").settings.at("connect_timeout"),
+            "5");
+}
+
+TEST(PostgresAddress, has_no_defaults_that_a_service_file_could_set) {
+  const auto expect_none = [](const std::string& address) {
+    const auto settings = parse_address(address).settings;
+    for (const char* key : {"connect_timeout", "keepalives_idle", "keepalives_interval",
+                            "keepalives_count", "tcp_user_timeout"})
+      EXPECT_FALSE(settings.contains(key)) << address << ": " << key;
+  };
+  expect_none("service=north");
+  expect_none("postgresql:///d?service=north");
+  const Variable service{"PGSERVICE", "north"};
+  expect_none("postgresql://h/d");
 }
 
 TEST(PostgresText, instants_are_written_and_read_over_the_whole_calendar) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <new>
 #include <optional>
 #include <poll.h>
@@ -69,6 +71,17 @@ std::string setting(const Address& address, const char* key) {
   return found == address.settings.end() ? std::string{} : found->second;
 }
 
+/// In seconds, as libpq took it: from the address, the environment or a service file. 0: none.
+std::int64_t connect_timeout_of(PGconn* connection) {
+  const std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)> used{PQconninfo(connection),
+                                                                          &PQconninfoFree};
+  for (const auto* one = used.get(); one != nullptr && one->keyword != nullptr; ++one) {
+    if (std::string_view{one->keyword} == "connect_timeout" && one->val != nullptr)
+      return std::max<std::int64_t>(0, read_integer(one->val).value_or(0));
+  }
+  return 0;
+}
+
 /// A list as libpq writes it: `a,b,c`; an empty element stands for libpq's own default.
 std::vector<std::string> elements(const std::string& list) {
   std::vector<std::string> result;
@@ -120,7 +133,7 @@ Handle connect_to_one(const Address& address, std::chrono::milliseconds limit,
   if (handle == nullptr) throw std::bad_alloc{};
   PQsetNoticeReceiver(handle.get(), &drop_notice, nullptr);
   PQsetErrorVerbosity(handle.get(), PQERRORS_VERBOSE);
-  const auto seconds = read_integer(setting(address, "connect_timeout")).value_or(0);
+  const auto seconds = connect_timeout_of(handle.get());
   const bool own_limit =
       seconds > 0 && (limit.count() == 0 || std::chrono::seconds{seconds} <= limit);
   if (own_limit) limit = std::chrono::seconds{seconds};
@@ -133,10 +146,9 @@ Handle connect_to_one(const Address& address, std::chrono::milliseconds limit,
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (limit.count() > 0 && left <= 0) {
       throw failure("connect",
-                    {"", own_limit ? "no answer within connect_timeout=" +
-                                         setting(address, "connect_timeout") +
+                    {"", own_limit ? "no answer within connect_timeout=" + std::to_string(seconds) +
                                          " s: check host and port, or raise connect_timeout in the "
-                                         "address"
+                                         "address (or PGCONNECT_TIMEOUT, or in the service file)"
                                    : no_answer_within(limit)},
                     address.shown, true);
     }
