@@ -21,6 +21,10 @@ constexpr Duration first_rest = 250ms;
 constexpr Duration longest_rest = 30s;
 /// A database that is back is noticed within five seconds; to ask for it costs little.
 constexpr Duration longest_rest_out_of_reach = 4s;
+bool may_be_back(DatabaseError::Kind kind) noexcept {
+  using Kind = DatabaseError::Kind;
+  return kind == Kind::connection_lost || kind == Kind::read_only || kind == Kind::not_synchronous;
+}
 /// A look below the floor may cost this share of the time, and is never put off for longer.
 constexpr int full_look_share = 10;
 constexpr Duration longest_without_full_look = 5s;
@@ -400,9 +404,8 @@ Duration Desk::rest_after(const std::exception& error, bool cut_short) {
   }
   Duration rest = parts_.options.restart_delay;
   if (const auto* trouble = dynamic_cast<const DatabaseError*>(&error)) {
-    const Duration longest = trouble->kind() == DatabaseError::Kind::connection_lost
-                                 ? longest_rest_out_of_reach
-                                 : longest_rest;
+    const Duration longest =
+        may_be_back(trouble->kind()) ? longest_rest_out_of_reach : longest_rest;
     rest = first_rest;
     for (int i = 0; i < troubles_ && rest < longest; ++i) rest *= 2;
     rest = std::min(rest, longest);

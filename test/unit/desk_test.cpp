@@ -50,6 +50,15 @@ TEST_F(DeskRest, ends_within_five_seconds_where_the_database_could_not_be_reache
   EXPECT_LE(rest, 4s);
 }
 
+TEST_F(DeskRest, ends_within_five_seconds_where_the_server_takes_no_writes_for_now) {
+  using Kind = DatabaseError::Kind;
+  for (const Kind kind : {Kind::read_only, Kind::not_synchronous}) {
+    const Duration rest = longest_rest(DatabaseError{kind, "switchover"});
+    EXPECT_GT(rest, 2s) << to_string(kind);
+    EXPECT_LE(rest, 4s) << to_string(kind);
+  }
+}
+
 TEST_F(DeskRest, is_half_a_minute_at_most_after_other_errors_of_the_database) {
   const Duration rest = longest_rest(DatabaseError{DatabaseError::Kind::missing_schema, "gone"});
   EXPECT_GT(rest, 15s);
