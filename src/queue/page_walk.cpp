@@ -43,7 +43,7 @@ PageWalk::Step PageWalk::step(Box& box, std::int64_t limit, const PageWork& work
     shrink(failed);
     if (cause == Cause::maybe) throw;
     step.page = {};
-    if (failed.picked.size() == 1) step.stuck = {failed.picked.front(), error.what()};
+    if (failed.picked.size() == 1) step.stuck = {failed.picked.front(), error.what(), error.kind()};
     return step;
   }
   step.more = static_cast<std::int64_t>(step.page.picked.size()) == size;

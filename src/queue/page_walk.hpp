@@ -43,6 +43,7 @@ using PageWork = std::function<void(Session&, const Position&, std::int64_t limi
 struct StuckRow {
   PickedRow row;
   std::string error;
+  DatabaseError::Kind kind;
 };
 
 /// Remembers how far it has come, from one chore to the next. A page that fails is halved until one

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <functional>
 #include <limits>
 #include <set>
 #include <unordered_map>
 
 #include "core/text.hpp"
+#include "database/answer_limit.hpp"
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
+#include "queue/direct_sweep.hpp"
 #include "queue/prune.hpp"
 #include "queue/sweep.hpp"
 
@@ -208,6 +212,13 @@ std::size_t reap_some(Box& box, Session& session, std::int64_t limit) {
   return box.run(session, box.sql().reap, {{"limit", limit}, box.now()});
 }
 
+std::size_t reap_batch(Box& box, std::int64_t limit) {
+  const std::size_t changed =
+      box.write([&](Session& session) { return reap_some(box, session, limit); });
+  tell(box, LogLevel::info, "reap", changed);
+  return changed;
+}
+
 /// Until a batch is not full, or a stop is requested. Returns how many rows changed.
 template <class Batch>
 std::size_t in_batches(const std::stop_token& stop, const Batch& batch) {
@@ -227,12 +238,63 @@ std::array<RowPage, 2> expire_some(Box& box, Session& session, std::int64_t limi
   return pages;
 }
 
+constexpr auto tell_nothing = [](const RowPage&) {};
+
+std::size_t reap_rest(Box& box, std::int64_t limit, std::size_t before,
+                      const std::stop_token& stop) {
+  return before + sweep_page_by_page(
+                      box, {.act = "reap", .page = sweep_batch, .limit = limit, .before = before},
+                      std::bind_front(reap_page, std::cref(box)), stop, tell_nothing);
+}
+
 std::size_t tell_expired(const Box& box, const std::array<RowPage, 2>& pages) {
   for (const Message& message : pages[0].dead) log_dead(box, message, expired_reason);
   for (const Message& message : pages[1].dead) log_dead(box, message, max_age_reason);
   const std::size_t ended = pages[0].changed + pages[1].changed;
   if (ended > 0) tell(box, LogLevel::info, "expire", ended);
   return ended;
+}
+
+/// Past the expiry, then past max_age.
+std::size_t expire_rest(Box& box, std::int64_t limit, const std::stop_token& stop) {
+  std::exception_ptr stuck;
+  std::size_t ended = 0;
+  const auto walk = [&](std::size_t which, const PageWork& work) {
+    const auto told = [&](const RowPage& page) {
+      std::array<RowPage, 2> pages;
+      pages.at(which) = page;
+      ended += tell_expired(box, pages);
+    };
+    try {
+      const auto left = limit - static_cast<std::int64_t>(ended);
+      const Sweeping sweeping{.act = "expire", .page = sweep_batch, .limit = left};
+      if (left > 0) sweep_page_by_page(box, sweeping, work, stop, told);
+    } catch (const DatabaseError& error) {
+      if (!may_be_a_row(error)) throw;
+      if (!stuck) stuck = std::current_exception();
+    }
+  };
+  walk(0, std::bind_front(expire_page, std::cref(box)));
+  if (box.options().max_age) {
+    const std::int64_t below = box.own(Access::read, Scope::statement, [&](Session& session) {
+      return max_age_bound(box, session);
+    });
+    walk(1, [&box, below](Session& session, const Position& after, std::int64_t some,
+                          RowPage& page) { max_age_page(box, session, below, after, some, page); });
+  }
+  if (stuck) std::rethrow_exception(stuck);
+  return ended;
+}
+
+/// A row that fails must not hide what is behind it: then the rest goes page by page.
+template <class Fast, class Rest>
+std::size_t with_rest(const Fast& fast, const Rest& rest) {
+  try {
+    return fast();
+  } catch (const DatabaseError& error) {
+    if (!may_be_a_row(error)) throw;
+  }
+  return rest();
 }
 
 }  // namespace
@@ -379,7 +441,16 @@ SettledById WorkQueue::fail(Session& session, OwnerToken owner, std::span<const 
 std::size_t WorkQueue::reap() { return reap(std::stop_token{}); }
 
 std::size_t WorkQueue::reap(const std::stop_token& stop) {
-  return in_batches(stop, [&] { return reap(sweep_batch); });
+  std::size_t before = 0;
+  return with_rest(
+      [&] {
+        return in_batches(stop, [&] {
+          const std::size_t some = reap_batch(*box_, sweep_batch);
+          before += some;
+          return some;
+        });
+      },
+      [&] { return reap_rest(*box_, INT64_MAX, before, stop); });
 }
 
 std::size_t WorkQueue::reap(Session& session) {
@@ -390,10 +461,8 @@ std::size_t WorkQueue::reap(Session& session) {
 
 std::size_t WorkQueue::reap(std::int64_t limit) {
   require_limit(limit);
-  const std::size_t changed =
-      box_->write([&](Session& session) { return reap_some(*box_, session, limit); });
-  tell(*box_, LogLevel::info, "reap", changed);
-  return changed;
+  return with_rest([&] { return reap_batch(*box_, limit); },
+                   [&] { return reap_rest(*box_, limit, 0, {}); });
 }
 
 std::size_t WorkQueue::reap(Session& session, std::int64_t limit) {
@@ -405,9 +474,13 @@ std::size_t WorkQueue::reap(Session& session, std::int64_t limit) {
 
 std::size_t WorkQueue::expire(std::int64_t limit) {
   require_limit(limit);
-  return tell_expired(*box_, box_->own(Access::write, Scope::transaction, [&](Session& session) {
-    return expire_some(*box_, session, limit);
-  }));
+  return with_rest(
+      [&] {
+        return tell_expired(
+            *box_, box_->own(Access::write, Scope::transaction,
+                             [&](Session& session) { return expire_some(*box_, session, limit); }));
+      },
+      [&] { return expire_rest(*box_, limit, {}); });
 }
 
 std::size_t WorkQueue::expire(Session& session, std::int64_t limit) {
@@ -417,7 +490,7 @@ std::size_t WorkQueue::expire(Session& session, std::int64_t limit) {
 }
 
 std::size_t WorkQueue::expire(const std::stop_token& stop) {
-  return in_batches(stop, [&] { return expire(sweep_batch); });
+  return expire_rest(*box_, INT64_MAX, stop);
 }
 
 std::size_t WorkQueue::prune() { return prune({.older_than = *box_->options().retention}); }
@@ -428,10 +501,26 @@ std::size_t WorkQueue::prune(const PruneOptions& options, const std::stop_token&
   check_prune(options);
   if (stop.stop_requested()) return 0;
   Pruning pruning(*box_, options);
-  while (pruning.step() && !stop.stop_requested()) {
-  }
-  box_->log(LogLevel::info, "prune", {{"count", static_cast<std::int64_t>(pruning.deleted())}});
-  return pruning.deleted();
+  const auto fast = [&] {
+    while (pruning.step() && !stop.stop_requested()) {
+    }
+    return pruning.deleted();
+  };
+  const auto rest = [&] {
+    const WithoutAnswerLimit unlimited;
+    const std::int64_t below = prune_bound(*box_, options);
+    const auto left = options.limit - static_cast<std::int64_t>(pruning.deleted());
+    const auto work = [&](Session& session, const Position& after, std::int64_t limit,
+                          RowPage& page) {
+      prune_page(*box_, session, options, below, after, limit, page);
+    };
+    const Sweeping sweeping{
+        .act = "prune", .page = options.batch, .limit = left, .before = pruning.deleted()};
+    return pruning.deleted() + sweep_page_by_page(*box_, sweeping, work, stop, tell_nothing);
+  };
+  const std::size_t deleted = with_rest(fast, rest);
+  box_->log(LogLevel::info, "prune", {{"count", static_cast<std::int64_t>(deleted)}});
+  return deleted;
 }
 
 std::size_t WorkQueue::prune(Session& session, const PruneOptions& options) {

@@ -1,4 +1,6 @@
 // A row that a chore cannot change: what lies behind it is swept all the same.
+#include <functional>
+
 #include "support/housekeeping_test.hpp"
 
 namespace twinbox::test {
@@ -154,6 +156,74 @@ TEST_P(StuckPage, a_chore_that_meets_a_hundred_such_rows_fails_and_goes_on_behin
   EXPECT_EQ(rows("message"), "120");
 }
 
+/// The direct calls: they change what they can, then throw the first row's error.
+class StuckDirectCall : public StuckPage {
+ protected:
+  /// With the message `id(2)` refused.
+  static void expect_refused(const std::function<void()>& call, const std::string& changed) {
+    try {
+      call();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const DatabaseError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("1 row was passed over"), std::string::npos) << text;
+      EXPECT_NE(text.find("(" + changed + ")"), std::string::npos) << text;
+      EXPECT_NE(text.find("id \"evt_2\""), std::string::npos) << text;
+      EXPECT_NE(text.find("refused by a trigger"), std::string::npos) << text;
+    }
+  }
+};
+
+TEST_P(StuckDirectCall, prune_deletes_what_lies_behind_it) {
+  for (const std::int64_t batch : {1, 4, 1000}) {
+    finish_all();
+    refuse("delete", "message", id(2));
+    const PruneOptions options{.older_than = 30min, .batch = batch};
+    expect_refused([&] { inbox().prune(options); }, "8");
+    EXPECT_EQ(rows("message"), "1") << "batch " << batch;
+    permit();
+    EXPECT_EQ(inbox().prune(options), 1u);
+  }
+}
+
+TEST_P(StuckDirectCall, reap_clears_what_lies_behind_it) {
+  lease_all();
+  refuse("update", "work", id(2));
+  expect_refused([&] { inbox().reap(); }, "8");
+  EXPECT_EQ(rows("work where lease_until is not null"), "1");
+  permit();
+  EXPECT_EQ(inbox().reap(), 1u);
+}
+
+TEST_P(StuckDirectCall, reap_of_one_batch_goes_on_behind_it) {
+  lease_all();
+  refuse("update", "work", id(2));
+  expect_refused([&] { inbox().reap(4); }, "4");
+  EXPECT_EQ(rows("work where lease_until is not null"), "5");
+  permit();
+  EXPECT_EQ(inbox().reap(100), 5u);
+}
+
+TEST_P(StuckDirectCall, expire_ends_what_lies_behind_it) {
+  expire_all();
+  refuse("insert", "outcome", id(2));
+  expect_refused([&] { inbox().expire(); }, "8");
+  EXPECT_EQ(rows("work"), "1");
+  expect_refused([&] { inbox().expire(std::stop_token{}); }, "0");
+  permit();
+  EXPECT_EQ(inbox().expire(), 1u);
+}
+
+TEST_P(StuckDirectCall, expire_of_one_batch_goes_on_behind_it) {
+  expire_all();
+  refuse("insert", "outcome", id(2));
+  expect_refused([&] { inbox().expire(4); }, "4");
+  EXPECT_EQ(rows("work"), "5");
+  permit();
+  EXPECT_EQ(inbox().expire(std::stop_token{}), 5u);
+}
+
+TWINBOX_ON_EVERY_BACKEND(StuckDirectCall);
 TWINBOX_ON_EVERY_BACKEND(StuckPage);
 
 /// A chore that is stopped as soon as it has passed over a row.
