@@ -4,6 +4,7 @@
 
 #include "daemon/secrets.hpp"
 #include <twinbox/error.hpp>
+#include <twinbox/stop_scope.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -153,7 +154,7 @@ CensusTaker::Report CensusTaker::look(const BoxReport& former) const {
     report->error.clear();
   } catch (const std::exception& error) {
     report->error = without_secrets(error.what());
-    if (former.error != report->error) {
+    if (former.error != report->error && !StopScope::token().stop_requested()) {
       environment_.write(LogLevel::warning, "census_failed",
                          {{"store", former.store->name()},
                           {"box", to_string(former.kind)},
@@ -177,7 +178,10 @@ void CensusTaker::walk(const std::stop_token& stop) {
     const Report former = site->report;
     lock.unlock();
     const Clock::time_point began = Clock::now();
-    Report report = look(*former);
+    Report report = [&] {
+      const StopScope until_stop{stop};
+      return look(*former);
+    }();
     lock.lock();
     site->report = std::move(report);
     site->busy = false;

@@ -6,6 +6,7 @@
 
 #include "daemon/router.hpp"
 #include "daemon/sinks.hpp"
+#include <twinbox/stop_scope.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -22,8 +23,13 @@ void keep_box(Store& store, BoxKind kind, const DispatchObserver& observer,
   std::condition_variable_any rest;
   while (!stop.stop_requested()) {
     try {
-      Housekeeping{box_of(store, kind), {}, told}.run(stop);
+      WorkQueue& box = [&]() -> WorkQueue& {
+        const StopScope until_stop{stop};
+        return box_of(store, kind);
+      }();
+      Housekeeping{box, {}, told}.run(stop);
     } catch (const std::exception& error) {
+      if (stop.stop_requested()) return;
       environment.write(LogLevel::warning, "housekeeping_failed",
                         {{"store", store.name()}, {"error", error.what()}});
     }

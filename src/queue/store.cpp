@@ -1,5 +1,7 @@
 #include <atomic>
-#include <future>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
 #include <mutex>
 #include <stdexcept>
 #include <tuple>
@@ -10,6 +12,7 @@
 #include "database/open_driver.hpp"
 #include "queue/box.hpp"
 #include "twinbox/database_set.hpp"
+#include "twinbox/stop_scope.hpp"
 
 namespace twinbox {
 namespace {
@@ -60,36 +63,57 @@ class Opening {
     // Else this thread could wait for another one that waits for its connection.
     database.pool().check_reentry(options.deploy_schema ? Access::write : Access::read);
     std::unique_lock lock{mutex_};
-    if (T* box = ready_.load()) return *box;
-    if (under_way_.valid()) {
-      const auto opened = under_way_;
-      lock.unlock();
-      return *opened.get();
+    while (true) {
+      if (T* box = ready_.load()) return *box;
+      if (!std::exchange(under_way_, true)) break;
+      wait(lock, database);
     }
-    std::promise<T*> promise;
-    under_way_ = promise.get_future().share();
     lock.unlock();
     try {
       auto box = std::make_unique<T>(database, options);
       lock.lock();
       box_ = std::move(box);
       ready_ = box_.get();
+      end({});
     } catch (...) {
       lock.lock();
-      under_way_ = {};
-      promise.set_exception(std::current_exception());
+      end(std::current_exception());
       throw;
     }
-    under_way_ = {};
-    promise.set_value(box_.get());
     return *box_;
   }
 
  private:
+  /// Until the try that is under way has ended; throws what it threw. One that was cancelled says
+  /// nothing to those who were not.
+  void wait(std::unique_lock<std::mutex>& lock, const Database& database) {
+    const std::uint64_t tries = tries_;
+    if (!ended_.wait(lock, StopScope::token(), [&] { return tries_ != tries; })) {
+      throw DatabaseError(DatabaseError::Kind::cancelled,
+                          "store " + database.name() +
+                              ": stopped on request while waiting for its tables to be checked");
+    }
+    if (!error_) return;
+    try {
+      std::rethrow_exception(error_);
+    } catch (const DatabaseError& error) {
+      if (error.kind() != DatabaseError::Kind::cancelled) throw;
+    }
+  }
+  void end(std::exception_ptr error) {
+    error_ = std::move(error);
+    under_way_ = false;
+    ++tries_;
+    ended_.notify_all();
+  }
+
   std::atomic<T*> ready_ = nullptr;
   std::mutex mutex_;
-  std::shared_future<T*> under_way_;
+  std::condition_variable_any ended_;
   std::unique_ptr<T> box_;
+  bool under_way_ = false;
+  std::uint64_t tries_ = 0;   ///< that have ended
+  std::exception_ptr error_;  ///< of the last one
 };
 
 }  // namespace
