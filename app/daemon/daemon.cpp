@@ -16,10 +16,12 @@
 #include "daemon/metrics.hpp"
 #include "daemon/notify.hpp"
 #include "daemon/patience.hpp"
+#include "daemon/pending_answers.hpp"
 #include "daemon/response_text.hpp"
 #include "daemon/safety.hpp"
 #include "daemon/service.hpp"
 #include "daemon/sources.hpp"
+#include "daemon/store_opener.hpp"
 #include "daemon/stores.hpp"
 #include "daemon/time_limits.hpp"
 #include "daemon/tracer.hpp"
@@ -85,7 +87,7 @@ class Daemon {
         service_(make_service(config, read_tokens(token_file(config)))),
         server_(config.server, config.limit, http_service(), log_.environment()),
         queue_limit_(static_cast<std::size_t>(config.server.queue)),
-        lanes_{Lane{lane("health", health_threads)}, Lane{lane("intake", config.server.workers)},
+        lanes_{Lane{lane("health", health_threads)}, Lane{intake_lane(config.server.workers)},
                Lane{lane("read", config.server.readers)}, Lane{lane("operate", operate_threads)},
                Lane{lane("inline", config.server.inline_calls)}} {}
 
@@ -137,7 +139,9 @@ class Daemon {
     // What waits for a receiver is repeated by who sent it, or by a dispatcher.
     lane_of(LaneKind::inline_call).close();
     inline_stop_.request_stop();
-    server_.stop(current()->config().limit.stop_time);
+    if (!server_.finish(current()->config().limit.stop_time)) end_calls();
+    server_.stop(last_answers_time);
+    calls_stop_.request_stop();
     for (Lane& lane : lanes_) lane.close();  // nobody is answered any more
     limits_.end_all();
     writes_.stop();
@@ -147,6 +151,15 @@ class Daemon {
   }
 
  private:
+  /// For requests that wait for a store when their time is over: an answer each.
+  void end_calls() {
+    calls_stop_.request_stop();
+    limits_.end_all();
+    for (Lane& lane : lanes_) lane.close();
+    // What cannot be ended, such as a commit, goes on without its request.
+    if (!server_.finish(last_answers_time)) pending_.answer_all(stopping());
+  }
+
   std::shared_ptr<const Service> make_service(const Config& config, std::vector<Token> tokens) {
     const Surroundings surroundings{.stores = stores_,
                                     .acts = acts_,
@@ -253,17 +266,27 @@ class Daemon {
     request.sender = context->service->access().actor(request);
     const Endpoint& endpoint = *context->match()->endpoint;
     if (endpoint.quick) return answer(call(*context, request));
+    answer = pending_.add(std::move(answer));
+    const Store* store = store_of(*context);
     if (endpoint.shared) {
       if (auto calls = endpoint.shared(context->match()->target)) {
-        return share(std::move(calls), endpoint, std::move(request), std::move(answer));
+        return share(std::move(calls), endpoint, store, std::move(request), answer);
       }
     }
     Lane& lane = lane_of(kind_of(*context));
     Lane::Task task{.run = [this, context, request = std::move(request),
                             answer] { answer(call(*context, request)); },
-                    .drop = [answer] { answer(stopping()); }};
+                    .drop = [answer] { answer(stopping()); },
+                    .key = store};
     if (endpoint.reads_store) bound_reader(task, *context);
     if (!lane.submit(std::move(task))) answer(is_full(lane));
+  }
+
+  /// Null: there is only one, or it is not known before the body is read.
+  [[nodiscard]] const Store* store_of(const Request& request) const {
+    const Match& match = *request.match();
+    if (!match.endpoint->store || kind_of(request) != LaneKind::intake) return nullptr;
+    return stores_.all().size() > 1 ? match.endpoint->store(match.target) : nullptr;
   }
 
   static LaneKind kind_of(const Request& request) {
@@ -279,6 +302,13 @@ class Daemon {
     return {.name = std::move(name),
             .threads = static_cast<std::size_t>(threads),
             .queue = queue_limit_};
+  }
+
+  /// A store that hangs leaves threads and room in the queue to the others.
+  [[nodiscard]] Lane::Options intake_lane(int threads) const {
+    Lane::Options options = lane("intake", threads);
+    if (stores_.all().size() > 1) options.keys = stores_.all().size();
+    return options;
   }
 
   /// Readers leave most of a store's connections to those who write, however slow their queries.
@@ -303,17 +333,19 @@ class Daemon {
                 "server.queue allows; repeat the request later with the same id");
   }
 
-  void share(std::shared_ptr<SharedCalls> calls, const Endpoint& endpoint, HttpRequest request,
-             const HttpService::Answer& answer) {
+  void share(std::shared_ptr<SharedCalls> calls, const Endpoint& endpoint, const Store* store,
+             HttpRequest request, const HttpService::Answer& answer) {
     Lane& lane = lane_of(endpoint.lane);
     switch (calls->add(std::move(request), answer, queue_limit_)) {
       case SharedCalls::Added::full: lane.count_refusal(); return answer(is_full(lane));
       case SharedCalls::Added::waits: return;
       case SharedCalls::Added::needs_work: break;
     }
-    lane.submit_always({.run = [this, calls = std::move(calls), path = endpoint.path] {
+    const auto work = [this, calls = std::move(calls), path = endpoint.path] {
+      const StopScope until_stopped{calls_stop_.get_token(), StopScope::WhileAway::repeat};
       calls->work([&](const std::exception_ptr& error) { return explain(path, error); });
-    }});
+    };
+    lane.submit_always({.run = work, .drop = work, .key = store});
   }
 
   /// Null: it does not ask for events, or too many listen already.
@@ -374,6 +406,7 @@ class Daemon {
     } catch (const DatabaseError& error) {
       log_.write(LogLevel::warning, "store_failed",
                  {{"endpoint", path}, {"kind", to_string(error.kind())}, {"error", error.what()}});
+      if (calls_stop_.stop_requested()) return stopping();
       if (error.kind() == DatabaseError::Kind::invalid_request) {
         return problem(422, title_of(422),
                        "the store refuses what this request holds; asking again changes nothing");
@@ -418,21 +451,14 @@ class Daemon {
                 {"microseconds", std::int64_t{took.count()}}});
   }
 
-  /// A store that cannot be reached now is tried again with each request; the log names it.
+  /// A store that cannot be reached now is tried again with each request; the log names it. One
+  /// that does not answer holds up the start for a while only.
   void open_stores() {
-    for (const Stores::Entry& entry : stores_.all()) {
-      try {
-        for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
-          if (!serves(entry.boxes, kind)) continue;
-          require_tables(*entry.store, kind, current()->config().file);
-          box_of(*entry.store, kind);
-        }
-      } catch (const DatabaseError& error) {
-        log_.write(LogLevel::warning, "store_unavailable",
-                   {{"store", entry.store->name()}, {"error", error.what()}});
-        dashboard_.census().doubt(*entry.store, error.what());
-        writes_.mark_unreachable(*entry.store, error.what());
-      }
+    for (const auto& [store, error] : opener_.open(stores_, current()->config().file)) {
+      log_.write(LogLevel::warning, "store_unavailable",
+                 {{"store", store->name()}, {"error", error}});
+      dashboard_.census().doubt(*store, error);
+      writes_.mark_unreachable(*store, error);
     }
   }
 
@@ -533,7 +559,10 @@ class Daemon {
   Dashboard dashboard_;
   WriteMonitor writes_{stores_, log_.environment()};
   TimeLimits limits_;
+  StoreOpener opener_;
   std::stop_source inline_stop_;
+  std::stop_source calls_stop_;  ///< of what requests wait for when their time is over
+  PendingAnswers pending_;
   ActRunner acts_{log_.environment(), [this](const Store& store, BoxKind kind) {
                     dashboard_.census().look_again(store, kind);
                   }};
@@ -544,6 +573,8 @@ class Daemon {
   const std::size_t queue_limit_;
   static constexpr int health_threads = 2;
   static constexpr int operate_threads = 2;
+  /// A server that is silent is given up within 500 ms.
+  static constexpr Milliseconds last_answers_time{1500};
   std::array<Lane, lane_count> lanes_;  // end before the server, to which their tasks answer
 };
 

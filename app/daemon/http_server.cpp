@@ -146,7 +146,7 @@ void HttpServer::start() {
   }
 }
 
-void HttpServer::stop(Milliseconds limit) {
+bool HttpServer::finish(Milliseconds limit) {
   if (!stopping_.exchange(true)) {
     asio::post(acceptor_.get_executor(), [this] {
       boost::system::error_code ignored;
@@ -165,8 +165,11 @@ void HttpServer::stop(Milliseconds limit) {
   for (const auto& connection : waiting) connection->close_if_waiting();
   waiting.clear();
   lock.lock();
-  changed_.wait_for(lock, limit, [this] { return connections_ == 0; });
-  lock.unlock();
+  return changed_.wait_for(lock, limit, [this] { return connections_ == 0; });
+}
+
+void HttpServer::stop(Milliseconds limit) {
+  finish(limit);
   io_.stop();
   threads_.clear();
 }

@@ -112,7 +112,10 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   void start();
-  /// Accepts nothing more, finishes the requests that are under way, for `limit` at most.
+  /// Accepts nothing more and waits until the requests that are under way have been answered, for
+  /// `limit` at most. False: some have not.
+  bool finish(Milliseconds limit);
+  /// The same, and ends what is left.
   void stop(Milliseconds limit);
 
   [[nodiscard]] Tcp::endpoint endpoint() const { return endpoint_; }

@@ -80,8 +80,10 @@ WebhookEndpoint endpoint_of(const WebhookConfig& webhook, const Stores& stores) 
 void add_webhooks(Router& router, const Config& config, const Stores& stores,
                   const IntakeOptions& options) {
   std::vector<WebhookEndpoint> endpoints;
+  std::map<std::string, const Store*> stores_of;
   for (const WebhookConfig& webhook : config.webhooks) {
     endpoints.push_back(endpoint_of(webhook, stores));
+    stores_of.emplace(webhook.name, stores.find(webhook.store, BoxKind::inbox));
   }
   auto intake = std::make_shared<WebhookIntake>(std::move(endpoints), options);
   const auto add = [&](std::string method, std::string_view handshake, bool quick) {
@@ -97,7 +99,12 @@ void add_webhooks(Router& router, const Config& config, const Stores& stores,
          .quick = quick,
          .lane = LaneKind::intake,
          .exists = [names = std::move(names)](
-                       const Target& target) { return names.contains(target.segments.back()); }});
+                       const Target& target) { return names.contains(target.segments.back()); },
+         .store =
+             [stores = stores_of](const Target& target) {
+               const auto found = stores.find(target.segments.back());
+               return found == stores.end() ? nullptr : found->second;
+             }});
   };
   add("POST", "", false);
   // What a handshake asks before anything is sent; no store is asked for it.
@@ -160,6 +167,7 @@ void add_named_events(Router& router, const Config& config, const Stores& stores
   std::vector<EventName> names;
   std::map<std::string, AnswerCall> ways;
   std::set<std::pair<std::string, std::string>> inlined;  // as the path names them
+  std::map<std::pair<std::string, std::string>, const Store*> stores_of;
   for (const EventConfig& event : config.events) {
     const EventName name{event.name, event.version};
     if (!ways.emplace(name.type(), event.inline_mode
@@ -169,7 +177,9 @@ void add_named_events(Router& router, const Config& config, const Stores& stores
       throw std::invalid_argument("event " + name.type() + " is there twice");
     }
     names.push_back(name);
-    if (event.inline_mode) inlined.emplace(event.name, "v" + std::to_string(event.version));
+    const std::pair path{event.name, "v" + std::to_string(event.version)};
+    if (event.inline_mode) inlined.insert(path);
+    stores_of.emplace(path, stores.find(event.store, BoxKind::inbox));
   }
   const AnswerCall take = [ways = std::move(ways)](const Arrival& arrival) {
     return ways.at(arrival.topic.str())(arrival);
@@ -180,6 +190,11 @@ void add_named_events(Router& router, const Config& config, const Stores& stores
               .need = Need::send,
               .call = [intake](const Call& call) { return intake->handle(call.request); },
               .lane = LaneKind::intake,
+              .store =
+                  [stores_of = std::move(stores_of)](const Target& target) {
+                    const auto found = stores_of.find({target.segments[1], target.segments[2]});
+                    return found == stores_of.end() ? nullptr : found->second;
+                  },
               .calls_handler =
                   [inlined = std::move(inlined)](const Target& target) {
                     return inlined.contains({target.segments[1], target.segments[2]});
@@ -189,12 +204,14 @@ void add_named_events(Router& router, const Config& config, const Stores& stores
 void add_sidecar(Router& router, const Config& config, const Stores& stores,
                  const IntakeOptions& options) {
   std::vector<Subscription> subscriptions;
+  std::map<std::string, const Store*> stores_of;
   for (const SubscriptionConfig& topic : config.subscriptions) {
     subscriptions.push_back({.pubsub = topic.name,
                              .topic = topic.topic,
                              .route = topic.route,
                              .take = accept_mode(accept_into(stores, topic.store))});
     if (!topic.stored.empty()) subscriptions.back().stored = Topic{topic.stored};
+    stores_of.emplace(topic.route, stores.find(topic.store, BoxKind::inbox));
   }
   auto intake = std::make_shared<SidecarIntake>(std::move(subscriptions), options);
   const auto handle = [intake](const Call& call) { return intake->handle(call.request); };
@@ -203,7 +220,11 @@ void add_sidecar(Router& router, const Config& config, const Stores& stores,
               .path = "/sidecar/{route}",
               .need = Need::send,
               .call = handle,
-              .lane = LaneKind::intake});
+              .lane = LaneKind::intake,
+              .store = [stores_of = std::move(stores_of)](const Target& target) {
+                const auto found = stores_of.find(target.segments[1]);
+                return found == stores_of.end() ? nullptr : found->second;
+              }});
 }
 
 /// The one parameter that there is; a misspelt one must not lead elsewhere.
@@ -240,7 +261,10 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
                 const Store* store =
                     strange ? nullptr : stores.find(target.find("store").value_or(""), kind);
                 return store == nullptr ? nullptr : by_store.at(store->name());
-              }};
+              },
+          .store = [&stores, kind](const Target& target) -> const Store* {
+            return stores.find(target.find("store").value_or(""), kind);
+          }};
 }
 
 }  // namespace
@@ -285,7 +309,10 @@ void add_intakes(Router& router, const Config& config, const Stores& stores, Sin
              return EventIntake{accept_into(stores, store_name(call.target)), options}.handle(
                  call.request);
            },
-       .lane = LaneKind::intake});
+       .lane = LaneKind::intake,
+       .store = [&stores](const Target& target) -> const Store* {
+         return stores.find(target.find("store").value_or(""), BoxKind::inbox);
+       }});
   add_named_events(router, config, stores, sinks, calls, options);
   add_webhooks(router, config, stores, options);
   add_sidecar(router, config, stores, options);

@@ -1,12 +1,31 @@
 #include "daemon/lane.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace twinbox::app {
+namespace {
+
+using Counts = std::map<const void*, std::size_t>;
+
+std::size_t count_of(const Counts& counts, const void* key) {
+  const auto found = counts.find(key);
+  return found == counts.end() ? 0 : found->second;
+}
+
+void take_one(Counts& counts, const void* key) {
+  const auto found = counts.find(key);
+  if (--found->second == 0) counts.erase(found);
+}
+
+/// Whoever has `mine` already may have one more of what everybody shares.
+bool in_its_share(std::size_t mine, std::size_t free) { return free > 0 && mine <= free / 4; }
+
+}  // namespace
 
 Lane::Lane(Options options) : options_(std::move(options)) {
-  threads_.reserve(options_.threads);
+  threads_.reserve(options_.threads + options_.keys);
   for (std::size_t i = 0; i < options_.threads; ++i) {
     threads_.emplace_back([this] { work(); });
   }
@@ -19,16 +38,44 @@ bool Lane::submit(Task task) { return add(std::move(task), false); }
 bool Lane::submit_always(Task task) { return add(std::move(task), true); }
 
 bool Lane::add(Task task, bool always) {
-  {
-    const std::lock_guard lock{mutex_};
-    if (closed_ || (!always && queue_.size() >= options_.queue)) {
-      ++refused_;
-      return false;
-    }
-    queue_.push_back(std::move(task));
+  std::unique_lock lock{mutex_};
+  if (closed_ || (!always && !has_room(task))) {
+    ++refused_;
+    return false;
   }
-  ready_.notify_one();
+  if (task.key != nullptr) ++waiting_of_[task.key];
+  queue_.push_back(std::move(task));
+  call_thread(lock);
   return true;
+}
+
+bool Lane::has_room(const Task& task) const {
+  if (options_.keys == 0 || task.key == nullptr) return queue_.size() < options_.queue;
+  const std::size_t free = options_.queue - std::min(queue_.size(), options_.queue);
+  const std::size_t mine = count_of(waiting_of_, task.key);
+  return mine == 0 || in_its_share(mine, free);
+}
+
+bool Lane::may_run(const Task& task) const {
+  if (task.key == nullptr && options_.keys == 0) return true;
+  const std::size_t mine = task.key == nullptr ? 0 : count_of(running_of_, task.key);
+  if (options_.keys == 0) return mine < task.most_running;
+  const std::size_t shared = running_ - running_of_.size();  // each key has one for itself
+  if (task.key == nullptr) return shared < options_.threads;
+  return mine == 0 || in_its_share(mine - 1, options_.threads - std::min(shared, options_.threads));
+}
+
+void Lane::call_thread(std::unique_lock<std::mutex>& lock) {
+  const bool may_grow = !closed_ && threads_.size() < options_.threads + options_.keys;
+  if (resting_ == 0 && may_grow && next() != queue_.end()) {
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // it goes on with those that there are
+    }
+    return;
+  }
+  lock.unlock();
+  ready_.notify_one();
 }
 
 void Lane::close() {
@@ -37,6 +84,7 @@ void Lane::close() {
     const std::lock_guard lock{mutex_};
     closed_ = true;
     dropped.swap(queue_);
+    waiting_of_.clear();
   }
   ready_.notify_all();
   for (const Task& task : dropped) {
@@ -59,32 +107,39 @@ Lane::Status Lane::status() const {
 }
 
 Lane::Queue::iterator Lane::next() {
-  return std::ranges::find_if(queue_, [this](const Task& task) {
-    if (task.key == nullptr) return true;
-    const auto running = running_of_.find(task.key);
-    return running == running_of_.end() || running->second < task.most_running;
-  });
+  return std::ranges::find_if(queue_, [this](const Task& task) { return may_run(task); });
 }
 
 void Lane::work() {
   std::unique_lock lock{mutex_};
   while (true) {
     auto found = queue_.end();
+    ++resting_;
     ready_.wait(lock, [&] {
       found = next();
       return closed_ || found != queue_.end();
     });
+    --resting_;
     if (found == queue_.end()) return;
     const Task task = std::move(*found);
     queue_.erase(found);
     ++running_;
-    if (task.key != nullptr) ++running_of_[task.key];
-    lock.unlock();
+    if (task.key != nullptr) {
+      take_one(waiting_of_, task.key);
+      ++running_of_[task.key];
+    }
+    // Another one may have been called for two tasks, or none may rest for the next.
+    if (options_.keys > 0 && !queue_.empty()) {
+      call_thread(lock);
+      if (lock.owns_lock()) lock.unlock();
+    } else {
+      lock.unlock();
+    }
     task.run();
     lock.lock();
     --running_;
     // The thread itself looks for the next task, which may be one that had to wait for this key.
-    if (task.key != nullptr && --running_of_[task.key] == 0) running_of_.erase(task.key);
+    if (task.key != nullptr) take_one(running_of_, task.key);
   }
 }
 

@@ -22,6 +22,10 @@ class Lane {
     std::string name;
     std::size_t threads;
     std::size_t queue;  ///< tasks that may wait for a thread
+    /// How many keys its tasks have; 0: `most_running` of each task decides. Otherwise each key has
+    /// a thread of its own beside `threads`, and of those a share that gets smaller the fewer are
+    /// free, and a share of the queue likewise: one key cannot use up what the others need.
+    std::size_t keys = 0;
   };
   explicit Lane(Options options);
   /// As close(), and waits for the tasks that run.
@@ -33,12 +37,13 @@ class Lane {
   struct Task {
     std::function<void()> run;
     std::function<void()> drop = {};  ///< called instead of `run` when the lane is closed before
-    /// Of the tasks with this key, at most `most_running` run at once; null: as many as there are
-    /// threads.
+    /// Of the tasks with this key, at most `most_running` run at once, or as Options::keys has it;
+    /// null: as many as there are threads.
     const void* key = nullptr;
     std::size_t most_running = 1;
   };
-  /// False: the queue is full, or the lane is closed; the task was not taken.
+  /// False: the queue (or the share of its key) is full, or the lane is closed; the task was not
+  /// taken.
   bool submit(Task task);
   /// For tasks of which there are only so many: taken even when the queue is full.
   bool submit_always(Task task);
@@ -49,7 +54,7 @@ class Lane {
 
   struct Status {
     std::string name;
-    std::size_t threads = 0;
+    std::size_t threads = 0;  ///< without those that a key has for itself
     std::size_t running = 0;
     std::size_t waiting = 0;
     std::uint64_t refused = 0;
@@ -62,6 +67,10 @@ class Lane {
 
   bool add(Task task, bool always);
   void work();
+  /// A thread for what waits and may run: one that rests, or a new one while there may be more.
+  void call_thread(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] bool has_room(const Task& task) const;
+  [[nodiscard]] bool may_run(const Task& task) const;
   /// The oldest task that may run now, or the end.
   Queue::iterator next();
 
@@ -69,7 +78,10 @@ class Lane {
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   Queue queue_;
-  std::map<const void*, std::size_t> running_of_;  // by key
+  using Counts = std::map<const void*, std::size_t>;  // by key; none is zero
+  Counts running_of_;
+  Counts waiting_of_;
+  std::size_t resting_ = 0;  ///< threads
   std::size_t running_ = 0;
   std::uint64_t refused_ = 0;
   bool closed_ = false;

@@ -15,6 +15,10 @@
 #include "daemon/target.hpp"
 #include <twinbox/http.hpp>
 
+namespace twinbox {
+class Store;
+}
+
 namespace twinbox::app {
 
 /// What a request must bring along.
@@ -66,6 +70,9 @@ struct Endpoint {
   std::function<std::shared_ptr<SharedCalls>(const Target&)> shared = {};
   /// Asked before the body is read. False: there is nothing of that name; empty: there always is.
   std::function<bool(const Target&)> exists = {};
+  /// The store that the request is for, where it is known before; null: unknown. Requests for one
+  /// store leave threads to those for others.
+  std::function<const Store*(const Target&)> store = {};
   /// True: this request is for LaneKind::inline_call.
   std::function<bool(const Target&)> calls_handler = {};
 };

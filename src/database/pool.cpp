@@ -274,7 +274,9 @@ bool Pool::worth_repeating(Kind kind, Access access, int attempt, TimePoint begi
   const bool away = may_come_back(kind, *driver_);
   // Whoever can be stopped runs in a loop, which repeats by itself and has other stores to serve.
   // Whoever reads may rather know at once.
-  const bool waits = access != Access::read && !StopScope::token().stop_possible();
+  const bool loops =
+      StopScope::token().stop_possible() && StopScope::while_away() == StopScope::WhileAway::fail;
+  const bool waits = access != Access::read && !loops;
   if (away && waits && passed < options_.retry_limit) return true;
   // A busy file or a silent server has used up the call's time already.
   return (away || kind == Kind::contention) && attempt <= options_.retries &&

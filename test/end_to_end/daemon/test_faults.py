@@ -200,8 +200,6 @@ class FaultsOnPostgres(Faults, unittest.TestCase):
         self.place = self.place.replace(f"@{host}:{port}/", f"@127.0.0.1:{path.port()}/")
         self.config += '[limit]\nstop_time = "0s"\n[dispatch]\ngrace = "0s"\n'
         daemon = self.start()
-        for _ in ["outbox", "inbox"]:
-            daemon.wait_for(r" reap store=main")  # a chore is interrupted, a write is not
         self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
         path.silent.set()
         connection = daemon.connect()
@@ -209,7 +207,9 @@ class FaultsOnPostgres(Faults, unittest.TestCase):
         connection.request("POST", "/v1/outbox/a", b"x")
         self.assertTrue(path.taken.wait(LIMIT))
         self.assertEqual(daemon.stop(), 0)
-        self.assertIn("stopped_early", daemon.lines[-1])
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 503, answer.read())
+        self.assertRegex(daemon.lines[-1], " stopped$")
 
 
 if __name__ == "__main__":

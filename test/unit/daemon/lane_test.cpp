@@ -1,11 +1,15 @@
 #include "daemon/lane.hpp"
 
+#include <array>
 #include <atomic>
 #include <latch>
 #include <stop_token>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "daemon/pending_answers.hpp"
 #include "daemon/time_limits.hpp"
 
 namespace twinbox::app {
@@ -77,6 +81,77 @@ TEST(Lane, drops_what_waits_when_it_is_closed) {
   EXPECT_FALSE(lane.submit_always({.run = [&] { ran = true; }}));
   over.count_down();
   EXPECT_FALSE(ran);
+}
+
+/// A lane, and tasks that hang in it until the end of the test.
+struct HangingLane {
+  explicit HangingLane(Lane::Options options) : lane(std::move(options)) {}
+  bool submit(const void* key) {
+    return lane.submit({.run =
+                            [this] {
+                              ++running;
+                              running.notify_all();
+                              over.wait();
+                            },
+                        .key = key});
+  }
+  void wait_for(int count) const {
+    for (int now = running; now < count; now = running) running.wait(now);
+  }
+  std::atomic<int> running = 0;
+  std::latch over{1};
+  Lane lane;
+};
+
+TEST(Lane, of_keys_has_a_thread_for_each_of_them_however_many_hang) {
+  constexpr int keys = 6;
+  const std::array<int, keys> key{};
+  HangingLane hanging{{.name = "intake", .threads = 2, .queue = 100, .keys = keys}};
+  Lane& lane = hanging.lane;
+  for (int i = 0; i + 1 < keys; ++i) {
+    for (int task = 0; task < 3; ++task) ASSERT_TRUE(hanging.submit(&key.at(i)));
+  }
+  std::latch healthy{3};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(lane.submit({.run = [&] { healthy.count_down(); }, .key = &key.back()}));
+  }
+  healthy.wait();
+  EXPECT_LE(hanging.running, keys - 1 + 2);
+  hanging.over.count_down();
+  hanging.wait_for(3 * (keys - 1));
+}
+
+TEST(Lane, gives_one_key_a_part_of_its_threads_and_of_its_queue) {
+  const int hung = 0;
+  const int other = 0;
+  HangingLane hanging{{.name = "intake", .threads = 8, .queue = 40, .keys = 2}};
+  Lane& lane = hanging.lane;
+  int taken = 0;
+  while (hanging.submit(&hung)) ++taken;
+  hanging.wait_for(3);  // one of its own, and two of the eight
+  EXPECT_EQ(lane.status().running, 3u);
+  EXPECT_LT(lane.status().waiting, 20u);
+  EXPECT_EQ(lane.status().refused, 1u);
+  EXPECT_EQ(taken, 3 + static_cast<int>(lane.status().waiting));
+  std::latch healthy{1};
+  ASSERT_TRUE(lane.submit({.run = [&] { healthy.count_down(); }, .key = &other}));
+  healthy.wait();
+  hanging.over.count_down();
+}
+
+TEST(PendingAnswers, give_each_request_one_answer) {
+  PendingAnswers pending;
+  std::vector<int> given;
+  const auto one =
+      pending.add([&](const HttpResponse& response) { given.push_back(response.status); });
+  const auto two =
+      pending.add([&](const HttpResponse& response) { given.push_back(response.status); });
+  one({202, {}, {}});
+  one({500, {}, {}});
+  pending.answer_all({503, {}, {}});
+  two({202, {}, {}});
+  pending.answer_all({503, {}, {}});
+  EXPECT_EQ(given, (std::vector{202, 503}));
 }
 
 TEST(TimeLimits, stop_what_runs_past_its_time) {
