@@ -7,12 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "contestant.hpp"
+#include "candidate.hpp"
 #include "load.hpp"
 
 namespace twinbox::bench {
 
-using Crew = std::vector<std::shared_ptr<Contestant>>;
+using PeerGroup = std::vector<std::shared_ptr<Candidate>>;
 
 /// One side's store: filled the same way for both, drained by its own crew.
 class Backlog {
@@ -23,8 +23,8 @@ class Backlog {
       : place_(dialect, BoxKind::outbox),
         filler_(place_.raw()),
         messages_(some_messages(1'000, payload_size)),
-        crew_(side == Side::ours ? Crew(static_cast<std::size_t>(workers), place_.twinbox())
-                                 : place_.raw_crew(workers)) {}
+        crew_(side == Side::ours ? PeerGroup(static_cast<std::size_t>(workers), place_.twinbox())
+                                 : place_.raw_group(workers)) {}
 
   void fill(int count) {
     for (int left = count; left > 0; left -= 1'000)
@@ -34,7 +34,7 @@ class Backlog {
   /// Claims and acks until nothing is due. Throws unless `count` messages were settled.
   void drain(int count, std::int64_t batch) {
     std::atomic<std::size_t> settled = 0;
-    const auto work = [&](Contestant& worker) {
+    const auto work = [&](Candidate& worker) {
       for (;;) {
         const std::vector<Message> messages = worker.claim(batch);
         if (messages.empty()) break;
@@ -52,13 +52,13 @@ class Backlog {
                                std::to_string(count) + " messages");
   }
 
-  Place& place() noexcept { return place_; }
+  BenchStore& place() noexcept { return place_; }
 
  private:
-  Place place_;
+  BenchStore place_;
   std::shared_ptr<RawConnection> filler_;
   std::vector<NewMessage> messages_;
-  Crew crew_;
+  PeerGroup crew_;
 };
 
 }  // namespace twinbox::bench

@@ -76,13 +76,13 @@ double plain_alone(const BrokerSide& side, Dialect, int count) { return side.pla
 
 Case relay_case(const std::string& name, BrokerSide (*make)(), Dialect dialect, double target,
                 const Ceiling& ceiling) {
-  return {"relay over " + name, dialect, "msg/s", target, false, [=](const Effort& effort) {
+  return {"relay over " + name, dialect, "msg/s", target, false, [=](const Repetitions& effort) {
             const BrokerSide side = make();
             auto relay = std::make_shared<Relay>(dialect, side);
             // Enough that the rate counts, not how a dispatcher starts and stops.
             const int count = 5 * effort.backlog;
-            return Duel{[=] { return relay->run(count); },
-                        [=] { return ceiling(side, dialect, count); }};
+            return Comparison{[=] { return relay->run(count); },
+                              [=] { return ceiling(side, dialect, count); }};
           }};
 }
 

@@ -44,7 +44,7 @@ class WalMeter {
   std::string from_;
 };
 
-std::function<double()> drain_wal(const Effort& effort, Backlog::Side side) {
+std::function<double()> drain_wal(const Repetitions& effort, Backlog::Side side) {
   auto backlog = std::make_shared<Backlog>(Dialect::postgres, side, 1, 256);
   return [=] {
     backlog->fill(effort.backlog);
@@ -54,7 +54,7 @@ std::function<double()> drain_wal(const Effort& effort, Backlog::Side side) {
   };
 }
 
-std::function<double()> drain_allocations(const Effort& effort, Dialect dialect,
+std::function<double()> drain_allocations(const Repetitions& effort, Dialect dialect,
                                           Backlog::Side side) {
   auto backlog = std::make_shared<Backlog>(dialect, side, 1, 256);
   return [=] {
@@ -66,8 +66,8 @@ std::function<double()> drain_allocations(const Effort& effort, Dialect dialect,
 }
 
 std::function<double()> enqueue_allocations(Dialect dialect, Backlog::Side side) {
-  auto place = std::make_shared<Place>(dialect, BoxKind::outbox);
-  const std::shared_ptr<Contestant> who =
+  auto place = std::make_shared<BenchStore>(dialect, BoxKind::outbox);
+  const std::shared_ptr<Candidate> who =
       side == Backlog::Side::ours ? place->twinbox() : place->raw();
   return [place, who, messages = some_messages(100, 256)] {
     constexpr int calls = 20;
@@ -83,24 +83,25 @@ std::vector<Case> cost_cases(Dialect dialect) {
   using Side = Backlog::Side;
   std::vector<Case> cases;
   if (dialect == Dialect::postgres) {
-    cases.push_back({"claim+ack, batch 200, log written", dialect, "B/msg", usual_target, true,
-                     [](const Effort& effort) {
-                       return Duel{drain_wal(effort, Side::ours), drain_wal(effort, Side::ceiling)};
-                     }});
+    cases.push_back(
+        {"claim+ack, batch 200, log written", dialect, "B/msg", usual_target, true,
+         [](const Repetitions& effort) {
+           return Comparison{drain_wal(effort, Side::ours), drain_wal(effort, Side::ceiling)};
+         }});
     cases.push_back({"claim+ack, batch 200, log allowed", dialect, "B/msg", 1.0, true,
-                     [](const Effort& effort) {
-                       return Duel{drain_wal(effort, Side::ours), [] { return 600.0; }};
+                     [](const Repetitions& effort) {
+                       return Comparison{drain_wal(effort, Side::ours), [] { return 600.0; }};
                      }});
   }
-  cases.push_back(
-      {"enqueue, batch 100, allocations", dialect, "1/msg", usual_target, true, [=](const Effort&) {
-         return Duel{enqueue_allocations(dialect, Side::ours),
-                     enqueue_allocations(dialect, Side::ceiling)};
-       }});
+  cases.push_back({"enqueue, batch 100, allocations", dialect, "1/msg", usual_target, true,
+                   [=](const Repetitions&) {
+                     return Comparison{enqueue_allocations(dialect, Side::ours),
+                                       enqueue_allocations(dialect, Side::ceiling)};
+                   }});
   cases.push_back({"claim+ack, batch 200, allocations", dialect, "1/msg", usual_target, true,
-                   [=](const Effort& effort) {
-                     return Duel{drain_allocations(effort, dialect, Side::ours),
-                                 drain_allocations(effort, dialect, Side::ceiling)};
+                   [=](const Repetitions& effort) {
+                     return Comparison{drain_allocations(effort, dialect, Side::ours),
+                                       drain_allocations(effort, dialect, Side::ceiling)};
                    }});
   return cases;
 }

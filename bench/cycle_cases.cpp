@@ -32,19 +32,19 @@ struct Side {
                                std::to_string(done) + " messages");
   }
 
-  Place place;
-  Crew crew;
+  BenchStore place;
+  PeerGroup crew;
   std::int64_t done = 0;
 };
 
-std::function<double()> cycle_rate(const Effort& effort, Dialect dialect, Peer::Role role,
+std::function<double()> cycle_rate(const Repetitions& effort, Dialect dialect, Peer::Role role,
                                    int processes) {
   auto side = std::make_shared<Side>(dialect, role, processes);
   return [=] { return side->cycle(effort.backlog); };
 }
 
 /// Microseconds per message. A machine that others use as well changes it little.
-std::function<double()> cycle_cost(const Effort& effort, Dialect dialect, Peer::Role role) {
+std::function<double()> cycle_cost(const Repetitions& effort, Dialect dialect, Peer::Role role) {
   auto side = std::make_shared<Side>(dialect, role, 1);
   return [=] {
     const auto before = side->crew.processor_time();
@@ -59,18 +59,19 @@ std::function<double()> cycle_cost(const Effort& effort, Dialect dialect, Peer::
 std::vector<Case> cycle_cases(Dialect dialect) {
   using Role = Peer::Role;
   const auto question = [&](std::string name, int processes, Role ceiling) {
-    return Case{std::move(name), dialect, "msg/s", cycle_target, false, [=](const Effort& effort) {
-                  return Duel{cycle_rate(effort, dialect, Role::dispatcher, processes),
-                              cycle_rate(effort, dialect, ceiling, processes)};
-                }};
+    return Case{
+        std::move(name), dialect, "msg/s", cycle_target, false, [=](const Repetitions& effort) {
+          return Comparison{cycle_rate(effort, dialect, Role::dispatcher, processes),
+                            cycle_rate(effort, dialect, ceiling, processes)};
+        }};
   };
   return {question("full cycle, 1 process", 1, Role::loop),
           question("full cycle, 2 processes", 2, Role::loop),
           question("full cycle, against two loops", 1, Role::two_loops),
           {"full cycle, processor time", dialect, "µs/msg", cost_target, true,
-           [=](const Effort& effort) {
-             return Duel{cycle_cost(effort, dialect, Role::dispatcher),
-                         cycle_cost(effort, dialect, Role::loop)};
+           [=](const Repetitions& effort) {
+             return Comparison{cycle_cost(effort, dialect, Role::dispatcher),
+                               cycle_cost(effort, dialect, Role::loop)};
            }}};
 }
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "bare_posts.hpp"
+#include "candidate.hpp"
 #include "cases.hpp"
 #include "concurrent.hpp"
-#include "contestant.hpp"
 #include "daemon_process.hpp"
 #include "load.hpp"
 
@@ -16,7 +16,7 @@ constexpr std::size_t clients = 64;
 struct Served {
   explicit Served(Dialect dialect, const std::string& config = {})
       : place(dialect, BoxKind::outbox), daemon(place.site(), config) {}
-  Place place;
+  BenchStore place;
   DaemonProcess daemon;
 };
 
@@ -26,7 +26,7 @@ LoadResult accept_over_http(const Served& served, std::chrono::milliseconds slic
 }
 
 /// As many threads as there are clients, in one process with the store.
-LoadResult accept_in_process(Contestant& box, std::chrono::milliseconds slice) {
+LoadResult accept_in_process(Candidate& box, std::chrono::milliseconds slice) {
   std::vector<LoadResult> parts(clients);
   std::vector<Enqueue> threads;
   for (LoadResult& part : parts) {
@@ -54,21 +54,21 @@ Case accept_rate(Dialect dialect) {
           "msg/s",
           0.60,
           false,
-          [=](const Effort& effort) {
+          [=](const Repetitions& effort) {
             auto served = std::make_shared<Served>(dialect);
-            auto place = std::make_shared<Place>(dialect, BoxKind::outbox);
+            auto place = std::make_shared<BenchStore>(dialect, BoxKind::outbox);
             auto box = place->twinbox();
             const Enqueue enqueue = [place, box](const NewMessage& message) {
               box->enqueue(message);
             };
             const auto slice = 4 * effort.slice;
-            return Duel{[=] {
-                          const LoadResult load = accept_over_http(*served, slice);
-                          return static_cast<double>(load.answers) / load.spent.count();
-                        },
-                        [=, threads = std::vector(clients, enqueue)] {
-                          return concurrent_rate(slice, threads);
-                        }};
+            return Comparison{[=] {
+                                const LoadResult load = accept_over_http(*served, slice);
+                                return static_cast<double>(load.answers) / load.spent.count();
+                              },
+                              [=, threads = std::vector(clients, enqueue)] {
+                                return concurrent_rate(slice, threads);
+                              }};
           }};
 }
 
@@ -78,12 +78,12 @@ Case accept_time(Dialect dialect, const char* name, double share) {
           "ms",
           0.5,
           true,
-          [=](const Effort& effort) {
+          [=](const Repetitions& effort) {
             auto served = std::make_shared<Served>(dialect);
-            auto place = std::make_shared<Place>(dialect, BoxKind::outbox);
+            auto place = std::make_shared<BenchStore>(dialect, BoxKind::outbox);
             auto box = place->twinbox();
             const auto slice = 4 * effort.slice;
-            return Duel{
+            return Comparison{
                 [=] { return quantile(accept_over_http(*served, slice).milliseconds, share); },
                 [=, place = place] {
                   return quantile(accept_in_process(*box, slice).milliseconds, share);
@@ -98,7 +98,7 @@ Case deliveries(Dialect dialect) {
           "msg/s",
           0.25,
           false,
-          [=](const Effort& effort) {
+          [=](const Repetitions& effort) {
             auto receiver = std::make_shared<CountingReceiver>();
             const std::string url = "http://127.0.0.1:" + std::to_string(receiver->port()) + "/";
             auto served = std::make_shared<Served>(
@@ -108,30 +108,30 @@ Case deliveries(Dialect dialect) {
                     "sink = \"there\"\n[dispatch]\nworkers = 16\nbatch = 200\n");
             auto box = served->place.twinbox();
             const std::size_t count = static_cast<std::size_t>(effort.backlog) / 4;
-            return Duel{[=, served = served] {
-                          const std::size_t before = receiver->count();
-                          const auto begin = std::chrono::steady_clock::now();
-                          box->enqueue(some_messages(count, 256));
-                          receiver->wait_for(before + count);
-                          const std::chrono::duration<double> spent =
-                              std::chrono::steady_clock::now() - begin;
-                          return static_cast<double>(count) / spent.count();
-                        },
-                        [=, receiver = receiver] {
-                          return bare_posts(url, 16, a_payload(256), 4 * effort.slice);
-                        }};
+            return Comparison{[=, served = served] {
+                                const std::size_t before = receiver->count();
+                                const auto begin = std::chrono::steady_clock::now();
+                                box->enqueue(some_messages(count, 256));
+                                receiver->wait_for(before + count);
+                                const std::chrono::duration<double> spent =
+                                    std::chrono::steady_clock::now() - begin;
+                                return static_cast<double>(count) / spent.count();
+                              },
+                              [=, receiver = receiver] {
+                                return bare_posts(url, 16, a_payload(256), 4 * effort.slice);
+                              }};
           }};
 }
 
 /// Against a budget, for there is no hand-written daemon to compare with.
 Case budget(Dialect dialect, const char* name, const char* unit, double limit,
-            std::function<double(Served&, const Effort&)> look) {
-  return {name, dialect, unit, 1.0, true, [=](const Effort& effort) {
-            return Duel{[=] {
-                          Served served{dialect};
-                          return look(served, effort);
-                        },
-                        [=] { return limit; }};
+            std::function<double(Served&, const Repetitions&)> look) {
+  return {name, dialect, unit, 1.0, true, [=](const Repetitions& effort) {
+            return Comparison{[=] {
+                                Served served{dialect};
+                                return look(served, effort);
+                              },
+                              [=] { return limit; }};
           }};
 }
 
@@ -142,19 +142,19 @@ std::vector<Case> daemon_cases(Dialect dialect) {
                           accept_time(dialect, "p99", 0.99), deliveries(dialect)};
   cases.push_back(budget(
       dialect, "start time, against a budget", "ms", 500,
-      [](Served& served, const Effort&) { return served.daemon.start_time().count() * 1e3; }));
-  cases.push_back(
-      budget(dialect, "resident when idle, against a budget", "MB", 40,
-             [](Served& served, const Effort&) { return served.daemon.resident_megabytes(); }));
+      [](Served& served, const Repetitions&) { return served.daemon.start_time().count() * 1e3; }));
+  cases.push_back(budget(
+      dialect, "resident when idle, against a budget", "MB", 40,
+      [](Served& served, const Repetitions&) { return served.daemon.resident_megabytes(); }));
   cases.push_back(budget(dialect, "resident under load, against a budget", "MB", 80,
-                         [](Served& served, const Effort& effort) {
+                         [](Served& served, const Repetitions& effort) {
                            accept_over_http(served, 4 * effort.slice);
                            return served.daemon.resident_megabytes();
                          }));
   if (dialect == Dialect::sqlite) {
     cases.push_back(
         budget(dialect, "size of the program, against a budget", "MB", 10,
-               [](Served&, const Effort&) { return DaemonProcess::program_megabytes(); }));
+               [](Served&, const Repetitions&) { return DaemonProcess::program_megabytes(); }));
   }
   return cases;
 }

@@ -68,7 +68,7 @@ std::size_t whole_message(std::string_view text) {
 
 }  // namespace
 
-DaemonProcess::DaemonProcess(const Site& site, const std::string& config) {
+DaemonProcess::DaemonProcess(const StoreAddress& site, const std::string& config) {
   std::string pattern = (std::filesystem::temp_directory_path() / "twinbox_bench.XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) fail("cannot make a folder");
   folder_ = pattern;

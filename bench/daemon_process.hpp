@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "contestant.hpp"
+#include "candidate.hpp"
 
 namespace twinbox::bench {
 
@@ -18,7 +18,7 @@ namespace twinbox::bench {
 class DaemonProcess {
  public:
   /// `config` is added to what the site says. Returns when it listens. Throws std::runtime_error.
-  explicit DaemonProcess(const Site& site, const std::string& config = {});
+  explicit DaemonProcess(const StoreAddress& site, const std::string& config = {});
   /// SIGTERM, and waits.
   ~DaemonProcess();
   DaemonProcess(const DaemonProcess&) = delete;

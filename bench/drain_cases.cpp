@@ -6,7 +6,7 @@
 namespace twinbox::bench {
 namespace {
 
-std::function<double()> drain_rate(const Effort& effort, Dialect dialect, Backlog::Side side,
+std::function<double()> drain_rate(const Repetitions& effort, Dialect dialect, Backlog::Side side,
                                    int batch, int workers, std::size_t size) {
   auto backlog = std::make_shared<Backlog>(dialect, side, workers, size);
   // Some batches for each worker, or the last one alone would decide.
@@ -27,15 +27,15 @@ std::vector<Case> drain_cases(Dialect dialect) {
   for (const std::size_t size : {256U, 4096U}) {
     for (const int batch : {50, 200, 1000}) {
       for (const int workers : {1, 2, 4}) {
-        cases.push_back({"claim+ack, batch " + std::to_string(batch) + ", " +
-                             std::to_string(workers) + (workers == 1 ? " worker, " : " workers, ") +
-                             size_text(size),
-                         dialect, "msg/s", usual_target, false, [=](const Effort& effort) {
-                           const auto side = [&](Backlog::Side who) {
-                             return drain_rate(effort, dialect, who, batch, workers, size);
-                           };
-                           return Duel{side(Backlog::Side::ours), side(Backlog::Side::ceiling)};
-                         }});
+        cases.push_back(
+            {"claim+ack, batch " + std::to_string(batch) + ", " + std::to_string(workers) +
+                 (workers == 1 ? " worker, " : " workers, ") + size_text(size),
+             dialect, "msg/s", usual_target, false, [=](const Repetitions& effort) {
+               const auto side = [&](Backlog::Side who) {
+                 return drain_rate(effort, dialect, who, batch, workers, size);
+               };
+               return Comparison{side(Backlog::Side::ours), side(Backlog::Side::ceiling)};
+             }});
       }
     }
   }

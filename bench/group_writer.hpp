@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "contestant.hpp"
+#include "candidate.hpp"
 
 namespace twinbox::bench {
 

@@ -17,7 +17,7 @@ constexpr double offered_share = 0.6;  // of the clean maximum
 /// dead row can be cleared away.
 class HeldSnapshot {
  public:
-  explicit HeldSnapshot(const Site& site)
+  explicit HeldSnapshot(const StoreAddress& site)
       : database_(site.address), thread_([this, site] { hold(site); }) {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return held_; });
@@ -31,7 +31,7 @@ class HeldSnapshot {
   HeldSnapshot& operator=(const HeldSnapshot&) = delete;
 
  private:
-  void hold(const Site& site) {
+  void hold(const StoreAddress& site) {
     database_.in_transaction([&](Session& session) {
       session.execute("set transaction isolation level repeatable read");
       session.execute("select 1 from " + site.tables(BoxKind::outbox).work + " limit 1");
@@ -56,9 +56,9 @@ struct Handled {
   double backlog;  ///< messages, at the end
 };
 
-Handled handle_beside_a_snapshot(const Effort& effort) {
-  const Place place(Dialect::postgres, BoxKind::outbox);
-  Crew crew(Peer::Role::dispatcher, 1, place.site());
+Handled handle_beside_a_snapshot(const Repetitions& effort) {
+  const BenchStore place(Dialect::postgres, BoxKind::outbox);
+  PeerGroup crew(Peer::Role::dispatcher, 1, place.site());
   std::vector<double> clean;
   for (int i = 0; i < 4; ++i) clean.push_back(crew.cycle(effort.backlog));
   std::sort(clean.begin() + 1, clean.end());  // the first is for warming up
@@ -76,22 +76,22 @@ std::vector<Case> held_cases(Dialect dialect) {
   // Both questions are answered by one run, which takes minutes.
   struct Run {
     std::optional<Handled> handled;
-    const Handled& get(const Effort& effort) {
+    const Handled& get(const Repetitions& effort) {
       if (!handled) handled = handle_beside_a_snapshot(effort);
       return *handled;
     }
   };
   const auto run = std::make_shared<Run>();
   return {{"held snapshot, handled of what is offered", dialect, "msg/s", held_target, false,
-           [=](const Effort& effort) {
-             return Duel{[=] { return run->get(effort).settled; },
-                         [=] { return run->get(effort).offered; }};
+           [=](const Repetitions& effort) {
+             return Comparison{[=] { return run->get(effort).settled; },
+                               [=] { return run->get(effort).offered; }};
            },
            true},
           {"held snapshot, backlog after it", dialect, "msg", 1.0, true,
-           [=](const Effort& effort) {
-             return Duel{[=] { return run->get(effort).backlog; },
-                         [=] { return run->get(effort).offered; }};
+           [=](const Repetitions& effort) {
+             return Comparison{[=] { return run->get(effort).backlog; },
+                               [=] { return run->get(effort).offered; }};
            },
            true}};
 }

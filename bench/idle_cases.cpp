@@ -15,7 +15,7 @@ constexpr double allowed = 0.5;  // percent of a core
 constexpr auto calm_down = 600ms;
 
 /// Percent of a core that this process uses while its dispatcher waits.
-double idle_share(Place& place, std::chrono::seconds time) {
+double idle_share(BenchStore& place, std::chrono::seconds time) {
   Outbox outbox(place.database(), place.site().options());
   Handlers handlers;
   handlers.on(Topic{"order.placed"}, [](const Message&) {});
@@ -33,10 +33,11 @@ double idle_share(Place& place, std::chrono::seconds time) {
 }  // namespace
 
 std::vector<Case> idle_cases(Dialect dialect) {
-  return {{"idle dispatcher, share of a core", dialect, "%", 1.0, true, [=](const Effort& effort) {
-             auto place = std::make_shared<Place>(dialect, BoxKind::outbox);
-             return Duel{[=] { return idle_share(*place, effort.idle); }, [] { return allowed; }};
-           }}};
+  return {
+      {"idle dispatcher, share of a core", dialect, "%", 1.0, true, [=](const Repetitions& effort) {
+         auto place = std::make_shared<BenchStore>(dialect, BoxKind::outbox);
+         return Comparison{[=] { return idle_share(*place, effort.idle); }, [] { return allowed; }};
+       }}};
 }
 
 }  // namespace twinbox::bench

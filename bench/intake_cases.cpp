@@ -1,5 +1,5 @@
+#include "candidate.hpp"
 #include "cases.hpp"
-#include "contestant.hpp"
 #include "load.hpp"
 
 namespace twinbox::bench {
@@ -9,10 +9,10 @@ namespace {
 struct Pair {
   Pair(Dialect dialect, BoxKind kind) : our_place(dialect, kind), raw_place(dialect, kind) {}
 
-  Place our_place;
-  Place raw_place;
-  std::shared_ptr<Contestant> ours = our_place.twinbox();
-  std::shared_ptr<Contestant> raw = raw_place.raw();
+  BenchStore our_place;
+  BenchStore raw_place;
+  std::shared_ptr<Candidate> ours = our_place.twinbox();
+  std::shared_ptr<Candidate> raw = raw_place.raw();
 };
 
 Case enqueue_case(Dialect dialect, std::size_t batch, std::size_t size) {
@@ -22,9 +22,9 @@ Case enqueue_case(Dialect dialect, std::size_t batch, std::size_t size) {
           "msg/s",
           usual_target,
           false,
-          [=](const Effort& effort) {
+          [=](const Repetitions& effort) {
             auto pair = std::make_shared<Pair>(dialect, BoxKind::outbox);
-            const auto side = [=](std::shared_ptr<Contestant> who) {
+            const auto side = [=](std::shared_ptr<Candidate> who) {
               return [=, messages = some_messages(batch, size)] {
                 return rate(effort.slice, [&] {
                   batch == 1 ? who->enqueue(messages.front()) : who->enqueue(messages);
@@ -33,8 +33,8 @@ Case enqueue_case(Dialect dialect, std::size_t batch, std::size_t size) {
               };
             };
             // The stores live as long as one of the sides.
-            return Duel{[pair, run = side(pair->ours)] { return run(); },
-                        [pair, run = side(pair->raw)] { return run(); }};
+            return Comparison{[pair, run = side(pair->ours)] { return run(); },
+                              [pair, run = side(pair->raw)] { return run(); }};
           }};
 }
 
@@ -69,9 +69,9 @@ Case accept_case(Dialect dialect, std::size_t batch, bool repeats) {
           "msg/s",
           usual_target,
           false,
-          [=](const Effort& effort) {
+          [=](const Repetitions& effort) {
             auto pair = std::make_shared<Pair>(dialect, BoxKind::inbox);
-            const auto side = [=](std::shared_ptr<Contestant> who) {
+            const auto side = [=](std::shared_ptr<Candidate> who) {
               return [=, arrivals = Arrivals(batch, repeats)]() mutable {
                 return rate(
                     effort.slice,
@@ -83,8 +83,8 @@ Case accept_case(Dialect dialect, std::size_t batch, bool repeats) {
                     [&] { arrivals.next(); });
               };
             };
-            return Duel{[pair, run = side(pair->ours)]() mutable { return run(); },
-                        [pair, run = side(pair->raw)]() mutable { return run(); }};
+            return Comparison{[pair, run = side(pair->ours)]() mutable { return run(); },
+                              [pair, run = side(pair->raw)]() mutable { return run(); }};
           }};
 }
 

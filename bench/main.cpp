@@ -9,8 +9,8 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "candidate.hpp"
 #include "cases.hpp"
-#include "contestant.hpp"
 #include "peer.hpp"
 #include "report.hpp"
 
@@ -32,7 +32,7 @@ constexpr const char* usage =
 struct Options {
   std::string subject = "store";
   bool as_json = false;
-  Effort effort = {};
+  Repetitions effort = {};
   std::string svg = {};
   std::string text = {};
 };
@@ -46,7 +46,7 @@ std::optional<Options> read_options(int count, char** words) {
     if (word == "--json") {
       options.as_json = true;
     } else if (word == "--quick") {
-      options.effort = Effort::quick();
+      options.effort = Repetitions::quick();
     } else if (word == "--svg" && i + 1 < count) {
       options.svg = words[++i];
     } else if (word == "--held" && i + 1 < count) {
@@ -94,7 +94,7 @@ void show_progress(std::size_t done, std::size_t all, std::string_view what) {
   if (done == all) std::fputs("\r\033[K", stderr);
 }
 
-std::vector<Figure> measure_all(const std::vector<Case>& cases, const Effort& effort) {
+std::vector<Figure> measure_all(const std::vector<Case>& cases, const Repetitions& effort) {
   std::vector<Figure> figures;
   for (const Case& question : cases) {
     show_progress(figures.size(), cases.size(),

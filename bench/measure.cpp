@@ -18,10 +18,10 @@ double quantile(const std::vector<double>& sorted, double place) {
   return sorted[low] + (sorted[high] - sorted[low]) * (at - std::floor(at));
 }
 
-Figure measure(const Case& question, const Effort& effort) {
+Figure measure(const Case& question, const Repetitions& effort) {
   std::vector<double> ours;
   std::vector<double> ceiling;
-  const Duel duel = question.open(effort);
+  const Comparison duel = question.open(effort);
   if (!question.once) {
     duel.ceiling();  // warm-up: caches, prepared statements
     duel.ours();
@@ -49,14 +49,14 @@ Figure measure(const Case& question, const Effort& effort) {
           .target = question.target};
 }
 
-double rate(std::chrono::milliseconds slice, const std::function<std::size_t()>& act,
+double rate(std::chrono::milliseconds slice, const std::function<std::size_t()>& body,
             const std::function<void()>& prepare) {
   duration<double> spent{};
   std::size_t done = 0;
   while (spent < slice) {
     if (prepare) prepare();
     const auto begin = steady_clock::now();
-    done += act();
+    done += body();
     spent += steady_clock::now() - begin;
   }
   return static_cast<double>(done) / spent.count();

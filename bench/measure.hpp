@@ -11,7 +11,7 @@
 namespace twinbox::bench {
 
 /// How long and how often.
-struct Effort {
+struct Repetitions {
   int repeats = 31;
   std::chrono::milliseconds slice{80};  ///< of one repeat that is bound by time
   int backlog = 10'000;                 ///< messages of one repeat that drains
@@ -23,14 +23,14 @@ struct Effort {
   std::chrono::seconds idle{6};    ///< of one repeat that waits for nothing
   std::chrono::seconds held{120};  ///< beside a transaction that stays open
 
-  static Effort quick() {
+  static Repetitions quick() {
     using namespace std::chrono_literals;
     return {3, 50ms, 2'000, 1'000ms, 30, 2s, 10s};
   }
 };
 
 /// Two sides of one question; each call makes one measurement.
-struct Duel {
+struct Comparison {
   std::function<double()> ours;
   std::function<double()> ceiling;
 };
@@ -45,7 +45,7 @@ struct Case {
   double target;  ///< for the ratio
   bool less_is_better;
   /// Opens its stores, which live as long as the duel.
-  std::function<Duel(const Effort&)> open;
+  std::function<Comparison(const Repetitions&)> open;
   bool once = false;  ///< one long measurement instead of many short ones
 };
 
@@ -63,14 +63,14 @@ struct Figure {
   [[nodiscard]] bool reached() const noexcept { return ratio >= target; }
 };
 
-Figure measure(const Case& question, const Effort& effort);
+Figure measure(const Case& question, const Repetitions& effort);
 
 /// Of sorted numbers, between neighbours where there is none at the place.
 double quantile(const std::vector<double>& sorted, double place);
 
-/// Messages per second of what `act` says it has done, call after call, until the slice is over.
+/// Messages per second of what `body` says it has done, call after call, until the slice is over.
 /// `prepare` is not counted.
-double rate(std::chrono::milliseconds slice, const std::function<std::size_t()>& act,
+double rate(std::chrono::milliseconds slice, const std::function<std::size_t()>& body,
             const std::function<void()>& prepare = {});
 
 }  // namespace twinbox::bench

@@ -2,9 +2,9 @@
 
 #include <libpq-fe.h>
 
+#include "candidate.hpp"
 #include "cases.hpp"
 #include "concurrent.hpp"
-#include "contestant.hpp"
 #include "sql/notify_channel.hpp"
 
 namespace twinbox::bench {
@@ -15,9 +15,10 @@ constexpr int writers = 32;
 constexpr auto slice = std::chrono::milliseconds{400};
 
 /// Listens, and never reads what it is told.
-class DeafListener {
+class SilentListener {
  public:
-  explicit DeafListener(const Site& site) : connection_(PQconnectdb(site.address.c_str())) {
+  explicit SilentListener(const StoreAddress& site)
+      : connection_(PQconnectdb(site.address.c_str())) {
     const std::string channel = channel_of({site.schema, "outbox"}).name;
     const std::unique_ptr<PGresult, decltype(&PQclear)> answer{
         PQexec(connection_.get(), ("listen \"" + channel + "\"").c_str()), &PQclear};
@@ -35,7 +36,7 @@ class DeafListener {
 /// A connection for each writer, so that no two of them share a commit of ours.
 struct Writers {
   explicit Writers(const char* setting) {
-    const Site& site = place.site();
+    const StoreAddress& site = place.site();
     const std::string address =
         site.address + (site.address.find('?') == site.address.npos ? "?" : "&") + setting;
     for (int i = 0; i < writers; ++i) {
@@ -46,8 +47,8 @@ struct Writers {
     }
   }
 
-  Place place{Dialect::postgres, BoxKind::outbox};
-  DeafListener listener{place.site()};
+  BenchStore place{Dialect::postgres, BoxKind::outbox};
+  SilentListener listener{place.site()};
   std::vector<Enqueue> threads;
 };
 
@@ -61,9 +62,9 @@ std::function<double()> enqueue_rate(const char* setting) {
 std::vector<Case> notify_cases(Dialect dialect) {
   if (dialect != Dialect::postgres) return {};
   return {{"enqueue, 32 writers, told of or not", dialect, "msg/s", notify_target, false,
-           [](const Effort&) {
-             return Duel{enqueue_rate("options=-ctwinbox.notify%3Don"),
-                         enqueue_rate("options=-ctwinbox.notify%3Doff")};
+           [](const Repetitions&) {
+             return Comparison{enqueue_rate("options=-ctwinbox.notify%3Don"),
+                               enqueue_rate("options=-ctwinbox.notify%3Doff")};
            }}};
 }
 

@@ -45,7 +45,7 @@ std::chrono::microseconds processor_time() {
   return micros(use.ru_utime) + micros(use.ru_stime);
 }
 
-Peer::Peer(Role role, const Site& site) {
+Peer::Peer(Role role, const StoreAddress& site) {
   const auto down = open_pipe();
   const auto up = open_pipe();
   posix_spawn_file_actions_t actions;
@@ -110,11 +110,11 @@ std::vector<long> Peer::hear_numbers() {
   return numbers;
 }
 
-Crew::Crew(Peer::Role role, int processes, const Site& site) {
+PeerGroup::PeerGroup(Peer::Role role, int processes, const StoreAddress& site) {
   for (int i = 0; i < processes; ++i) peers_.push_back(std::make_unique<Peer>(role, site));
 }
 
-long Crew::settled(long count, steady_clock::time_point end) {
+long PeerGroup::settled(long count, steady_clock::time_point end) {
   long sum = 0;
   while (sum < count) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady_clock::now());
@@ -130,7 +130,7 @@ long Crew::settled(long count, steady_clock::time_point end) {
   return sum;
 }
 
-double Crew::cycle(int count) {
+double PeerGroup::cycle(int count) {
   const int each = count / static_cast<int>(peers_.size());
   const auto begin = steady_clock::now();
   for (const auto& peer : peers_) peer->tell("enqueue " + std::to_string(each));
@@ -144,7 +144,7 @@ double Crew::cycle(int count) {
   return static_cast<double>(all) / spent.count();
 }
 
-std::chrono::microseconds Crew::processor_time() {
+std::chrono::microseconds PeerGroup::processor_time() {
   std::chrono::microseconds sum{};
   for (const auto& peer : peers_) {
     peer->tell("time");
@@ -153,7 +153,7 @@ std::chrono::microseconds Crew::processor_time() {
   return sum;
 }
 
-long Crew::offered(double rate, int seconds) {
+long PeerGroup::offered(double rate, int seconds) {
   const auto end = steady_clock::now() + std::chrono::seconds{seconds};
   const auto count = static_cast<long>(rate * seconds) / cycle_batch * cycle_batch;
   peers_.front()->tell("offer " + std::to_string(count) + " " + std::to_string(seconds));

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "contestant.hpp"
+#include "candidate.hpp"
 
 namespace twinbox::bench {
 
@@ -22,7 +22,7 @@ class Peer {
   };
 
   /// Returns when it is ready. Throws std::runtime_error.
-  Peer(Role role, const Site& site);
+  Peer(Role role, const StoreAddress& site);
   /// Ends it, and waits for that.
   ~Peer();
   Peer(const Peer&) = delete;
@@ -46,9 +46,9 @@ class Peer {
 };
 
 /// Several of them that work on one store.
-class Crew {
+class PeerGroup {
  public:
-  Crew(Peer::Role role, int processes, const Site& site);
+  PeerGroup(Peer::Role role, int processes, const StoreAddress& site);
 
   /// They share the enqueueing of `count` messages. Messages per second until all are settled.
   double cycle(int count);

@@ -40,7 +40,7 @@ std::vector<NewMessage> a_batch() { return some_messages(cycle_batch, 256); }
 
 class DispatcherRole final : public Role {
  public:
-  explicit DispatcherRole(const Site& site)
+  explicit DispatcherRole(const StoreAddress& site)
       : database_(site.address),
         outbox_(database_, site.options()),
         dispatcher_(outbox_, handlers(), {.batch = cycle_batch}, observer()),
@@ -80,7 +80,7 @@ class DispatcherRole final : public Role {
 };
 
 /// Claims and acks once. False: nothing was due.
-bool drain_once(Contestant& store) {
+bool drain_once(Candidate& store) {
   const std::vector<Message> messages = store.claim(cycle_batch);
   if (!messages.empty()) say(store.ack(messages));
   return !messages.empty();
@@ -88,7 +88,7 @@ bool drain_once(Contestant& store) {
 
 class LoopRole final : public Role {
  public:
-  explicit LoopRole(const Site& site) : store_(open_raw(site, BoxKind::outbox)) {}
+  explicit LoopRole(const StoreAddress& site) : store_(open_raw(site, BoxKind::outbox)) {}
 
   void enqueue(int count) override {
     for (int left = count; left > 0; left -= cycle_batch) {
@@ -106,7 +106,7 @@ class LoopRole final : public Role {
 
 class TwoLoopsRole final : public Role {
  public:
-  explicit TwoLoopsRole(const Site& site)
+  explicit TwoLoopsRole(const StoreAddress& site)
       : writer_(open_raw(site, BoxKind::outbox)), worker_(open_raw(site, BoxKind::outbox)) {}
 
   void enqueue(int count) override {
@@ -129,8 +129,8 @@ class TwoLoopsRole final : public Role {
   const std::vector<NewMessage> messages_ = a_batch();
 };
 
-template <class Act>
-void for_each_line(Act act) {
+template <class Body>
+void for_each_line(Body body) {
   say("ready");
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words{line};
@@ -141,7 +141,7 @@ void for_each_line(Act act) {
     if (verb == "time") {
       say(static_cast<std::size_t>(processor_time().count()));
     } else {
-      act(verb, count, seconds);
+      body(verb, count, seconds);
     }
   }
 }
@@ -166,7 +166,7 @@ void send_on_request(Send send) {
 
 /// By hand, since the time of the commit is wanted before others are told of it: whoever is told
 /// may run at once, in the place of the one who told.
-void send_to_file(const Site& site) {
+void send_to_file(const StoreAddress& site) {
   const auto store = open_raw(site, BoxKind::outbox);
   const std::string directory = std::filesystem::path{site.file()}.parent_path();
   const NewMessage message = some_messages(1, 256).front();
@@ -184,8 +184,9 @@ bool is_peer(int count, char** words) { return count == 6 && std::string_view{wo
 
 int run_peer(char** words) {
   const std::string_view role = words[2];
-  const Site site{std::string_view{words[3]} == "sqlite" ? Dialect::sqlite : Dialect::postgres,
-                  words[4], words[5]};
+  const StoreAddress site{
+      std::string_view{words[3]} == "sqlite" ? Dialect::sqlite : Dialect::postgres, words[4],
+      words[5]};
   if (role == "dispatcher") {
     DispatcherRole dispatcher{site};
     dispatch_on_request(dispatcher);

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "contestant.hpp"
+#include "candidate.hpp"
 #include "wire.hpp"
 
 namespace twinbox::bench {
@@ -78,7 +78,7 @@ with fresh as (
   from {arrived}
   on conflict (id, source) do nothing
   returning number, id, source, due_at, expires_at
-), duty as (
+), delivery as (
   insert into {work} (number, visible_at, expires_at)
   select number, greatest(due_at, statement_timestamp()), expires_at from fresh
   where number > (select {tell})
@@ -165,7 +165,7 @@ with gone as (
   where w.id = k.id and w.epoch = k.epoch and w.owner = $3::uuid
   returning w.number, w.id, w.attempts, w.expiries, w.requeues, w.handler
 )
-insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues,
+insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues,
                        state, handler)
 select number, id, statement_timestamp(), $3::uuid, attempts, expiries, requeues, 1, handler
 from gone)";
@@ -274,18 +274,18 @@ class Batch {
 };
 
 Message read_message(const Cells& row) {
-  Message message{.work_id = WorkId{row.integer(0)},
+  Message message{.delivery_id = DeliveryId{row.integer(0)},
                   .epoch = row.number(1),
-                  .handler = HandlerKey{row.text(2), Trusted{}},
+                  .handler = HandlerKey{row.text(2), Unchecked{}},
                   .attempts = row.number(3),
                   .expiries = row.number(4),
                   .requeues = row.number(5),
                   .visible_at = row.instant(6),
                   .lease_until = row.instant(7),
                   .last_error = row.text(8),
-                  .source = Source{row.text(9), Trusted{}},
-                  .id = MessageId{row.text(10), Trusted{}},
-                  .topic = Topic{row.text(11), Trusted{}},
+                  .source = Source{row.text(9), Unchecked{}},
+                  .id = MessageId{row.text(10), Unchecked{}},
+                  .topic = Topic{row.text(11), Unchecked{}},
                   .payload = row.text(12),
                   .content_type = row.maybe_text(13),
                   .headers = row.maybe_text(14),
@@ -298,8 +298,8 @@ Message read_message(const Cells& row) {
                   .last_seen_at = row.instant(22),
                   .seen_count = row.number(23),
                   .content_version = row.number(24)};
-  if (!row.is_null(15)) message.correlation_id.emplace(row.text(15), Trusted{});
-  if (!row.is_null(16)) message.partition_key.emplace(row.text(16), Trusted{});
+  if (!row.is_null(15)) message.correlation_id.emplace(row.text(15), Unchecked{});
+  if (!row.is_null(16)) message.partition_key.emplace(row.text(16), Unchecked{});
   if (!row.is_null(17)) message.hash = ContentHash{row.text(17), row.text(18)};
   return message;
 }
@@ -377,7 +377,7 @@ class RawPostgres final : public RawConnection {
     Array ids(wire::int8, messages.size(), 8);
     Array epochs(wire::int4, messages.size(), 4);
     for (const Message& message : messages) {
-      ids.add(message.work_id.number());
+      ids.add(message.delivery_id.number());
       epochs.add(message.epoch);
     }
     Args args;

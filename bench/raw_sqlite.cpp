@@ -5,7 +5,7 @@
 
 #include <sqlite3.h>
 
-#include "contestant.hpp"
+#include "candidate.hpp"
 
 namespace twinbox::bench {
 namespace {
@@ -104,18 +104,18 @@ Message read_message(Prepared& row) {
   const auto maybe_instant = [&](int column) {
     return row.is_null(column) ? std::optional<Instant>{} : row.instant(column);
   };
-  Message message{.work_id = WorkId{row.integer(0)},
+  Message message{.delivery_id = DeliveryId{row.integer(0)},
                   .epoch = row.number(1),
-                  .handler = HandlerKey{row.text(2), Trusted{}},
+                  .handler = HandlerKey{row.text(2), Unchecked{}},
                   .attempts = row.number(3),
                   .expiries = row.number(4),
                   .requeues = row.number(5),
                   .visible_at = row.instant(6),
                   .lease_until = row.instant(7),
                   .last_error = row.text(8),
-                  .source = Source{row.text(9), Trusted{}},
-                  .id = MessageId{row.text(10), Trusted{}},
-                  .topic = Topic{row.text(11), Trusted{}},
+                  .source = Source{row.text(9), Unchecked{}},
+                  .id = MessageId{row.text(10), Unchecked{}},
+                  .topic = Topic{row.text(11), Unchecked{}},
                   .payload = row.blob(12),
                   .content_type = maybe(13),
                   .headers = maybe(14),
@@ -128,8 +128,8 @@ Message read_message(Prepared& row) {
                   .last_seen_at = row.instant(22),
                   .seen_count = row.number(23),
                   .content_version = row.number(24)};
-  if (!row.is_null(15)) message.correlation_id.emplace(row.text(15), Trusted{});
-  if (!row.is_null(16)) message.partition_key.emplace(row.text(16), Trusted{});
+  if (!row.is_null(15)) message.correlation_id.emplace(row.text(15), Unchecked{});
+  if (!row.is_null(16)) message.partition_key.emplace(row.text(16), Unchecked{});
   if (!row.is_null(17)) message.hash = ContentHash{row.blob(17), row.text(18)};
   return message;
 }
@@ -175,12 +175,13 @@ class RawSqlite final : public RawConnection {
         lease_(db_.get(), "update " + t.work +
                               " set owner = ?2, epoch = epoch + 1, lease_until = ?3, expiries = "
                               "expiries + (lease_until is not null) where id = ?1"),
-        finish_(db_.get(),
-                "insert into " + t.outcome +
-                    " (number, work_id, finished_at, finished_by, attempts, expiries, requeues, "
-                    "state, handler) select w.number, w.id, ?3, w.owner, w.attempts, w.expiries, "
-                    "w.requeues, 1, w.handler from " +
-                    held(t)),
+        finish_(
+            db_.get(),
+            "insert into " + t.outcome +
+                " (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, "
+                "state, handler) select w.number, w.id, ?3, w.owner, w.attempts, w.expiries, "
+                "w.requeues, 1, w.handler from " +
+                held(t)),
         remove_(db_.get(),
                 "delete from " + t.work + " where id in (select w.id from " + held(t) + ")"),
         begin_(db_.get(), "begin immediate"),
@@ -233,7 +234,7 @@ class RawSqlite final : public RawConnection {
     lease_.bind_blob(2, owner());
     lease_.bind(3, now + lease.count());
     for (const Message& message : messages) {
-      lease_.bind(1, message.work_id.number());
+      lease_.bind(1, message.delivery_id.number());
       lease_.run();
     }
     commit_.run();
@@ -247,7 +248,7 @@ class RawSqlite final : public RawConnection {
     std::string rows = "{";
     for (const Message& message : messages) {
       if (rows.size() > 1) rows += ',';
-      rows.append("\"").append(std::to_string(message.work_id.number())).append("\":");
+      rows.append("\"").append(std::to_string(message.delivery_id.number())).append("\":");
       rows.append(std::to_string(message.epoch));
     }
     rows += '}';

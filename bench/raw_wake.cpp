@@ -32,7 +32,7 @@ void handle_what_is_due(RawConnection& store, Bell& bell) {
 
 class ConditionWaiter final : public RawWaiter {
  public:
-  ConditionWaiter(const Site& site, Bell& bell)
+  ConditionWaiter(const StoreAddress& site, Bell& bell)
       : thread_([this, &bell, store = std::shared_ptr{open_raw(site, BoxKind::outbox)}](
                     const std::stop_token& stop) {
           std::unique_lock lock{mutex_};
@@ -61,7 +61,7 @@ class ConditionWaiter final : public RawWaiter {
 
 class Listener final : public RawWaiter {
  public:
-  Listener(const Site& site, Bell& bell)
+  Listener(const StoreAddress& site, Bell& bell)
       : connection_(PQconnectdb(site.address.c_str())), store_(open_raw(site, BoxKind::outbox)) {
     const std::string channel = channel_of({site.schema, "outbox"}).name;
     const std::unique_ptr<PGresult, decltype(&PQclear)> answer{
@@ -97,7 +97,7 @@ class Listener final : public RawWaiter {
 /// Handles what is due whenever `data_version` says that others have committed.
 class VersionWaiter : public RawWaiter {
  public:
-  VersionWaiter(const Site& site, Bell& bell)
+  VersionWaiter(const StoreAddress& site, Bell& bell)
       : bell_(bell), store_(open_raw(site, BoxKind::outbox)) {
     sqlite3* db = nullptr;
     sqlite3_open_v2(site.file().c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -138,7 +138,7 @@ class VersionWaiter : public RawWaiter {
 /// Asks without a rest, and keeps a processor busy.
 class SpinningWaiter final : public VersionWaiter {
  public:
-  SpinningWaiter(const Site& site, Bell& bell)
+  SpinningWaiter(const StoreAddress& site, Bell& bell)
       : VersionWaiter(site, bell), thread_([this](const std::stop_token& stop) {
           while (!stop.stop_requested()) look();
         }) {}
@@ -151,7 +151,7 @@ class SpinningWaiter final : public VersionWaiter {
 /// is visible; it was written before that.
 class DirectoryWaiter final : public VersionWaiter {
  public:
-  DirectoryWaiter(const Site& site, Bell& bell)
+  DirectoryWaiter(const StoreAddress& site, Bell& bell)
       : VersionWaiter(site, bell), events_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
     const std::string directory = std::filesystem::path{site.file()}.parent_path().string();
     if (inotify_add_watch(events_, directory.c_str(), IN_MODIFY | IN_OPEN) < 0) {
@@ -197,16 +197,16 @@ Bell::Clock::time_point Bell::wait() {
   return std::exchange(at_, {});
 }
 
-std::unique_ptr<RawWaiter> wait_for_condition(const Site& site, Bell& bell) {
+std::unique_ptr<RawWaiter> wait_for_condition(const StoreAddress& site, Bell& bell) {
   return std::make_unique<ConditionWaiter>(site, bell);
 }
 
-std::unique_ptr<RawWaiter> wait_for_commits(const Site& site, Bell& bell) {
+std::unique_ptr<RawWaiter> wait_for_commits(const StoreAddress& site, Bell& bell) {
   if (site.dialect == Dialect::sqlite) return std::make_unique<DirectoryWaiter>(site, bell);
   return std::make_unique<Listener>(site, bell);
 }
 
-std::unique_ptr<RawWaiter> spin_for_commits(const Site& site, Bell& bell) {
+std::unique_ptr<RawWaiter> spin_for_commits(const StoreAddress& site, Bell& bell) {
   return std::make_unique<SpinningWaiter>(site, bell);
 }
 

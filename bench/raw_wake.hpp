@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "contestant.hpp"
+#include "candidate.hpp"
 
 namespace twinbox::bench {
 
@@ -42,10 +42,10 @@ class RawWaiter {
   virtual void tell() {}
 };
 
-std::unique_ptr<RawWaiter> wait_for_condition(const Site& site, Bell& bell);
+std::unique_ptr<RawWaiter> wait_for_condition(const StoreAddress& site, Bell& bell);
 /// LISTEN on PostgreSQL; on SQLite `data_version`, asked when the directory has changed.
-std::unique_ptr<RawWaiter> wait_for_commits(const Site& site, Bell& bell);
+std::unique_ptr<RawWaiter> wait_for_commits(const StoreAddress& site, Bell& bell);
 /// SQLite only: `data_version`, asked again without a rest.
-std::unique_ptr<RawWaiter> spin_for_commits(const Site& site, Bell& bell);
+std::unique_ptr<RawWaiter> spin_for_commits(const StoreAddress& site, Bell& bell);
 
 }  // namespace twinbox::bench

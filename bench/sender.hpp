@@ -16,7 +16,7 @@ class Sender {
   /// Before anybody else waits for wake-ups of `database`: it wants to be the first to know.
   Sender(Database& database, const BoxOptions& options)
       : outbox_(database, options),
-        committed_(database.pool().wake(), [this] { at_ = Clock::now(); }) {}
+        committed_(pool_of(database).wake(), [this] { at_ = Clock::now(); }) {}
 
   /// When the commit had returned. One call at a time.
   Clock::time_point send() {

@@ -70,7 +70,7 @@ struct InProcess {
     });
   }
 
-  Place place;
+  BenchStore place;
   Bell bell;
 };
 
@@ -95,7 +95,7 @@ struct AcrossProcesses {
 
   virtual std::unique_ptr<RawWaiter> raw_waiter() { return wait_for_commits(place.site(), bell); }
 
-  Place place;
+  BenchStore place;
   Peer sender;
   Bell bell;
 };
@@ -114,11 +114,11 @@ Case question(const std::string& where, Dialect dialect, double place, const cha
           "µs",
           target,
           true,
-          [=](const Effort& effort) {
+          [=](const Repetitions& effort) {
             auto one = std::make_shared<Where>(dialect, "the dispatcher");
             auto other = std::make_shared<Where>(dialect, "the raw loop");
-            return Duel{[=] { return one->ours(effort.wakes, place); },
-                        [=] { return other->ceiling(effort.wakes, place); }};
+            return Comparison{[=] { return one->ours(effort.wakes, place); },
+                              [=] { return other->ceiling(effort.wakes, place); }};
           }};
 }
 

@@ -2,7 +2,7 @@
 # twinbox::twinbox is the core and every database that is built.
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.cpp")
-list(FILTER sources EXCLUDE REGEX "/src/(driver|crypto|event|intake|transport)/")
+list(FILTER sources EXCLUDE REGEX "/src/(driver|crypto|http|event|intake|webhook|transport)/")
 
 file(GLOB_RECURSE sql_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/sql/*.sql")
 set(embedded_sql "${PROJECT_BINARY_DIR}/generated/embedded_sql.cpp")
@@ -36,7 +36,7 @@ target_compile_features(twinbox PUBLIC cxx_std_20)
 target_include_directories(
   twinbox PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-set_source_files_properties("${PROJECT_SOURCE_DIR}/src/dispatch/presence.cpp"
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/dispatch/worker_heartbeat.cpp"
                             PROPERTIES COMPILE_DEFINITIONS "TWINBOX_VERSION=\"${PROJECT_VERSION}\"")
 target_link_libraries(twinbox PUBLIC Threads::Threads)
 
@@ -74,7 +74,8 @@ endfunction()
 
 if(TWINBOX_EVENT)
   file(GLOB_RECURSE event_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/crypto/*.cpp"
-       "${PROJECT_SOURCE_DIR}/src/event/*.cpp" "${PROJECT_SOURCE_DIR}/src/intake/*.cpp")
+       "${PROJECT_SOURCE_DIR}/src/http/*.cpp" "${PROJECT_SOURCE_DIR}/src/event/*.cpp"
+       "${PROJECT_SOURCE_DIR}/src/intake/*.cpp" "${PROJECT_SOURCE_DIR}/src/webhook/*.cpp")
   # What every broker needs, whichever is switched on.
   file(GLOB shared_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/transport/*.cpp")
   list(APPEND event_sources ${shared_sources})

@@ -7,7 +7,7 @@ if(TWINBOX_BUILD_EXAMPLES)
     cmake_path(GET source STEM name)
     # Those about events and intake need their library.
     file(STRINGS "${source}" about_events
-         REGEX "twinbox/(event|event_bus|event_handler|event_intake|intake|signature|trace|webhook)\\.hpp")
+         REGEX "twinbox/(event|event_bus|http|intake|webhook)\\.hpp")
     if(about_events AND NOT TARGET twinbox_event)
       continue()
     endif()
@@ -16,7 +16,7 @@ if(TWINBOX_BUILD_EXAMPLES)
     find_path(NLOHMANN_JSON nlohmann/json.hpp)
     file(STRINGS "${source}" about_boost REGEX "twinbox/boost_json\\.hpp")
     # One shows a logger of the caller's own.
-    file(STRINGS "${source}" about_spdlog REGEX "twinbox/log_spdlog\\.hpp")
+    file(STRINGS "${source}" about_spdlog REGEX "twinbox/spdlog\\.hpp")
     find_package(spdlog QUIET)
     if((about_nlohmann AND NOT NLOHMANN_JSON) OR (about_boost AND NOT TARGET Boost::json)
        OR (about_spdlog AND NOT spdlog_FOUND))

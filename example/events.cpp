@@ -34,7 +34,7 @@ int main() {
   database.in_transaction(
       [](Session& session) { session.execute("create table purchase (amount integer)"); });
 
-  EventHandling handling;
+  EventHandlerOptions handling;
   handling.tracing.observer = [](const HandlerSpan& span) {
     std::cout << "span of " << span.message.topic.str() << ", "
               << (span.parent ? "child of the publisher's" : "first of its trace") << "\n";

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include <twinbox/at_most_once.hpp>
+#include <twinbox/inbox.hpp>
 
 namespace {
 

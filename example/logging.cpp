@@ -4,8 +4,8 @@
 #include <stdexcept>
 
 #include <twinbox/dispatcher.hpp>
-#include <twinbox/log_spdlog.hpp>
 #include <twinbox/outbox.hpp>
+#include <twinbox/spdlog.hpp>
 
 int main() {
   using namespace twinbox;

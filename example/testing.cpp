@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/operations.hpp>
 #include <twinbox/outbox.hpp>
 #include <twinbox/testing.hpp>
 

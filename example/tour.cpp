@@ -6,9 +6,9 @@
 #include <string>
 #include <unistd.h>
 
-#include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/inbox.hpp>
+#include <twinbox/operations.hpp>
 #include <twinbox/outbox.hpp>
 
 namespace {

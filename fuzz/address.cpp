@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto address = IpAddress::parse(text)) {
     require(IpAddress::parse(address->str())->bytes == address->bytes,
             "an address can be read again");
-    require(AddressRules{{address->str()}}.refusal(*address).empty(), "what is allowed is taken");
+    require(AddressFilter{{address->str()}}.refusal(*address).empty(), "what is allowed is taken");
   }
   try {
     const Network network = Network::parse(text);
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const HttpUrl url = HttpUrl::parse(text);
     require(url.host.starts_with("http"), "only HTTP is taken");
-    require(url.shown.find('?') == std::string::npos, "no query is shown");
+    require(url.display_name.find('?') == std::string::npos, "no query is shown");
   } catch (const std::invalid_argument&) {
   }
   return 0;

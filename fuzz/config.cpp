@@ -1,5 +1,5 @@
 // A whole configuration: it can be used, or every problem says where it is and what was expected.
-#include "daemon/config.hpp"
+#include "daemon/config/config.hpp"
 
 #include "require.hpp"
 
@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(config.find_sink(route.sink) != nullptr, "a route leads to a sink");
     }
     const Config again = parse_config(text, "fuzz.toml", variables, read_file);
-    require(keep_fixed(config, again).empty(), "the same text is the same configuration");
+    require(keep_restart_only(config, again).empty(), "the same text is the same configuration");
   } catch (const ConfigError& error) {
     require(!error.problems().empty(), "what is refused has a problem");
     for (const ConfigProblem& problem : error.problems()) {

@@ -50,9 +50,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const HttpContent request = request_of(text_of(data, size));
   try {
     for (const CloudEvent& event : events_from_http(request.headers, request.body, 100)) {
-      require(read_one(to_http(event, EventMode::structured)) == without_blanks(event),
+      require(read_one(to_http(event, ContentMode::structured)) == without_blanks(event),
               "structured mode keeps everything");
-      const HttpContent binary = to_http(event, EventMode::binary);
+      const HttpContent binary = to_http(event, ContentMode::binary);
       check_headers(binary);
       const CloudEvent again = read_one(binary);
       require(again.id == event.id && again.data == event.data, "binary mode keeps id and data");

@@ -1,15 +1,15 @@
-// The bytes of a connection, as app/daemon/connection.hpp reads them: requests one after the other,
-// within their bounds, to an endpoint or to a refusal. The first byte says whether they come from
-// this machine and in which pieces.
+// The bytes of a connection, as app/daemon/http/connection.hpp reads them: requests one after the
+// other, within their bounds, to an endpoint or to a refusal. The first byte says whether they come
+// from this machine and in which pieces.
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 
-#include "daemon/access.hpp"
-#include "daemon/request_parser.hpp"
-#include "daemon/response_text.hpp"
+#include "daemon/access/access.hpp"
+#include "daemon/http/request_parser.hpp"
+#include "daemon/http/response_text.hpp"
 #include "require.hpp"
 
 using namespace twinbox;

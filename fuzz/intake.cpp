@@ -5,7 +5,7 @@
 #include "core/json.hpp"
 #include "request.hpp"
 #include "require.hpp"
-#include <twinbox/event_intake.hpp>
+#include <twinbox/intake.hpp>
 #include <twinbox/webhook.hpp>
 
 using namespace twinbox;

@@ -3,7 +3,7 @@
 
 #include "request.hpp"
 #include "require.hpp"
-#include <twinbox/signature.hpp>
+#include <twinbox/webhook.hpp>
 
 using namespace twinbox;
 using namespace std::chrono_literals;

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "require.hpp"
-#include <twinbox/event_handler.hpp>
+#include <twinbox/event_bus.hpp>
 
 using namespace twinbox;
 
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(text, 256, [](std::string t) { return MessageId::event_id(std::move(t)); });
   check(text, 200, [](std::string t) { return HandlerKey{std::move(t)}; });
 
-  const std::string error = cut_error(text);
+  const std::string error = truncate_error(text);
   require(!find_invalid_utf8(error) && utf16_length(error) <= max_error_length,
           "an error text can be kept");
 

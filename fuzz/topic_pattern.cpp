@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "require.hpp"
-#include <twinbox/topic_pattern.hpp>
+#include <twinbox/handler.hpp>
 
 using namespace twinbox;
 

@@ -1,6 +1,6 @@
 // W3C trace context. The input is `traceparent`, a line feed, `tracestate`.
 #include "require.hpp"
-#include <twinbox/trace.hpp>
+#include <twinbox/event.hpp>
 
 using namespace twinbox;
 

@@ -34,7 +34,7 @@ struct Kind {
          part + ")");
 }
 
-thread_local const DriverWrapping::Wrap* wrapping = nullptr;
+thread_local const DriverDecorator::Wrap* wrapping = nullptr;
 
 std::unique_ptr<Driver> open_unwrapped(std::string_view address, const DatabaseOptions& options,
                                        const Environment& environment) {
@@ -71,9 +71,9 @@ std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOpti
   return wrapping != nullptr ? (*wrapping)(std::move(driver)) : std::move(driver);
 }
 
-DriverWrapping::DriverWrapping(Wrap wrap)
+DriverDecorator::DriverDecorator(Wrap wrap)
     : wrap_(std::move(wrap)), before_(std::exchange(wrapping, &wrap_)) {}
 
-DriverWrapping::~DriverWrapping() { wrapping = before_; }
+DriverDecorator::~DriverDecorator() { wrapping = before_; }
 
 }  // namespace twinbox

@@ -1,12 +1,12 @@
 // audit and workers: who did what, and who works.
 #include "cli/json.hpp"
-#include "cli/store.hpp"
+#include "cli/open_store.hpp"
 #include "cli/table.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
-#include <twinbox/admin.hpp>
-#include <twinbox/named_lease.hpp>
-#include <twinbox/worker.hpp>
+#include <twinbox/health.hpp>
+#include <twinbox/housekeeping.hpp>
+#include <twinbox/operations.hpp>
 
 namespace twinbox::cli {
 namespace {
@@ -20,7 +20,7 @@ struct AuditOptions {
 
 json::object entry_json(const AuditEntry& entry) {
   return {{"id", entry.id},
-          {"act", entry.act},
+          {"action", entry.action},
           {"actor", entry.actor},
           {"reason", entry.reason},
           {"operation_id",
@@ -49,7 +49,7 @@ void print_audit(const Screen& screen, const OpenBox& box, const AuditPage& page
   for (const AuditEntry& entry : page.entries) {
     table.add({date_text(entry.at),
                or_dash(entry.actor),
-               entry.act,
+               entry.action,
                entry.affected,
                entry.finished ? Cell{"finished"} : Cell{"unfinished", Style::warn},
                {or_dash(entry.reason), Style::faint},
@@ -64,7 +64,7 @@ void print_audit(const Screen& screen, const OpenBox& box, const AuditPage& page
   }
 }
 
-AuditPage page_of(const OpenBox& box, const Common& common, const AuditOptions& options) {
+AuditPage page_of(const OpenBox& box, const CommonOptions& common, const AuditOptions& options) {
   Admin admin(box.queue);
   if (common.operation.empty())
     return admin.audit(options.limit,
@@ -74,11 +74,11 @@ AuditPage page_of(const OpenBox& box, const Common& common, const AuditOptions& 
   return page;
 }
 
-int audit(const Common& common, const AuditOptions& options, const Screen& screen) {
+int audit(const CommonOptions& common, const AuditOptions& options, const Screen& screen) {
   OpenStore store(common);
   const std::vector<OpenBox> boxes = store.boxes();
   if (options.after > 0 && boxes.size() > 1)
-    throw Refusal(exit_usage, "--after is about one box; add --outbox or --inbox");
+    throw CliError(exit_usage, "--after is about one box; add --outbox or --inbox");
   json::array answer;
   bool found = false;
   for (const OpenBox& box : boxes) {
@@ -100,15 +100,15 @@ int audit(const Common& common, const AuditOptions& options, const Screen& scree
 // ---- workers
 
 /// One that has told of itself, or only its leases are known.
-struct Presence {
+struct WorkerRow {
   std::optional<Worker> worker;
   std::string owner;
   std::int64_t leases = 0;
 };
 
-std::vector<Presence> presences(WorkQueue& queue) {
+std::vector<WorkerRow> worker_rows(WorkQueue& queue) {
   std::map<Uuid, std::int64_t> leases = Admin{queue}.counts().by_owner;
-  std::vector<Presence> result;
+  std::vector<WorkerRow> result;
   for (const Worker& worker : Workers{queue}.list()) {
     result.push_back({worker, worker.owner.str(), leases[worker.owner.uuid()]});
     leases.erase(worker.owner.uuid());
@@ -117,7 +117,7 @@ std::vector<Presence> presences(WorkQueue& queue) {
   return result;
 }
 
-void print_workers(const Screen& screen, const OpenBox& box, const std::vector<Presence>& all,
+void print_workers(const Screen& screen, const OpenBox& box, const std::vector<WorkerRow>& all,
                    const std::vector<LeaseHolder>& held, Instant now) {
   Table table({{"NAME", false, 12},
                {"VERSION"},
@@ -127,7 +127,7 @@ void print_workers(const Screen& screen, const OpenBox& box, const std::vector<P
                {"DONE", true},
                {"FAILED", true},
                {"OWNER", false, 8, 1}});
-  for (const Presence& one : all) {
+  for (const WorkerRow& one : all) {
     table.add({one.worker ? one.worker->name : "–",
                one.worker ? one.worker->version : "–",
                one.worker ? age_text(now - one.worker->started_at) : "–",
@@ -149,10 +149,10 @@ void print_workers(const Screen& screen, const OpenBox& box, const std::vector<P
   screen.print(names.text(screen.look()));
 }
 
-json::object workers_json(const OpenBox& box, const std::vector<Presence>& all,
+json::object workers_json(const OpenBox& box, const std::vector<WorkerRow>& all,
                           const std::vector<LeaseHolder>& held) {
   json::array workers;
-  for (const Presence& one : all) {
+  for (const WorkerRow& one : all) {
     json::object object = {{"owner", one.owner}, {"leases", one.leases}, {"name", nullptr}};
     if (one.worker) {
       object["name"] = one.worker->name;
@@ -173,12 +173,12 @@ json::object workers_json(const OpenBox& box, const std::vector<Presence>& all,
   return {{"box", box.name()}, {"workers", std::move(workers)}, {"leases", std::move(leases)}};
 }
 
-int workers(const Common& common, const Screen& screen) {
+int workers(const CommonOptions& common, const Screen& screen) {
   OpenStore store(common);
   const std::vector<OpenBox> boxes = store.boxes();
   json::array answer;
   for (const OpenBox& box : boxes) {
-    const std::vector<Presence> all = presences(box.queue);
+    const std::vector<WorkerRow> all = worker_rows(box.queue);
     const std::vector<LeaseHolder> held = NamedLeases{box.queue}.held();
     answer.push_back(workers_json(box, all, held));
     if (common.json) continue;
@@ -191,18 +191,18 @@ int workers(const Common& common, const Screen& screen) {
 
 }  // namespace
 
-Verb audit_verb(Common& common) {
+Verb audit_verb(CommonOptions& common) {
   auto options = std::make_shared<AuditOptions>();
   return {
       .name = "audit",
-      .group = "Look",
+      .group = "Inspect",
       .summary = "who did what, when, why and to how many; the newest first",
       .text =
-          "With --operation, one act and how far it has come; exit code 1 where nobody has "
+          "With --operation, one operation and how far it has come; exit code 1 where nobody has "
           "asked for it.",
       .options = with({{"-n,--limit", "COUNT", "at most so many (default: 20)", &options->limit},
                        {"--after", "ID", "go on where a page ended", &options->after},
-                       {"--operation", "ID", "only the act with this id", &common.operation}},
+                       {"--operation", "ID", "only the operation with this id", &common.operation}},
                       {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox audit", "what was done of late"},
                    {"twinbox audit --operation 0190b3c2-7d11-7c41-a2f0-6d6f0c2f1b1e",
@@ -210,9 +210,9 @@ Verb audit_verb(Common& common) {
       .run = [&common, options](const Screen& screen) { return audit(common, *options, screen); }};
 }
 
-Verb workers_verb(Common& common) {
+Verb workers_verb(CommonOptions& common) {
   return {.name = "workers",
-          .group = "Look",
+          .group = "Inspect",
           .summary = "who works on the boxes, and what they hold",
           .text =
               "A dispatcher tells of itself every 15 seconds; one that died stays in the list for "

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/json.hpp"
-#include "cli/store.hpp"
+#include "cli/open_store.hpp"
 #include "cli/table.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
@@ -23,9 +23,9 @@ struct BenchOptions {
 };
 
 /// A place beside the store's own, removed with the object: a file, or a schema.
-class Workshop {
+class BenchDatabase {
  public:
-  explicit Workshop(const StoreDefinition& store) {
+  explicit BenchDatabase(const StoreDefinition& store) {
     const std::string name = "twinbox_bench_" + std::to_string(getpid());
     constexpr std::string_view sqlite = "sqlite:";
     std::string address = store.address;
@@ -41,7 +41,7 @@ class Workshop {
                                    Environment{.log = [](const LogEvent&) {}});
     outbox_ = std::make_unique<Outbox>(*database_, options_);
   }
-  ~Workshop() {
+  ~BenchDatabase() {
     outbox_.reset();
     try {
       if (file_.empty() && database_->dialect() == Dialect::postgres) {
@@ -57,8 +57,8 @@ class Workshop {
     std::error_code ignored;
     for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(file_ + end, ignored);
   }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
+  BenchDatabase(const BenchDatabase&) = delete;
+  BenchDatabase& operator=(const BenchDatabase&) = delete;
 
   Outbox& outbox() { return *outbox_; }
 
@@ -69,7 +69,7 @@ class Workshop {
   std::unique_ptr<Outbox> outbox_;
 };
 
-struct Measured {
+struct Measurement {
   std::string name;
   double per_second = 0;
   std::optional<Duration> p50 = {}, p99 = {};
@@ -85,7 +85,7 @@ Duration quantile(std::vector<Duration>& values, double share) {
 }
 
 /// `writers` threads, each enqueues one message after the other.
-Measured enqueue(Outbox& outbox, const BenchOptions& options, std::int64_t writers) {
+Measurement enqueue(Outbox& outbox, const BenchOptions& options, std::int64_t writers) {
   const NewMessage message{.topic = Topic{"bench"},
                            .payload = std::string(static_cast<std::size_t>(options.size), 'x')};
   const std::int64_t each = std::max<std::int64_t>(1, options.messages / writers);
@@ -110,7 +110,7 @@ Measured enqueue(Outbox& outbox, const BenchOptions& options, std::int64_t write
           quantile(all, 0.99)};
 }
 
-Measured drain(Outbox& outbox) {
+Measurement drain(Outbox& outbox) {
   const OwnerToken owner = OwnerToken::make({});
   std::int64_t count = 0;
   std::vector<Duration> times;
@@ -126,22 +126,22 @@ Measured drain(Outbox& outbox) {
           quantile(times, 0.99)};
 }
 
-int bench(const Common& common, const BenchOptions& options, const Screen& screen) {
+int bench(const CommonOptions& common, const BenchOptions& options, const Screen& screen) {
   for (const auto& [name, value, most] :
        {std::tuple{"--messages", options.messages, std::int64_t{1'000'000}},
         std::tuple{"--writers", options.writers, std::int64_t{16}},
         std::tuple{"--size", options.size, std::int64_t{1'000'000}}}) {
     if (value < 1 || value > most)
-      throw Refusal(exit_usage, std::string{name} + ": must be 1 to " + std::to_string(most));
+      throw CliError(exit_usage, std::string{name} + ": must be 1 to " + std::to_string(most));
   }
   OpenStore store(common, OpenStore::Missing::create);
-  std::vector<Measured> results;
+  std::vector<Measurement> results;
   {
-    Workshop workshop(store.definition());
-    results.push_back(enqueue(workshop.outbox(), options, 1));
+    BenchDatabase bench_database(store.definition());
+    results.push_back(enqueue(bench_database.outbox(), options, 1));
     if (options.writers > 1)
-      results.push_back(enqueue(workshop.outbox(), options, options.writers));
-    results.push_back(drain(workshop.outbox()));
+      results.push_back(enqueue(bench_database.outbox(), options, options.writers));
+    results.push_back(drain(bench_database.outbox()));
   }
   Table table({{""}, {"PER SECOND", true}, {"P50 MS", true}, {"P99 MS", true}});
   boost::json::array list;
@@ -150,7 +150,7 @@ int bench(const Common& common, const BenchOptions& options, const Screen& scree
         std::to_string(time.count() / 1000) + "." + std::to_string(time.count() % 1000 / 100);
     return text;
   };
-  for (const Measured& one : results) {
+  for (const Measurement& one : results) {
     const auto whole = static_cast<std::int64_t>(one.per_second);
     table.add({one.name, whole, ms(*one.p50), ms(*one.p99)});
     list.push_back({{"name", one.name},
@@ -168,7 +168,7 @@ int bench(const Common& common, const BenchOptions& options, const Screen& scree
 
 }  // namespace
 
-Verb bench_verb(Common& common) {
+Verb bench_verb(CommonOptions& common) {
   auto options = std::make_shared<BenchOptions>();
   return {
       .name = "bench",

@@ -176,8 +176,8 @@ std::string completion(std::span<const Verb> verbs, const std::string& shell) {
   if (shell == "bash") return bash_completion(verbs);
   if (shell == "zsh") return zsh_completion(verbs);
   if (shell == "fish") return fish_completion(verbs);
-  throw Refusal(exit_usage, "there is no completion for '" + printable(shell) +
-                                "'; there is one for bash, zsh and fish");
+  throw CliError(exit_usage, "there is no completion for '" + printable(shell) +
+                                 "'; there is one for bash, zsh and fish");
 }
 
 }  // namespace twinbox::cli

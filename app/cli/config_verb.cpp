@@ -1,9 +1,9 @@
 // config check: what the daemon would say about its configuration.
 #include "cli/json.hpp"
-#include "cli/store.hpp"
+#include "cli/open_store.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
-#include "daemon/safety.hpp"
+#include "daemon/config/config_safety.hpp"
 #include "daemon/service.hpp"
 
 namespace twinbox::cli {
@@ -27,7 +27,7 @@ void print(const std::vector<app::ConfigProblem>& problems, const Screen& screen
   }
 }
 
-int report_problems(const Common& common, const std::vector<app::ConfigProblem>& problems,
+int report_problems(const CommonOptions& common, const std::vector<app::ConfigProblem>& problems,
                     const std::vector<app::ConfigProblem>& warnings, const Screen& screen) {
   if (common.json) {
     print_json(screen, {{"problems", as_json(problems, "problem")},
@@ -39,7 +39,7 @@ int report_problems(const Common& common, const std::vector<app::ConfigProblem>&
   return problems.empty() ? exit_ok : exit_negative;
 }
 
-int check(const Common& common, const Screen& screen) {
+int check(const CommonOptions& common, const Screen& screen) {
   const char* variable = std::getenv("TWINBOX_CONFIG");
   const std::string file = !common.config.empty() ? common.config
                            : variable == nullptr  ? ""
@@ -64,7 +64,7 @@ int check(const Common& common, const Screen& screen) {
 
 }  // namespace
 
-Verb config_check_verb(Common& common) {
+Verb config_check_verb(CommonOptions& common) {
   return {.name = "config check",
           .group = "Check",
           .summary = "every problem of a configuration: file, line, key, what was expected",

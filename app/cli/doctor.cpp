@@ -4,16 +4,15 @@
 
 #include "cli/help.hpp"
 #include "cli/json.hpp"
-#include "cli/store.hpp"
+#include "cli/open_store.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
-#include "daemon/brokers.hpp"
-#include "daemon/safety.hpp"
-#include "daemon/secrets.hpp"
-#include <twinbox/doctor.hpp>
-#include <twinbox/event_handler.hpp>
-#include <twinbox/topic_pattern.hpp>
-#include <twinbox/worker.hpp>
+#include "daemon/config/config_safety.hpp"
+#include "daemon/config/secrets.hpp"
+#include "daemon/dispatch/brokers.hpp"
+#include <twinbox/event_bus.hpp>
+#include <twinbox/handler.hpp>
+#include <twinbox/health.hpp>
 
 namespace twinbox::cli {
 namespace {
@@ -27,12 +26,12 @@ struct DoctorOptions {
 };
 
 /// A finding, and the box it is about; empty: the whole store.
-struct Placed {
+struct BoxFinding {
   std::string box;
   Finding finding;
 };
 
-void add(std::vector<Placed>& all, const std::string& box, std::vector<Finding> findings) {
+void add(std::vector<BoxFinding>& all, const std::string& box, std::vector<Finding> findings) {
   for (Finding& finding : findings) all.push_back({box, std::move(finding)});
 }
 
@@ -49,7 +48,7 @@ std::vector<TopicPattern> routed(const app::Config& config, BoxKind kind) {
   return patterns;
 }
 
-constexpr std::size_t most_topics = 20;  // are named
+constexpr std::size_t max_topics = 20;  // are named
 
 /// The open topics that no route of the configuration takes.
 std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kind,
@@ -61,16 +60,17 @@ std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kin
     const bool taken = std::ranges::any_of(
         patterns, [&](const TopicPattern& pattern) { return pattern.matches(topic); });
     if (taken || one.open() == 0) continue;
-    if (findings.size() == most_topics) {
+    if (findings.size() == max_topics) {
       findings.push_back({"handler", Level::warning, "further topics that no route takes",
                           "twinbox status --topics lists the open ones"});
       break;
     }
-    findings.push_back(
-        {"handler", Level::warning,
-         counted(one.open(), "duty", "duties") + " of topic " + topic + " that no route takes",
-         "add a [[route]] with box = \"" + std::string{to_string(kind)} + "\" whose topic is \"" +
-             topic + "\" or a pattern of it, or twinbox discard them"});
+    findings.push_back({"handler", Level::warning,
+                        counted(one.open(), "delivery", "deliveries") + " of topic " + topic +
+                            " that no route takes",
+                        "add a [[route]] with box = \"" + std::string{to_string(kind)} +
+                            "\" whose topic is \"" + topic +
+                            "\" or a pattern of it, or twinbox discard them"});
   }
   return findings;
 }
@@ -93,8 +93,9 @@ std::vector<Finding> few_connections(const app::Config& config, const OpenStore&
 }
 
 /// Looks at what is open twice, `between` apart: growth cannot be seen at one look.
-void examine_backlog(const Common& common, OpenStore& store, const std::vector<BoxKind>& kinds,
-                     Duration between, std::vector<Placed>& all) {
+void examine_backlog(const CommonOptions& common, OpenStore& store,
+                     const std::vector<BoxKind>& kinds, Duration between,
+                     std::vector<BoxFinding>& all) {
   std::vector<std::pair<OpenBox, Counts>> before;
   for (const OpenBox& box : store.boxes()) {
     if (std::find(kinds.begin(), kinds.end(), box.kind) != kinds.end())
@@ -112,8 +113,8 @@ void examine_backlog(const Common& common, OpenStore& store, const std::vector<B
   }
 }
 
-std::vector<Placed> examine(const Common& common, OpenStore& store, Duration between) {
-  std::vector<Placed> all;
+std::vector<BoxFinding> examine(const CommonOptions& common, OpenStore& store, Duration between) {
+  std::vector<BoxFinding> all;
   add(all, "", examine_database(store.database()));
   if (all.front().finding.level == Level::error && all.front().finding.check == "reach") return all;
   std::vector<BoxKind> usable;
@@ -126,7 +127,7 @@ std::vector<Placed> examine(const Common& common, OpenStore& store, Duration bet
     if (schema.level != Level::error) usable.push_back(kind);
     add(all, std::string{to_string(kind)}, std::move(findings));
   }
-  const bool broken = std::any_of(all.begin(), all.end(), [](const Placed& one) {
+  const bool broken = std::any_of(all.begin(), all.end(), [](const BoxFinding& one) {
     return one.finding.check == "schema" && one.finding.level == Level::error;
   });
   if (usable.empty() && !broken) {
@@ -147,8 +148,8 @@ std::string body(const Screen& screen, const std::string& text) {
   return wrapped(text, width, text_column).substr(text_column);
 }
 
-void print_finding(const Screen& screen, const Placed& one) {
-  const Look& look = screen.look();
+void print_finding(const Screen& screen, const BoxFinding& one) {
+  const TextStyle& look = screen.look();
   const auto& [box, finding] = one;
   const Style style = finding.level == Level::ok        ? Style::good
                       : finding.level == Level::warning ? Style::warn
@@ -177,20 +178,20 @@ std::vector<Finding> unsafe_settings(const app::Config& config) {
   return findings;
 }
 
-int doctor(const Common& common, const DoctorOptions& options, const Screen& screen) {
+int doctor(const CommonOptions& common, const DoctorOptions& options, const Screen& screen) {
   const Duration between = parse_duration("--interval", options.interval);
   OpenStore store(common);
-  std::vector<Placed> all = examine(common, store, between);
+  std::vector<BoxFinding> all = examine(common, store, between);
   const app::Config config = chosen_config(common);
   add(all, "", few_connections(config, store));
   add(all, "", app::examine_brokers(config));
   add(all, "", unsafe_settings(config));
-  for (Placed& one : all) {
+  for (BoxFinding& one : all) {
     one.finding.found = app::without_secrets(one.finding.found);
     one.finding.fix = app::without_secrets(one.finding.fix);
   }
   const auto wrong = std::count_if(
-      all.begin(), all.end(), [](const Placed& one) { return one.finding.level != Level::ok; });
+      all.begin(), all.end(), [](const BoxFinding& one) { return one.finding.level != Level::ok; });
   if (common.json) {
     json::array findings;
     for (const auto& [box, finding] : all) {
@@ -203,7 +204,7 @@ int doctor(const Common& common, const DoctorOptions& options, const Screen& scr
     }
     print_json(screen, {{"findings", std::move(findings)}});
   } else {
-    for (const Placed& one : all) print_finding(screen, one);
+    for (const BoxFinding& one : all) print_finding(screen, one);
     screen.print(wrong == 0 ? "\nall is well\n" : "\n" + counted(wrong, "finding") + "\n");
   }
   return wrong == 0 ? exit_ok : exit_negative;
@@ -211,7 +212,7 @@ int doctor(const Common& common, const DoctorOptions& options, const Screen& scr
 
 }  // namespace
 
-Verb doctor_verb(Common& common) {
+Verb doctor_verb(CommonOptions& common) {
   auto options = std::make_shared<DoctorOptions>();
   return {
       .name = "doctor",

@@ -7,10 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/find.hpp"
+#include "cli/change_report.hpp"
+#include "cli/find_message.hpp"
 #include "cli/json.hpp"
 #include "cli/payload.hpp"
-#include "cli/report.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
 
@@ -31,7 +31,7 @@ class PrivateFile {
     std::string pattern = (std::filesystem::temp_directory_path() / "twinbox.XXXXXX").string();
     const int descriptor = mkstemp(pattern.data());
     if (descriptor < 0)
-      throw Refusal(exit_failure, std::string{"no temporary file: "} + std::strerror(errno));
+      throw CliError(exit_failure, std::string{"no temporary file: "} + std::strerror(errno));
     close(descriptor);
     path_ = pattern;
     std::ofstream stream(path_, std::ios::binary);
@@ -41,8 +41,8 @@ class PrivateFile {
     // Half of a content would be taken for what the editor has left of it.
     const std::string why = std::strerror(errno);
     remove();
-    throw Refusal(exit_failure, "the temporary file " + printable(path_) + " cannot be written: " +
-                                    why + "; name another folder by TMPDIR");
+    throw CliError(exit_failure, "the temporary file " + printable(path_) + " cannot be written: " +
+                                     why + "; name another folder by TMPDIR");
   }
   ~PrivateFile() {
     if (!kept_) remove();
@@ -67,15 +67,16 @@ std::string editor() {
     const char* value = std::getenv(name);
     if (value != nullptr && *value != '\0') return value;
   }
-  throw Refusal(exit_usage,
-                "edit: nothing to change it with; set EDITOR, or give --payload, --file, --headers "
-                "or --content-type");
+  throw CliError(
+      exit_usage,
+      "edit: nothing to change it with; set EDITOR, or give --payload, --file, --headers "
+      "or --content-type");
 }
 
 std::string edited_by_hand(const PrivateFile& file) {
   const std::string command = editor() + " \"$1\"";
   const pid_t child = fork();
-  if (child < 0) throw Refusal(exit_failure, std::string{"fork: "} + std::strerror(errno));
+  if (child < 0) throw CliError(exit_failure, std::string{"fork: "} + std::strerror(errno));
   if (child == 0) {
     execl("/bin/sh", "sh", "-c", command.c_str(), "sh", file.path().c_str(), nullptr);
     _exit(127);
@@ -84,11 +85,11 @@ std::string edited_by_hand(const PrivateFile& file) {
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    throw Refusal(exit_negative, "the editor '" + editor() + "' failed; nothing was changed");
+    throw CliError(exit_negative, "the editor '" + editor() + "' failed; nothing was changed");
   return read_file(file.path());
 }
 
-int answer(const Common& common, const Screen& screen, const OpenBox& box, bool changed) {
+int answer(const CommonOptions& common, const Screen& screen, const OpenBox& box, bool changed) {
   if (common.json) {
     print_json(screen, {{"box", box.name()}, {"changed", changed}});
   } else if (changed) {
@@ -99,14 +100,15 @@ int answer(const Common& common, const Screen& screen, const OpenBox& box, bool 
 
 /// Does it; what a person has written is not lost when it cannot be done.
 Admin::Edited apply(const OpenBox& box, std::int64_t number, const Admin::Edit& change,
-                    const Act& act, std::optional<PrivateFile>& written, const Screen& screen) {
+                    const Operation& operation, std::optional<PrivateFile>& written,
+                    const Screen& screen) {
   const auto keep = [&] {
     if (!written) return;
     written->keep();
     screen.note("what you wrote is kept in " + printable(written->path()) + "\n");
   };
   try {
-    Admin::Edited edited = Admin{box.queue}.edit(number, change, act);
+    Admin::Edited edited = Admin{box.queue}.edit(number, change, operation);
     if (!edited) keep();
     return edited;
   } catch (...) {
@@ -115,10 +117,10 @@ Admin::Edited apply(const OpenBox& box, std::int64_t number, const Admin::Edit& 
   }
 }
 
-int edit(const Common& common, const EditOptions& options, const Screen& screen) {
+int edit(const CommonOptions& common, const EditOptions& options, const Screen& screen) {
   OpenStore store(common);
   const auto found = find_message(store.boxes(), options.id, options.source);
-  if (!found) throw Refusal(exit_negative, unknown_message(options.id));
+  if (!found) throw CliError(exit_negative, unknown_message(options.id));
   const auto& [box, detail] = *found;
   Admin::Edit change{
       .headers = options.headers, .content_type = options.content_type, .requeue = options.requeue};
@@ -127,8 +129,8 @@ int edit(const Common& common, const EditOptions& options, const Screen& screen)
   std::optional<PrivateFile> written;
   if (by_hand) {
     if (!is_text(detail.payload)) {
-      throw Refusal(exit_usage, "message " + printable(options.id) +
-                                    " is no text; give its new payload with --file");
+      throw CliError(exit_usage, "message " + printable(options.id) +
+                                     " is no text; give its new payload with --file");
     }
     editor();  // before a file is made for it
     written.emplace(detail.payload);
@@ -140,9 +142,10 @@ int edit(const Common& common, const EditOptions& options, const Screen& screen)
   }
   // What a person has read and changed must not undo what somebody else has done meanwhile.
   if (by_hand) change.content_version = detail.message.content_version;
-  const Act act{
+  const Operation operation{
       .actor = actor_of(common), .reason = common.reason, .operation_id = common.operation};
-  const Admin::Edited edited = apply(box, detail.message.number, change, act, written, screen);
+  const Admin::Edited edited =
+      apply(box, detail.message.number, change, operation, written, screen);
   if (!edited) {
     const bool overtaken = change.content_version && edited.content_version &&
                            *edited.content_version != *change.content_version;
@@ -155,11 +158,11 @@ int edit(const Common& common, const EditOptions& options, const Screen& screen)
 
 }  // namespace
 
-Verb edit_verb(Common& common) {
+Verb edit_verb(CommonOptions& common) {
   auto options = std::make_shared<EditOptions>();
   return {
       .name = "edit",
-      .group = "Act",
+      .group = "Operate",
       .summary = "corrects the content of an open or dead message",
       .text =
           "Without --payload, --file, --headers or --content-type the payload is opened in "

@@ -19,7 +19,7 @@ std::vector<Option> FilterOptions::options(std::vector<std::string> known_states
     result.push_back({name, value, text, &target, {}, false, "Which messages"});
   };
   add("--topic", "TOPIC", "of this topic", topic);
-  add("--handler", "KEY", "of this handler; - for duties by topic", handler);
+  add("--handler", "KEY", "of this handler; - for deliveries by topic", handler);
   add("--source", "SOURCE", "from this source", source);
   add("--correlation", "ID", "of this story", correlation);
   add("--error", "TEXT", "whose last error contains this", error);
@@ -48,7 +48,7 @@ Filter FilterOptions::filter(Instant now) const {
 
 StateFilter parse_state(const std::string& state) {
   if (const auto known = parse_state_filter(state)) return *known;
-  throw Refusal(exit_usage, "--state: there is no state '" + printable(state) + "'");
+  throw CliError(exit_usage, "--state: there is no state '" + printable(state) + "'");
 }
 
 HandlerKey parse_handler(const std::string& key) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/verb.hpp"
-#include <twinbox/admin.hpp>
+#include <twinbox/operations.hpp>
 
 namespace twinbox::cli {
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "cli/json.hpp"
-#include "cli/store.hpp"
+#include "cli/open_store.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
-#include "daemon/secrets.hpp"
+#include "daemon/config/secrets.hpp"
 #include <twinbox/health.hpp>
 
 namespace twinbox::cli {
@@ -37,7 +37,7 @@ int code_of(HealthState state) {
   return exit_unhealthy;
 }
 
-int health(const Common& common, const HealthThresholds& thresholds, const Screen& screen) {
+int health(const CommonOptions& common, const HealthThresholds& thresholds, const Screen& screen) {
   HealthState worst = HealthState::healthy;
   json::array boxes;
   const auto tell = [&](const std::string& box, const Health& one) {
@@ -67,7 +67,7 @@ int health(const Common& common, const HealthThresholds& thresholds, const Scree
 
 }  // namespace
 
-Verb health_verb(Common& common) {
+Verb health_verb(CommonOptions& common) {
   auto thresholds = std::make_shared<HealthThresholds>();
   auto stalled = std::make_shared<std::optional<std::string>>();
   return {

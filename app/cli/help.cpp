@@ -11,7 +11,9 @@ namespace {
 
 constexpr int widest_help = 100;
 
-int width_of(const Look& look) { return look.width == 0 ? 80 : std::min(look.width, widest_help); }
+int width_of(const TextStyle& look) {
+  return look.width == 0 ? 80 : std::min(look.width, widest_help);
+}
 
 std::vector<std::string> option_groups(const Verb& verb) {
   std::vector<std::string> groups;
@@ -25,7 +27,7 @@ std::vector<std::string> option_groups(const Verb& verb) {
 
 /// Label on the left, its text beside it, or below where the label is too long.
 std::string entry(const std::string& label, const std::string& text, int column, int width,
-                  const Look& look) {
+                  const TextStyle& look) {
   const std::string body = wrapped(text, width, column);
   const int used = display_width(label) + 2;
   if (used + 2 > column) return "  " + look.paint(Style::accent, label) + "\n" + body;
@@ -34,12 +36,12 @@ std::string entry(const std::string& label, const std::string& text, int column,
          body.substr(static_cast<std::size_t>(column));
 }
 
-std::string heading(const std::string& text, const Look& look) {
+std::string heading(const std::string& text, const TextStyle& look) {
   return "\n" + look.paint(Style::strong, text) + "\n";
 }
 
 template <class Notes>
-std::string note_entries(const Notes& notes, int column, int width, const Look& look) {
+std::string note_entries(const Notes& notes, int column, int width, const TextStyle& look) {
   std::string text;
   for (const auto& [name, meaning] : notes) text += entry(name, meaning, column, width, look);
   return text;
@@ -97,7 +99,7 @@ std::string synopsis(const Verb& verb) {
   return text + " [options]";
 }
 
-std::string overview(std::span<const Verb> verbs, const Look& look) {
+std::string overview(std::span<const Verb> verbs, const TextStyle& look) {
   const int width = width_of(look);
   std::string text = look.paint(Style::strong, "twinbox") + ": " + motto + "\n\n" +
                      "usage: twinbox <verb> [options]\n";
@@ -114,7 +116,8 @@ std::string overview(std::span<const Verb> verbs, const Look& look) {
              width, 0);
 }
 
-std::string family_help(std::span<const Verb> verbs, const std::string& family, const Look& look) {
+std::string family_help(std::span<const Verb> verbs, const std::string& family,
+                        const TextStyle& look) {
   std::string text = "usage: twinbox " + family + " <verb> [options]\n\n";
   for (const Verb& verb : verbs) {
     if (verb.name.starts_with(family + " "))
@@ -123,7 +126,7 @@ std::string family_help(std::span<const Verb> verbs, const std::string& family, 
   return text;
 }
 
-std::string verb_help(const Verb& verb, const Look& look) {
+std::string verb_help(const Verb& verb, const TextStyle& look) {
   constexpr int column = 26;
   const int width = width_of(look);
   std::string text = look.paint(Style::strong, "twinbox " + verb.name) + ": " + verb.summary +

@@ -1,4 +1,5 @@
-// What the verbs say about themselves: --help, the manual page, docs/cli.md, shell completion.
+// What the verbs say about themselves: --help, the manual page, docs/reference/cli.md, shell
+// completion.
 #pragma once
 
 #include <span>
@@ -16,17 +17,18 @@ std::vector<std::string> verb_groups(std::span<const Verb> verbs);
 std::string option_label(const Option& option);
 
 /// The list of verbs.
-std::string overview(std::span<const Verb> verbs, const Look& look);
+std::string overview(std::span<const Verb> verbs, const TextStyle& look);
 /// The verbs of a family, such as `schema`.
-std::string family_help(std::span<const Verb> verbs, const std::string& family, const Look& look);
-std::string verb_help(const Verb& verb, const Look& look);
+std::string family_help(std::span<const Verb> verbs, const std::string& family,
+                        const TextStyle& look);
+std::string verb_help(const Verb& verb, const TextStyle& look);
 
 /// `usage: twinbox list [options]`, without the first two words.
 std::string synopsis(const Verb& verb);
 
 std::string manual_page(std::span<const Verb> verbs);
 std::string markdown_page(std::span<const Verb> verbs);
-/// `bash`, `zsh` or `fish`; throws Refusal for another.
+/// `bash`, `zsh` or `fish`; throws CliError for another.
 std::string completion(std::span<const Verb> verbs, const std::string& shell);
 
 /// `text` in lines of at most `width` cells, each after `indent` spaces; paragraphs stay apart.

@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "cli/text.hpp"
-#include "daemon/json.hpp"
+#include "daemon/http/json.hpp"
 
 namespace twinbox::cli {
 namespace {
@@ -140,19 +140,20 @@ json::object to_json(const MessageView& message) {
           {"size", message.size}};
 }
 
-json::object to_json(const DutyView& duty) {
-  return {{"handler", duty.key.handler.view()},
-          {"state", to_string(duty.state)},
-          {"work_id", duty.work_id ? json::value(duty.work_id->number()) : json::value(nullptr)},
-          {"attempts", duty.attempts},
-          {"expiries", duty.expiries},
-          {"requeues", duty.requeues},
-          {"visible_at", to_json(duty.visible_at)},
-          {"lease_until", to_json(duty.lease_until)},
-          {"owner", or_null(duty.owner)},
-          {"finished_at", to_json(duty.finished_at)},
-          {"reason", or_null(duty.reason)},
-          {"last_error", or_null(duty.last_error)}};
+json::object to_json(const DeliveryView& delivery) {
+  return {{"handler", delivery.key.handler.view()},
+          {"state", to_string(delivery.state)},
+          {"delivery_id", delivery.delivery_id ? json::value(delivery.delivery_id->number())
+                                               : json::value(nullptr)},
+          {"attempts", delivery.attempts},
+          {"expiries", delivery.expiries},
+          {"requeues", delivery.requeues},
+          {"visible_at", to_json(delivery.visible_at)},
+          {"lease_until", to_json(delivery.lease_until)},
+          {"owner", or_null(delivery.owner)},
+          {"finished_at", to_json(delivery.finished_at)},
+          {"reason", or_null(delivery.reason)},
+          {"last_error", or_null(delivery.last_error)}};
 }
 
 json::object to_json(const FailedAttempt& attempt) {
@@ -174,15 +175,15 @@ json::object to_json(const MessageDetail& detail) {
     object["hash"] = {{"algorithm", detail.hash->algorithm},
                       {"hex", hexadecimal(detail.hash->bytes)}};
   }
-  json::array duties;
-  for (const DutyView& duty : detail.duties) duties.push_back(to_json(duty));
-  object["duties"] = std::move(duties);
+  json::array deliveries;
+  for (const DeliveryView& delivery : detail.deliveries) deliveries.push_back(to_json(delivery));
+  object["deliveries"] = std::move(deliveries);
   json::array timeline;
   for (const FailedAttempt& attempt : detail.timeline) timeline.push_back(to_json(attempt));
   object["timeline"] = std::move(timeline);
   json::array held;
   for (const HeldKey& one : detail.held_keys) {
-    held.push_back({{"handler", one.duty.handler.view()},
+    held.push_back({{"handler", one.delivery.handler.view()},
                     {"partition_key", one.key.view()},
                     {"requeued", one.requeued},
                     {"waiting", one.waiting}});
@@ -190,7 +191,7 @@ json::object to_json(const MessageDetail& detail) {
   object["held_keys"] = std::move(held);
   json::array blocked;
   for (const BlockedKey& one : detail.blocked_keys) {
-    blocked.push_back({{"handler", one.duty.handler.view()},
+    blocked.push_back({{"handler", one.delivery.handler.view()},
                        {"partition_key", one.key.view()},
                        {"due_at", to_json(std::optional{one.due_at})},
                        {"waiting", one.waiting}});

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cli/screen.hpp"
-#include <twinbox/admin.hpp>
+#include <twinbox/operations.hpp>
 
 namespace twinbox::cli {
 
@@ -14,7 +14,7 @@ boost::json::value to_json(const std::optional<Instant>& instant);
 boost::json::value to_json(const std::optional<Duration>& duration);  ///< milliseconds
 boost::json::object to_json(const StateCounts& counts, bool history);
 boost::json::object to_json(const MessageView& message);
-boost::json::object to_json(const DutyView& duty);
+boost::json::object to_json(const DeliveryView& delivery);
 boost::json::object to_json(const FailedAttempt& attempt);
 boost::json::object to_json(const MessageDetail& detail);
 

@@ -3,12 +3,12 @@
 
 namespace twinbox::cli {
 
-Verb man_verb(Common& common) {
+Verb man_verb(CommonOptions& common) {
   auto markdown = std::make_shared<bool>(false);
   return {.name = "man",
           .group = "This program",
           .summary = "the manual page",
-          .options = {{"--markdown", "", "as docs/cli.md", markdown.get()}},
+          .options = {{"--markdown", "", "as docs/reference/cli.md", markdown.get()}},
           .examples = {{"twinbox man | man -l -", "read it"}},
           .run = [&common, markdown](const Screen& screen) {
             const auto verbs = all_verbs(common);
@@ -17,7 +17,7 @@ Verb man_verb(Common& common) {
           }};
 }
 
-Verb completion_verb(Common& common) {
+Verb completion_verb(CommonOptions& common) {
   auto shell = std::make_shared<std::string>();
   return {.name = "completion",
           .group = "This program",

@@ -1,4 +1,4 @@
-// What holds for every verb; shown by the overview, the manual page and docs/cli.md.
+// What holds for every verb; shown by the overview, the manual page and docs/reference/cli.md.
 #pragma once
 
 #include <array>
@@ -47,15 +47,16 @@ inline constexpr std::array<Note, 18> json_notes = {{
                R"("oldest_open_ms"} and with --history also {"done", "discarded", "marked", )"
                R"("seen"}; the 200 largest topics and handlers are listed, the others are )"
                R"({"names", "counts"} or null)"},
-    {"list", R"({"boxes": [{"box", "entries": [{"message", "duty"}], "next"}]}; next goes to )"
+    {"list", R"({"boxes": [{"box", "entries": [{"message", "delivery"}], "next"}]}; next goes to )"
              R"(--after; with --groups {"boxes": [{"box", "groups": [{"group", "count", "topic", )"
              R"("handler", "error", "first_at", "last_at"}], "other"}]}; other counts the dead )"
              R"(letters of smaller groups)"},
     {"show",
-     R"({"box", "message", "payload", "payload_base64", "headers", "hash", "duties", )"
+     R"({"box", "message", "payload", "payload_base64", "headers", "hash", "deliveries", )"
      R"("timeline", "more_attempts", "held_keys", "blocked_keys"}; payload is text, payload_base64 is there when it is not)"},
-    {"audit", R"({"boxes": [{"box", "entries": [{"id", "act", "actor", "reason", "operation_id", )"
-              R"("number", "affected", "started_at", "at", "finished"}], "next"}]})"},
+    {"audit",
+     R"({"boxes": [{"box", "entries": [{"id", "action", "actor", "reason", "operation_id", )"
+     R"("number", "affected", "started_at", "at", "finished"}], "next"}]})"},
     {"workers", R"({"boxes": [{"box", "workers": [{"owner", "leases", "name", "version", )"
                 R"("started_at", "seen_at", "done", "failed"}], "leases": [{"name", "owner", )"
                 R"("until"}]}]}; name is null for who holds leases and tells nothing of himself)"},
@@ -74,7 +75,7 @@ inline constexpr std::array<Note, 18> json_notes = {{
     {"bench", R"({"store", "results": [{"name", "per_second", "p50_us", "p99_us"}]})"},
     {"token add", R"({"name", "role", "token", "file"}; token list: {"file", "tokens": )"
                   R"([{"name", "role"}]}; token revoke: {"name", "revoked", "file"})"},
-    {"pause, resume", "what the daemon answers: GET /v1/dispatch of docs/daemon.md"},
+    {"pause, resume", "what the daemon answers: GET /v1/dispatch of docs/reference/daemon.md"},
 }};
 
 }  // namespace twinbox::cli

@@ -2,7 +2,7 @@
 
 namespace twinbox::cli {
 
-std::vector<Option> store_options(Common& common) {
+std::vector<Option> store_options(CommonOptions& common) {
   return {
       {"--database",
        "URL",
@@ -31,14 +31,14 @@ std::vector<Option> store_options(Common& common) {
   };
 }
 
-std::vector<Option> box_options(Common& common) {
+std::vector<Option> box_options(CommonOptions& common) {
   return {
       {"--outbox", "", "only the outbox", &common.outbox, {}, false, "Store"},
       {"--inbox", "", "only the inbox", &common.inbox, {}, false, "Store"},
   };
 }
 
-std::vector<Option> answer_options(Common& common) {
+std::vector<Option> answer_options(CommonOptions& common) {
   return {
       {"--json", "", "the answer as JSON", &common.json, {}, false, "Answer"},
       {"--color",
@@ -51,7 +51,7 @@ std::vector<Option> answer_options(Common& common) {
   };
 }
 
-std::vector<Option> act_options(Common& common) {
+std::vector<Option> bulk_options(CommonOptions& common) {
   return {
       {"--dry-run", "", "only count what would change", &common.dry_run},
       {"--yes", "", "do not ask", &common.yes},
@@ -59,7 +59,7 @@ std::vector<Option> act_options(Common& common) {
   };
 }
 
-std::vector<Option> operation_options(Common& common) {
+std::vector<Option> operation_options(CommonOptions& common) {
   return {{"--operation", "ID",
            "an id for it: the same again does nothing twice, and goes on where it was cut off",
            &common.operation}};

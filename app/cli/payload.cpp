@@ -21,12 +21,12 @@ std::vector<Option> PayloadOptions::options() {
 
 std::string PayloadOptions::read() const {
   if (payload && file)
-    throw Refusal(exit_usage, "--payload and --file are both given; leave one out");
+    throw CliError(exit_usage, "--payload and --file are both given; leave one out");
   if (payload) return *payload;
   if (file && *file != "-") return read_file(*file);
   if (!file && isatty(STDIN_FILENO) == 1) {
-    throw Refusal(exit_usage,
-                  "no payload; give --payload TEXT, --file FILE, or send it to standard input");
+    throw CliError(exit_usage,
+                   "no payload; give --payload TEXT, --file FILE, or send it to standard input");
   }
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
@@ -37,8 +37,8 @@ std::string read_file(const std::string& path) {
   // Not by iterators: they throw in words of their own what a folder, say, answers.
   if (stream && stream.peek() != std::ifstream::traits_type::eof()) content << stream.rdbuf();
   if ((!stream && !stream.eof()) || !content) {
-    throw Refusal(exit_usage,
-                  "file " + printable(path) + " cannot be read: " + std::strerror(errno));
+    throw CliError(exit_usage,
+                   "file " + printable(path) + " cannot be read: " + std::strerror(errno));
   }
   return std::move(content).str();
 }

@@ -15,12 +15,12 @@ struct PayloadOptions {
 
   std::vector<Option> options();
   [[nodiscard]] bool given() const noexcept { return payload || file; }
-  /// --payload, --file (`-`: standard input), or standard input. Throws Refusal where that is a
+  /// --payload, --file (`-`: standard input), or standard input. Throws CliError where that is a
   /// terminal, or the file cannot be read.
   [[nodiscard]] std::string read() const;
 };
 
-/// Throws Refusal that names the file.
+/// Throws CliError that names the file.
 std::string read_file(const std::string& path);
 
 }  // namespace twinbox::cli

@@ -9,7 +9,7 @@
 #include "cli/help.hpp"
 #include "cli/text.hpp"
 #include "cli/verb.hpp"
-#include "daemon/secrets.hpp"
+#include "daemon/config/secrets.hpp"
 #include <twinbox/error.hpp>
 
 namespace twinbox::cli {
@@ -110,14 +110,14 @@ bool is_family(std::span<const Verb> verbs, const std::string& word) {
 [[noreturn]] void refuse_unknown(const std::string& what, const std::string& word,
                                  const Words& known, const std::string& help) {
   const std::string guess = nearest(word, known);
-  throw Refusal(exit_usage, what + " '" + printable(word) + "'; " +
-                                (guess.empty() ? "see " : "did you mean '" + guess + "'? See ") +
-                                help);
+  throw CliError(exit_usage, what + " '" + printable(word) + "'; " +
+                                 (guess.empty() ? "see " : "did you mean '" + guess + "'? See ") +
+                                 help);
 }
 
 /// Refuses a verb there is not, with the one that was probably meant.
 void check_verb(std::span<const Verb> verbs, const Words& words) {
-  if (words.empty()) throw Refusal(exit_usage, "no verb is given; see twinbox --help");
+  if (words.empty()) throw CliError(exit_usage, "no verb is given; see twinbox --help");
   if (named(verbs, words) != nullptr) return;
   Words known;
   if (is_family(verbs, words[0])) {
@@ -129,7 +129,7 @@ void check_verb(std::span<const Verb> verbs, const Words& words) {
     if (words.size() > 1) refuse_unknown(words[0] + " knows no", words[1], known, help);
     std::string list;
     for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
-    throw Refusal(exit_usage, words[0] + " needs one of " + list + "; see " + help);
+    throw CliError(exit_usage, words[0] + " needs one of " + list + "; see " + help);
   }
   for (const Verb& verb : verbs) known.push_back(first_word(verb.name));
   refuse_unknown("there is no verb", words[0], known, "twinbox --help");
@@ -154,9 +154,9 @@ void check_verb(std::span<const Verb> verbs, const Words& words) {
           });
       if (!fits) refuse_unknown(verb.name + " knows no option", word, known, help);
     }
-    throw Refusal(exit_usage, verb.name + " is given too many words; see " + help);
+    throw CliError(exit_usage, verb.name + " is given too many words; see " + help);
   }
-  throw Refusal(exit_usage, verb.name + ": " + error.what() + "; see " + help);
+  throw CliError(exit_usage, verb.name + ": " + error.what() + "; see " + help);
 }
 
 bool asks_for(std::span<char*> arguments, std::string_view one, std::string_view other) {
@@ -192,7 +192,7 @@ bool answer_about_itself(std::span<const Verb> verbs, std::span<char*> arguments
 }
 
 int run_verb(std::span<char*> arguments, int argc, char** argv) {
-  Common common;
+  CommonOptions common;
   common.words.assign(arguments.begin(), arguments.end());
   const std::vector<Verb> verbs = all_verbs(common);
   if (answer_about_itself(verbs, arguments, Screen{})) return exit_ok;
@@ -210,9 +210,9 @@ int run_verb(std::span<char*> arguments, int argc, char** argv) {
   }
 }
 
-int complain(Exit code, const std::string& message) {
+int complain(ExitCode code, const std::string& message) {
   const Screen screen;
-  const Look& look = screen.error_look();
+  const TextStyle& look = screen.error_style();
   screen.note(look.paint(Style::bad, "twinbox:") + " " +
               printable_lines(app::without_secrets(message)) + "\n");
   return code;
@@ -224,7 +224,7 @@ int run(int argc, char** argv) {
   try {
     return run_verb(std::span{argv, static_cast<std::size_t>(argc)}.subspan(argc > 0 ? 1 : 0), argc,
                     argv);
-  } catch (const Refusal& refusal) {
+  } catch (const CliError& refusal) {
     return complain(refusal.code(), refusal.what());
   } catch (const SchemaError& error) {
     return complain(exit_schema, error.what());

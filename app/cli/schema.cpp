@@ -1,6 +1,6 @@
 // schema print, deploy, check and repair.
 #include "cli/json.hpp"
-#include "cli/store.hpp"
+#include "cli/open_store.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
 
@@ -26,9 +26,9 @@ struct PrintOptions {
   bool enqueue_only = false;
 };
 
-int print(const Common& common, const PrintOptions& options, const Screen& screen) {
+int print(const CommonOptions& common, const PrintOptions& options, const Screen& screen) {
   if (options.enqueue_only && options.role.empty())
-    throw Refusal(exit_usage, "schema print: --enqueue-only needs a role; add --grants ROLE");
+    throw CliError(exit_usage, "schema print: --enqueue-only needs a role; add --grants ROLE");
   OpenStore store(common, OpenStore::Missing::create);
   const auto kinds = store.kinds();
   for (const BoxKind kind : kinds) {
@@ -42,7 +42,7 @@ int print(const Common& common, const PrintOptions& options, const Screen& scree
   return exit_ok;
 }
 
-int deploy(const Common& common, const Screen& screen) {
+int deploy(const CommonOptions& common, const Screen& screen) {
   OpenStore store(common, OpenStore::Missing::create);
   json::array boxes;
   for (const BoxKind kind : store.kinds()) {
@@ -68,7 +68,7 @@ std::string words_for(const SchemaState& state) {
   return version + ", and twinbox schema deploy would apply " + joined(state.pending);
 }
 
-int check(const Common& common, const Screen& screen) {
+int check(const CommonOptions& common, const Screen& screen) {
   OpenStore store(common);
   json::array boxes;
   int code = exit_ok;
@@ -90,7 +90,7 @@ int check(const Common& common, const Screen& screen) {
   return code;
 }
 
-int repair(const Common& common, const Screen& screen) {
+int repair(const CommonOptions& common, const Screen& screen) {
   OpenStore store(common);
   json::array boxes;
   for (const BoxKind kind : store.kinds()) {
@@ -112,7 +112,7 @@ int repair(const Common& common, const Screen& screen) {
 
 }  // namespace
 
-Verb schema_print_verb(Common& common) {
+Verb schema_print_verb(CommonOptions& common) {
   auto options = std::make_shared<PrintOptions>();
   return {
       .name = "schema print",
@@ -132,7 +132,7 @@ Verb schema_print_verb(Common& common) {
       .run = [&common, options](const Screen& screen) { return print(common, *options, screen); }};
 }
 
-Verb schema_deploy_verb(Common& common) {
+Verb schema_deploy_verb(CommonOptions& common) {
   return {.name = "schema deploy",
           .group = "Schema",
           .summary = "creates or upgrades the tables; harmless to repeat",
@@ -143,7 +143,7 @@ Verb schema_deploy_verb(Common& common) {
           .run = [&common](const Screen& screen) { return deploy(common, screen); }};
 }
 
-Verb schema_check_verb(Common& common) {
+Verb schema_check_verb(CommonOptions& common) {
   return {.name = "schema check",
           .group = "Schema",
           .summary = "whether the tables fit this program; exit code 1 when not",
@@ -152,7 +152,7 @@ Verb schema_check_verb(Common& common) {
           .run = [&common](const Screen& screen) { return check(common, screen); }};
 }
 
-Verb schema_repair_verb(Common& common) {
+Verb schema_repair_verb(CommonOptions& common) {
   return {.name = "schema repair",
           .group = "Schema",
           .summary = "set sequences that lie behind the data (PostgreSQL)",

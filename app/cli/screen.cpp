@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/exit.hpp"
+#include "cli/exit_code.hpp"
 #include "cli/text.hpp"
 
 namespace twinbox::cli {
@@ -39,7 +39,7 @@ bool set_and_not_empty(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-Look look_of(int descriptor, Screen::Colour colour) {
+TextStyle look_of(int descriptor, Screen::Colour colour) {
   const bool terminal = isatty(descriptor) == 1;
   const char* kind = std::getenv("TERM");
   const bool dumb = kind != nullptr && std::string_view{kind} == "dumb";
@@ -55,14 +55,14 @@ void note_interrupt(int) { interrupt_seen = 1; }
 
 }  // namespace
 
-std::string Look::paint(Style style, std::string_view text) const {
+std::string TextStyle::paint(Style style, std::string_view text) const {
   if (!colour || style == Style::plain || text.empty()) return std::string{text};
   return code_of(style) + std::string{text} + "\x1b[0m";
 }
 
 Screen::Screen(Colour colour)
-    : out_look_(look_of(STDOUT_FILENO, colour)),
-      error_look_(look_of(STDERR_FILENO, colour)),
+    : out_style_(look_of(STDOUT_FILENO, colour)),
+      error_style_(look_of(STDERR_FILENO, colour)),
       error_is_terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void Screen::print(std::string_view text) const { std::cout << text << std::flush; }
@@ -71,9 +71,9 @@ void Screen::note(std::string_view text) const { std::cerr << text << std::flush
 
 bool Screen::confirm(const std::string& question) const {
   if (isatty(STDIN_FILENO) != 1 || !error_is_terminal_) {
-    throw Refusal(exit_usage, question +
-                                  " Nobody can answer here: repeat it with --yes, or look "
-                                  "first with --dry-run");
+    throw CliError(exit_usage, question +
+                                   " Nobody can answer here: repeat it with --yes, or look "
+                                   "first with --dry-run");
   }
   note(question + " [y/N] ");
   std::string answer;
@@ -81,7 +81,7 @@ bool Screen::confirm(const std::string& question) const {
   return answer == "y" || answer == "Y" || answer == "yes";
 }
 
-std::string progress_line(const Look& look, std::string_view what, std::int64_t done,
+std::string progress_line(const TextStyle& look, std::string_view what, std::int64_t done,
                           std::int64_t total) {
   constexpr int longest_bar = 30;
   const std::string numbers = std::to_string(done) + " of " + std::to_string(total);
@@ -113,7 +113,7 @@ void Progress::at(std::int64_t done) {
   const auto now = std::chrono::steady_clock::now();
   if (now - drawn_ < 50ms) return;
   drawn_ = now;
-  screen_.note("\r\x1b[K" + progress_line(screen_.error_look(), what_, done, total_));
+  screen_.note("\r\x1b[K" + progress_line(screen_.error_style(), what_, done, total_));
 }
 
 InterruptGuard::InterruptGuard() : before_(std::signal(SIGINT, note_interrupt)) {

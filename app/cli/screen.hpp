@@ -12,7 +12,7 @@ namespace twinbox::cli {
 enum class Style { plain, faint, strong, good, warn, bad, accent };
 
 /// How a stream shows things.
-struct Look {
+struct TextStyle {
   bool colour = false;
   int width = 0;  ///< in cells; 0: without a limit, as in a pipe
 
@@ -27,19 +27,19 @@ class Screen {
   /// Standard output and error. Colour: on a terminal, unless NO_COLOR is set or TERM is `dumb`.
   explicit Screen(Colour colour = Colour::automatic);
 
-  [[nodiscard]] const Look& look() const noexcept { return out_look_; }
-  [[nodiscard]] const Look& error_look() const noexcept { return error_look_; }
+  [[nodiscard]] const TextStyle& look() const noexcept { return out_style_; }
+  [[nodiscard]] const TextStyle& error_style() const noexcept { return error_style_; }
   [[nodiscard]] bool error_is_terminal() const noexcept { return error_is_terminal_; }
 
   void print(std::string_view text) const;
   /// What is not the answer: on standard error.
   void note(std::string_view text) const;
-  /// Asks on the terminal; true only for `y` or `yes`. Throws Refusal where nobody can answer.
+  /// Asks on the terminal; true only for `y` or `yes`. Throws CliError where nobody can answer.
   [[nodiscard]] bool confirm(const std::string& question) const;
 
  private:
-  Look out_look_;
-  Look error_look_;
+  TextStyle out_style_;
+  TextStyle error_style_;
   bool error_is_terminal_;
 };
 
@@ -61,7 +61,7 @@ class Progress {
 };
 
 /// The line that Progress draws.
-std::string progress_line(const Look& look, std::string_view what, std::int64_t done,
+std::string progress_line(const TextStyle& look, std::string_view what, std::int64_t done,
                           std::int64_t total);
 
 /// Turns Ctrl-C into a question while it lives, so that long work ends between two batches.

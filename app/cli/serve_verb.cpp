@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "cli/verbs.hpp"
-#include "daemon/config.hpp"
+#include "daemon/config/config.hpp"
 #include "daemon/daemon.hpp"
 
 namespace twinbox::cli {
@@ -26,8 +26,8 @@ Verb serve_verb() {
             try {
               return app::serve(options);
             } catch (const app::ConfigError& error) {
-              throw Refusal(exit_usage,
-                            "the configuration cannot be used:\n" + std::string{error.what()});
+              throw CliError(exit_usage,
+                             "the configuration cannot be used:\n" + std::string{error.what()});
             }
           }};
 }

@@ -1,11 +1,11 @@
 // show: one message with everything that is known about it.
 #include "cli/filter.hpp"
-#include "cli/find.hpp"
+#include "cli/find_message.hpp"
 #include "cli/json.hpp"
 #include "cli/table.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
-#include "daemon/json.hpp"
+#include "daemon/http/json.hpp"
 
 namespace twinbox::cli {
 namespace {
@@ -19,9 +19,9 @@ struct ShowOptions {
   bool raw = false;
 };
 
-class Sheet {
+class DetailPrinter {
  public:
-  Sheet(const Screen& screen, Instant now) : screen_(screen), now_(now) {}
+  DetailPrinter(const Screen& screen, Instant now) : screen_(screen), now_(now) {}
 
   void line(const char* name, const std::string& text) {
     if (!text.empty())
@@ -53,7 +53,7 @@ std::string indented(const std::string& text) {
 
 /// What a key that stands still waits for.
 std::string held_text(const HeldKey& held) {
-  const std::string behind = (held.waiting == HeldKey::most_counted ? "at least " : "") +
+  const std::string behind = (held.waiting == HeldKey::max_counted ? "at least " : "") +
                              counted(held.waiting, "message waits", "messages wait") + " behind it";
   return held.requeued ? "held until it is done: " + behind
                        : "held by this dead letter: " + behind + "; requeue or discard it";
@@ -61,69 +61,70 @@ std::string held_text(const HeldKey& held) {
 
 /// A key that waits for a due time far away.
 std::string blocked_text(const BlockedKey& blocked) {
-  return (blocked.waiting == HeldKey::most_counted ? "at least " : "") +
+  return (blocked.waiting == HeldKey::max_counted ? "at least " : "") +
          counted(blocked.waiting, "message waits", "messages wait") +
          " behind this due time; postpone it to an earlier time or discard it";
 }
 
-void print_message(Sheet& sheet, const MessageDetail& detail, Instant now) {
+void print_message(DetailPrinter& details, const MessageDetail& detail, Instant now) {
   const MessageView& message = detail.message;
-  sheet.text("id", message.id.view());
-  sheet.text("source", message.source.view());
-  if (message.topic) sheet.text("topic", message.topic->view());
-  sheet.time("created", message.created_at);
-  if (const auto open = app::open_for(detail, now)) sheet.line("open for", age_text(*open));
+  details.text("id", message.id.view());
+  details.text("source", message.source.view());
+  if (message.topic) details.text("topic", message.topic->view());
+  details.time("created", message.created_at);
+  if (const auto open = app::open_for(detail, now)) details.line("open for", age_text(*open));
   if (message.seen_count > 1) {
-    sheet.line("seen", counted(message.seen_count, "time"));
-    sheet.time("last seen", message.last_seen_at);
+    details.line("seen", counted(message.seen_count, "time"));
+    details.time("last seen", message.last_seen_at);
   }
-  sheet.time("due", message.due_at);
-  sheet.time("expires", message.expires_at);
-  if (message.correlation_id) sheet.text("correlation", message.correlation_id->view());
-  if (message.partition_key) sheet.text("partition key", message.partition_key->view());
-  for (const HeldKey& held : detail.held_keys) sheet.line("", held_text(held));
-  for (const BlockedKey& blocked : detail.blocked_keys) sheet.line("", blocked_text(blocked));
+  details.time("due", message.due_at);
+  details.time("expires", message.expires_at);
+  if (message.correlation_id) details.text("correlation", message.correlation_id->view());
+  if (message.partition_key) details.text("partition key", message.partition_key->view());
+  for (const HeldKey& held : detail.held_keys) details.line("", held_text(held));
+  for (const BlockedKey& blocked : detail.blocked_keys) details.line("", blocked_text(blocked));
   if (message.content_version > 1)
-    sheet.line("content", "version " + std::to_string(message.content_version));
-  if (detail.headers) sheet.text("headers", *detail.headers);
+    details.line("content", "version " + std::to_string(message.content_version));
+  if (detail.headers) details.text("headers", *detail.headers);
 }
 
-std::string when(const DutyView& duty, Instant now) {
+std::string when(const DeliveryView& delivery, Instant now) {
   const auto told = [&](const char* word, const std::optional<Instant>& instant) {
     return instant ? word + relative_text(*instant, now) : std::string{};
   };
-  switch (duty.state) {
-    case DutyState::ready:
-    case DutyState::scheduled: return told("due ", duty.visible_at);
-    case DutyState::leased: return told("lease ends ", duty.lease_until);
-    case DutyState::waiting: return "behind another of its key";
-    default: return told("finished ", duty.finished_at);
+  switch (delivery.state) {
+    case DeliveryState::ready:
+    case DeliveryState::scheduled: return told("due ", delivery.visible_at);
+    case DeliveryState::leased: return told("lease ends ", delivery.lease_until);
+    case DeliveryState::waiting: return "behind another of its key";
+    default: return told("finished ", delivery.finished_at);
   }
 }
 
-void print_duties(const Screen& screen, Sheet& sheet, const MessageDetail& detail, Instant now) {
-  if (detail.duties.empty()) return;
-  sheet.heading("Duties");
+void print_deliveries(const Screen& screen, DetailPrinter& details, const MessageDetail& detail,
+                      Instant now) {
+  if (detail.deliveries.empty()) return;
+  details.heading("Deliveries");
   Table table({{"  HANDLER", false, 10},
                {"STATE"},
-               {"TRIES", true},
+               {"ATTEMPTS", true},
                {"WHEN", false, 12},
                {"REASON", false, 10, 1}});
-  for (const DutyView& duty : detail.duties) {
+  for (const DeliveryView& delivery : detail.deliveries) {
     const std::string handler =
-        duty.key.handler.view().empty() ? "(by topic)" : duty.key.handler.str();
+        delivery.key.handler.view().empty() ? "(by topic)" : delivery.key.handler.str();
     table.add({"  " + handler,
-               {std::string{to_string(duty.state)}, style_of(duty.state)},
-               std::to_string(duty.attempts),
-               when(duty, now),
-               {duty.reason, Style::faint}});
+               {std::string{to_string(delivery.state)}, style_of(delivery.state)},
+               std::to_string(delivery.attempts),
+               when(delivery, now),
+               {delivery.reason, Style::faint}});
   }
   screen.print(table.text(screen.look()));
 }
 
-void print_timeline(const Screen& screen, Sheet& sheet, const MessageDetail& detail) {
+void print_timeline(const Screen& screen, DetailPrinter& details, const MessageDetail& detail) {
   if (detail.timeline.empty()) return;
-  sheet.heading("Failed attempts");
+  details.heading("Failed attempts");
   Table table({{"  AT (UTC)"}, {"TRY", true}, {"HANDLER", false, 8, 1}, {"ERROR", false, 20}});
   for (const FailedAttempt& attempt : detail.timeline) {
     table.add({"  " + date_text(attempt.failed_at),
@@ -137,14 +138,15 @@ void print_timeline(const Screen& screen, Sheet& sheet, const MessageDetail& det
   }
 }
 
-void print_payload(const Screen& screen, Sheet& sheet, const MessageDetail& detail, bool full) {
+void print_payload(const Screen& screen, DetailPrinter& details, const MessageDetail& detail,
+                   bool full) {
   if (!detail.message.has_content) {
-    sheet.heading("No payload: the message was only seen");
+    details.heading("No payload: the message was only seen");
     return;
   }
   const std::string type = detail.message.content_type.value_or("");
-  sheet.heading("Payload (" + (type.empty() ? "" : printable(type) + ", ") +
-                size_text(detail.message.size) + ")");
+  details.heading("Payload (" + (type.empty() ? "" : printable(type) + ", ") +
+                  size_text(detail.message.size) + ")");
   if (detail.payload.empty()) return;
   std::string text = indented_json(detail.payload);
   if (text.empty()) text = is_text(detail.payload) ? detail.payload : std::string{};
@@ -166,10 +168,10 @@ void print_payload(const Screen& screen, Sheet& sheet, const MessageDetail& deta
   }
 }
 
-int show(const Common& common, const ShowOptions& options, const Screen& screen) {
+int show(const CommonOptions& common, const ShowOptions& options, const Screen& screen) {
   OpenStore store(common);
   const auto found = find_message(store.boxes(), options.id, options.source);
-  if (!found) throw Refusal(exit_negative, unknown_message(options.id));
+  if (!found) throw CliError(exit_negative, unknown_message(options.id));
   const auto& [box, detail] = *found;
   if (options.raw) {
     screen.print(detail.payload);
@@ -182,26 +184,26 @@ int show(const Common& common, const ShowOptions& options, const Screen& screen)
     return exit_ok;
   }
   const Instant now = store.now();
-  Sheet sheet(screen, now);
+  DetailPrinter details(screen, now);
   screen.print(screen.look().paint(
                    Style::strong,
                    "Message " + std::to_string(detail.message.number) + " of the " + box.name()) +
                "\n");
-  print_message(sheet, detail, now);
-  print_duties(screen, sheet, detail, now);
-  print_timeline(screen, sheet, detail);
-  print_payload(screen, sheet, detail, options.full);
+  print_message(details, detail, now);
+  print_deliveries(screen, details, detail, now);
+  print_timeline(screen, details, detail);
+  print_payload(screen, details, detail, options.full);
   return exit_ok;
 }
 
 }  // namespace
 
-Verb show_verb(Common& common) {
+Verb show_verb(CommonOptions& common) {
   auto options = std::make_shared<ShowOptions>();
   return {
       .name = "show",
-      .group = "Look",
-      .summary = "one message: its content, its duties, what went wrong",
+      .group = "Inspect",
+      .summary = "one message: its content, its deliveries, what went wrong",
       .text = "JSON is laid out, text is shown as it is, anything else as hexadecimal.",
       .options =
           with({{"id", "ID", "of the message", &options->id, {}, true},

@@ -55,7 +55,7 @@ Table::Plan Table::plan(int width) const {
   }
 }
 
-std::string Table::text(const Look& look) const {
+std::string Table::text(const TextStyle& look) const {
   const Plan plan = this->plan(look.width);
   std::string result;
   const auto line = [&](const auto& cell_of) {

@@ -34,7 +34,7 @@ class Table {
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   /// Title line and rows, each with a newline. No line is wider than `look.width`, unless even the
   /// least widths do not fit.
-  [[nodiscard]] std::string text(const Look& look) const;
+  [[nodiscard]] std::string text(const TextStyle& look) const;
 
  private:
   struct Plan {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <twinbox/log.hpp>
+#include <twinbox/environment.hpp>
 
 namespace twinbox::cli {
 namespace {

@@ -1,10 +1,10 @@
 // token: the tokens of the daemon, in the file that it reads.
 #include "cli/json.hpp"
-#include "cli/store.hpp"
+#include "cli/open_store.hpp"
 #include "cli/table.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
-#include "daemon/tokens.hpp"
+#include "daemon/access/tokens.hpp"
 
 namespace twinbox::cli {
 namespace {
@@ -19,7 +19,7 @@ struct TokenOptions {
 constexpr const char* how_to_reload =
     "A running daemon reads the file again on SIGHUP: systemctl reload twinbox, or kill -HUP.\n";
 
-std::vector<Option> token_options(Common& common, std::vector<Option> own) {
+std::vector<Option> token_options(CommonOptions& common, std::vector<Option> own) {
   return with(
       std::move(own),
       {{{"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)", &common.config}},
@@ -27,19 +27,19 @@ std::vector<Option> token_options(Common& common, std::vector<Option> own) {
 }
 
 /// As the daemon chooses it.
-std::filesystem::path chosen_file(const Common& common) {
+std::filesystem::path chosen_file(const CommonOptions& common) {
   const app::Config config = chosen_config(common);
   try {
     app::require_token_file(config);
   } catch (const std::runtime_error& error) {
-    throw Refusal(exit_usage, "the configuration cannot be used:\n" +
-                                  (config.file.empty() ? "configuration" : config.file.string()) +
-                                  ": access.token_file: " + error.what());
+    throw CliError(exit_usage, "the configuration cannot be used:\n" +
+                                   (config.file.empty() ? "configuration" : config.file.string()) +
+                                   ": access.token_file: " + error.what());
   }
   return app::token_file(config);
 }
 
-int add(const Common& common, const TokenOptions& options, const Screen& screen) {
+int add(const CommonOptions& common, const TokenOptions& options, const Screen& screen) {
   const std::filesystem::path file = chosen_file(common);
   const std::string token =
       app::make_token(file, options.name, app::parse_role(options.role).value());
@@ -56,7 +56,7 @@ int add(const Common& common, const TokenOptions& options, const Screen& screen)
   return exit_ok;
 }
 
-int list(const Common& common, const Screen& screen) {
+int list(const CommonOptions& common, const Screen& screen) {
   const std::filesystem::path file = chosen_file(common);
   const std::vector<app::Token> tokens = app::read_tokens(file);
   if (common.json) {
@@ -78,13 +78,13 @@ int list(const Common& common, const Screen& screen) {
   return exit_ok;
 }
 
-int revoke(const Common& common, const TokenOptions& options, const Screen& screen) {
+int revoke(const CommonOptions& common, const TokenOptions& options, const Screen& screen) {
   const std::filesystem::path file = chosen_file(common);
   const std::size_t count = app::revoke_token(file, options.name);
   if (count == 0) {
-    throw Refusal(exit_negative, "there is no token '" + printable(options.name) + "' in " +
-                                     printable(file.string()) +
-                                     "; twinbox token list shows those there are");
+    throw CliError(exit_negative, "there is no token '" + printable(options.name) + "' in " +
+                                      printable(file.string()) +
+                                      "; twinbox token list shows those there are");
   }
   if (common.json) {
     print_json(screen, {{"name", options.name},
@@ -101,7 +101,7 @@ int revoke(const Common& common, const TokenOptions& options, const Screen& scre
 
 }  // namespace
 
-Verb token_add_verb(Common& common) {
+Verb token_add_verb(CommonOptions& common) {
   auto options = std::make_shared<TokenOptions>();
   return {
       .name = "token add",
@@ -124,7 +124,7 @@ Verb token_add_verb(Common& common) {
       .run = [&common, options](const Screen& screen) { return add(common, *options, screen); }};
 }
 
-Verb token_list_verb(Common& common) {
+Verb token_list_verb(CommonOptions& common) {
   return {.name = "token list",
           .group = "The daemon",
           .summary = "names and roles of the tokens",
@@ -134,7 +134,7 @@ Verb token_list_verb(Common& common) {
           .run = [&common](const Screen& screen) { return list(common, screen); }};
 }
 
-Verb token_revoke_verb(Common& common) {
+Verb token_revoke_verb(CommonOptions& common) {
   auto options = std::make_shared<TokenOptions>();
   return {
       .name = "token revoke",

@@ -1,5 +1,5 @@
-// A verb as data: the parser, --help, the manual page, docs/cli.md and the shell completion are
-// made of it.
+// A verb as data: the parser, --help, the manual page, docs/reference/cli.md and the shell
+// completion are made of it.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 #include <variant>
 #include <vector>
 
-#include "cli/exit.hpp"
+#include "cli/exit_code.hpp"
 #include "cli/screen.hpp"
 
 namespace twinbox::cli {
 
 /// Where a value of the command line goes.
-using Target = std::variant<bool*, std::string*, std::optional<std::string>*,
-                            std::vector<std::string>*, std::int64_t*>;
+using OptionTarget = std::variant<bool*, std::string*, std::optional<std::string>*,
+                                  std::vector<std::string>*, std::int64_t*>;
 
 struct Option {
   std::string name;   ///< `--topic`, `-n,--limit`; without dashes: by its place
   std::string value;  ///< what stands for the value, such as `TOPIC`; empty: a flag
   std::string text;
-  Target target;
+  OptionTarget target;
   std::vector<std::string> choices = {};  ///< empty: anything
   bool required = false;
   std::string group = "Options";
@@ -42,7 +42,7 @@ struct Example {
 };
 
 /// What the verbs share: filled by the parser.
-struct Common {
+struct CommonOptions {
   std::string config;
   std::string store;
   std::string database;
@@ -70,19 +70,19 @@ struct Verb {
 };
 
 /// The options that choose a store, or boxes of it, and those that shape the answer.
-std::vector<Option> store_options(Common& common);
-std::vector<Option> box_options(Common& common);
-std::vector<Option> answer_options(Common& common);
+std::vector<Option> store_options(CommonOptions& common);
+std::vector<Option> box_options(CommonOptions& common);
+std::vector<Option> answer_options(CommonOptions& common);
 /// Those of verbs that change many things at once.
-std::vector<Option> act_options(Common& common);
+std::vector<Option> bulk_options(CommonOptions& common);
 /// Of those that can be asked for again.
-std::vector<Option> operation_options(Common& common);
+std::vector<Option> operation_options(CommonOptions& common);
 
 /// `options`, and after them those that each of `shared` gives.
 std::vector<Option> with(std::vector<Option> options,
                          std::initializer_list<std::vector<Option>> shared);
 
 /// Every verb, in the order of the help. `common` must outlive them.
-std::vector<Verb> all_verbs(Common& common);
+std::vector<Verb> all_verbs(CommonOptions& common);
 
 }  // namespace twinbox::cli

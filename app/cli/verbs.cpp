@@ -2,7 +2,7 @@
 
 namespace twinbox::cli {
 
-std::vector<Verb> all_verbs(Common& common) {
+std::vector<Verb> all_verbs(CommonOptions& common) {
   return {enqueue_verb(common),       accept_verb(common),
           status_verb(common),        list_verb(common),
           show_verb(common),          audit_verb(common),

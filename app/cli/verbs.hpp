@@ -2,57 +2,57 @@
 #pragma once
 
 #include "cli/verb.hpp"
-#include <twinbox/admin.hpp>
+#include <twinbox/operations.hpp>
 
 namespace twinbox::cli {
 
 /// The colour of a state, wherever it is shown.
-Style style_of(DutyState state);
+Style style_of(DeliveryState state);
 
 // send.cpp
-Verb enqueue_verb(Common& common);
-Verb accept_verb(Common& common);
+Verb enqueue_verb(CommonOptions& common);
+Verb accept_verb(CommonOptions& common);
 // look.cpp
-Verb status_verb(Common& common);
-Verb list_verb(Common& common);
+Verb status_verb(CommonOptions& common);
+Verb list_verb(CommonOptions& common);
 // show.cpp
-Verb show_verb(Common& common);
+Verb show_verb(CommonOptions& common);
 // audit.cpp
-Verb audit_verb(Common& common);
-Verb workers_verb(Common& common);
+Verb audit_verb(CommonOptions& common);
+Verb workers_verb(CommonOptions& common);
 // act.cpp
-Verb requeue_verb(Common& common);
-Verb postpone_verb(Common& common);
-Verb discard_verb(Common& common);
+Verb requeue_verb(CommonOptions& common);
+Verb postpone_verb(CommonOptions& common);
+Verb discard_verb(CommonOptions& common);
 // sweep.cpp
-Verb prune_verb(Common& common);
-Verb reap_verb(Common& common);
+Verb prune_verb(CommonOptions& common);
+Verb reap_verb(CommonOptions& common);
 // edit.cpp
-Verb edit_verb(Common& common);
+Verb edit_verb(CommonOptions& common);
 // schema.cpp
-Verb schema_print_verb(Common& common);
-Verb schema_deploy_verb(Common& common);
-Verb schema_check_verb(Common& common);
-Verb schema_repair_verb(Common& common);
+Verb schema_print_verb(CommonOptions& common);
+Verb schema_deploy_verb(CommonOptions& common);
+Verb schema_check_verb(CommonOptions& common);
+Verb schema_repair_verb(CommonOptions& common);
 // health.cpp
-Verb health_verb(Common& common);
+Verb health_verb(CommonOptions& common);
 // serve_verb.cpp
 Verb serve_verb();
 // doctor.cpp
-Verb doctor_verb(Common& common);
+Verb doctor_verb(CommonOptions& common);
 // bench.cpp
-Verb bench_verb(Common& common);
+Verb bench_verb(CommonOptions& common);
 // config_verb.cpp
-Verb config_check_verb(Common& common);
+Verb config_check_verb(CommonOptions& common);
 // pause.cpp
-Verb pause_verb(Common& common);
-Verb resume_verb(Common& common);
+Verb pause_verb(CommonOptions& common);
+Verb resume_verb(CommonOptions& common);
 // token.cpp
-Verb token_add_verb(Common& common);
-Verb token_list_verb(Common& common);
-Verb token_revoke_verb(Common& common);
+Verb token_add_verb(CommonOptions& common);
+Verb token_list_verb(CommonOptions& common);
+Verb token_revoke_verb(CommonOptions& common);
 // manual_verb.cpp
-Verb man_verb(Common& common);
-Verb completion_verb(Common& common);
+Verb man_verb(CommonOptions& common);
+Verb completion_verb(CommonOptions& common);
 
 }  // namespace twinbox::cli

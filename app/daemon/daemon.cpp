@@ -10,25 +10,25 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "daemon/http_server.hpp"
-#include "daemon/lane.hpp"
+#include "daemon/config/config_safety.hpp"
+#include "daemon/http/http_server.hpp"
+#include "daemon/http/pending_responses.hpp"
+#include "daemon/http/request_pool.hpp"
+#include "daemon/http/response_text.hpp"
+#include "daemon/intake/sources.hpp"
 #include "daemon/log.hpp"
-#include "daemon/metrics.hpp"
-#include "daemon/notify.hpp"
-#include "daemon/patience.hpp"
-#include "daemon/pending_answers.hpp"
-#include "daemon/response_text.hpp"
-#include "daemon/safety.hpp"
 #include "daemon/service.hpp"
-#include "daemon/sources.hpp"
-#include "daemon/store_opener.hpp"
-#include "daemon/stores.hpp"
-#include "daemon/time_limits.hpp"
-#include "daemon/tracer.hpp"
-#include "daemon/write_monitor.hpp"
+#include "daemon/shutdown_watchdog.hpp"
+#include "daemon/stats/metrics.hpp"
+#include "daemon/stats/tracer.hpp"
+#include "daemon/store/store_opener.hpp"
+#include "daemon/store/stores.hpp"
+#include "daemon/store/time_limits.hpp"
+#include "daemon/store/write_monitor.hpp"
+#include "daemon/systemd.hpp"
 #include "dashboard/bundle.hpp"
+#include <twinbox/database.hpp>
 #include <twinbox/error.hpp>
-#include <twinbox/stop_scope.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -36,7 +36,7 @@ namespace {
 /// A request, with the configuration that it began under.
 struct Request : RequestContext {
   std::shared_ptr<const Service> service;  // shared with the daemon until it reads another one
-  Found found;
+  EndpointLookup found;
   std::optional<TraceContext> parent;  ///< of the sender
   std::optional<TraceContext> trace;   ///< of this request, when it is traced
 
@@ -79,17 +79,19 @@ class Daemon {
         log_(config.log),
         stores_(config, log_.environment()),
         tracer_(config.tracing, log_.environment()),
-        dispatching_(
+        dispatchers_(
             stores_, log_.environment(),
             [this](BoxKind kind, DispatchObserver next) { return observer(kind, std::move(next)); },
-            spans(), token_file(config).replace_extension(".switches")),
-        dashboard_(stores_, pulse_, dispatching_, log_.environment(), history_file(config)),
+            spans(), token_file(config).replace_extension(".dispatch_state")),
+        dashboard_(stores_, throughput_, dispatchers_, log_.environment(), history_file(config)),
         service_(make_service(config, read_tokens(token_file(config)))),
         server_(config.server, config.limit, http_service(), log_.environment()),
-        queue_limit_(static_cast<std::size_t>(config.server.queue)),
-        lanes_{Lane{lane("health", health_threads)}, Lane{intake_lane(config.server.workers)},
-               Lane{lane("read", config.server.readers)}, Lane{lane("operate", operate_threads)},
-               Lane{lane("inline", config.server.inline_calls)}} {}
+        queue_limit_(static_cast<std::size_t>(config.server.queue_size)),
+        request_pools_{RequestPool{pool("health", health_threads)},
+                       RequestPool{intake_pool_options(config.server.intake_threads)},
+                       RequestPool{pool("read", config.server.read_threads)},
+                       RequestPool{pool("operate", operate_threads)},
+                       RequestPool{pool("inline", config.server.inline_threads)}} {}
 
   ~Daemon() { dashboard_.stop(); }  // before the server, whose connections it wakes
   Daemon(const Daemon&) = delete;
@@ -101,23 +103,23 @@ class Daemon {
     warn(current()->config());
     make_first_token();  // before anything is touched: it may not be possible
     open_stores();
-    dispatching_.set(current()->config());
+    dispatchers_.set(current()->config());
     dashboard_.set(current()->config().health);
     dashboard_.start();
     writes_.start();
     server_.start();
     sources_.set(current()->config());
     log_.write(LogLevel::info, "listening", {{"address", show(server_.endpoint())}});
-    notify_manager("READY=1");
+    notify_systemd("READY=1");
     wait(signals);
   }
 
   /// For a stop, from now on. What is left beyond the times that requests and sinks have waits for
   /// a store that does not answer: a commit, a count for the dashboard.
-  [[nodiscard]] Patience patience() {
+  [[nodiscard]] ShutdownWatchdog shutdown_watchdog() {
     const std::shared_ptr<const Service> service = current();
     const Config& config = service->config();
-    const Milliseconds usual = config.limit.stop_time +
+    const Milliseconds usual = config.limit.shutdown_timeout +
                                std::chrono::ceil<Milliseconds>(config.dispatch.grace) +
                                std::chrono::seconds{15};
     Milliseconds longest{0};
@@ -127,25 +129,25 @@ class Daemon {
     }
     return {usual + longest, [this] {
               log_.write(
-                  LogLevel::warning, "stopped_early",
+                  LogLevel::warning, "shutdown_forced",
                   {{"error", "a store does not answer; what waits for it was left as it is"}});
             }};
   }
 
   void stop() {
-    notify_manager("STOPPING=1");
+    notify_systemd("STOPPING=1");
     log_.write(LogLevel::info, "stopping", {});
     sources_.stop();
     // What waits for a receiver is repeated by who sent it, or by a dispatcher.
-    lane_of(LaneKind::inline_call).close();
+    pool_of(RequestPoolKind::inline_call).close();
     inline_stop_.request_stop();
-    if (!server_.finish(current()->config().limit.stop_time)) end_calls();
+    if (!server_.finish(current()->config().limit.shutdown_timeout)) end_calls();
     server_.stop(last_answers_time);
     calls_stop_.request_stop();
-    for (Lane& lane : lanes_) lane.close();  // nobody is answered any more
+    for (RequestPool& pool : request_pools_) pool.close();  // nobody is answered any more
     limits_.end_all();
     writes_.stop();
-    dispatching_.stop();
+    dispatchers_.stop();
     dashboard_.stop();
     log_.write(LogLevel::info, "stopped", {});
   }
@@ -155,25 +157,26 @@ class Daemon {
   void end_calls() {
     calls_stop_.request_stop();
     limits_.end_all();
-    for (Lane& lane : lanes_) lane.close();
+    for (RequestPool& pool : request_pools_) pool.close();
     // What cannot be ended, such as a commit, goes on without its request.
-    if (!server_.finish(last_answers_time)) pending_.answer_all(stopping());
+    if (!server_.finish(last_answers_time)) pending_.respond_all(stopping());
   }
 
   std::shared_ptr<const Service> make_service(const Config& config, std::vector<Token> tokens) {
-    const Surroundings surroundings{.stores = stores_,
-                                    .acts = acts_,
-                                    .dispatching = dispatching_,
-                                    .dashboard = dashboard_,
-                                    .sessions = sessions_,
-                                    .writes = writes_,
-                                    .limits = limits_,
-                                    .environment = log_.environment(),
-                                    .spans = spans(),
-                                    .observer = [this] { return observer(BoxKind::inbox, {}); },
-                                    .metrics = [this] { return metrics_text(); },
-                                    .stop = inline_stop_.get_token()};
-    return std::make_shared<const Service>(config, surroundings, std::move(tokens));
+    const ServiceDependencies dependencies{
+        .stores = stores_,
+        .operation_runner = operation_runner_,
+        .dispatchers = dispatchers_,
+        .dashboard = dashboard_,
+        .sessions = sessions_,
+        .writes = writes_,
+        .limits = limits_,
+        .environment = log_.environment(),
+        .spans = spans(),
+        .observer = [this] { return observer(BoxKind::inbox, {}); },
+        .metrics = [this] { return metrics_text(); },
+        .stop = inline_stop_.get_token()};
+    return std::make_shared<const Service>(config, dependencies, std::move(tokens));
   }
 
   [[nodiscard]] std::shared_ptr<const Service> current() const {
@@ -182,15 +185,15 @@ class Daemon {
   }
 
   DispatchObserver observer(BoxKind kind, DispatchObserver next) {
-    return metrics_.stats(kind).observer(pulse_.observer(kind, std::move(next)));
+    return metrics_.stats(kind).observer(throughput_.observer(kind, std::move(next)));
   }
 
   std::string metrics_text() {
-    std::vector<Lane::Status> lanes;
-    for (const Lane& lane : lanes_) lanes.push_back(lane.status());
+    std::vector<RequestPool::Status> pools;
+    for (const RequestPool& pool : request_pools_) pools.push_back(pool.status());
     return metrics_.text({.server = server_,
-                          .boxes = dashboard_.census().glance(),
-                          .lanes = std::move(lanes),
+                          .boxes = dashboard_.stats_collector().latest(),
+                          .pools = std::move(pools),
                           .writes = writes_,
                           .spans_sent = tracer_.sent(),
                           .spans_dropped = tracer_.dropped(),
@@ -248,7 +251,7 @@ class Daemon {
     if (begun.refusal) return begun;
     begun.sender = access.actor(head);
     // A login, a probe: whoever needs nothing has little to say.
-    if (request->match()->endpoint->need == Need::nothing) begun.most_body = 4096;
+    if (request->match()->endpoint->need == RequiredAccess::nothing) begun.max_body = 4096;
     return begun;
   }
 
@@ -273,52 +276,55 @@ class Daemon {
         return share(std::move(calls), endpoint, store, std::move(request), answer);
       }
     }
-    Lane& lane = lane_of(kind_of(*context));
-    Lane::Task task{.run = [this, context, request = std::move(request),
-                            answer] { answer(call(*context, request)); },
-                    .drop = [answer] { answer(stopping()); },
-                    .key = store};
+    RequestPool& pool = pool_of(kind_of(*context));
+    RequestPool::Task task{.run = [this, context, request = std::move(request),
+                                   answer] { answer(call(*context, request)); },
+                           .drop = [answer] { answer(stopping()); },
+                           .key = store};
     if (endpoint.reads_store) bound_reader(task, *context);
-    if (!lane.submit(std::move(task))) answer(is_full(lane));
+    if (!pool.submit(std::move(task))) answer(is_full(pool));
   }
 
   /// Null: there is only one, or it is not known before the body is read.
   [[nodiscard]] const Store* store_of(const Request& request) const {
     const Match& match = *request.match();
-    if (!match.endpoint->store || kind_of(request) != LaneKind::intake) return nullptr;
+    if (!match.endpoint->store || kind_of(request) != RequestPoolKind::intake) return nullptr;
     return stores_.all().size() > 1 ? match.endpoint->store(match.target) : nullptr;
   }
 
-  static LaneKind kind_of(const Request& request) {
+  static RequestPoolKind kind_of(const Request& request) {
     const Match& match = *request.match();
     const bool calls = match.endpoint->calls_handler && match.endpoint->calls_handler(match.target);
-    if (calls) return LaneKind::inline_call;
-    return match.endpoint->need == Need::operate ? LaneKind::operate : match.endpoint->lane;
+    if (calls) return RequestPoolKind::inline_call;
+    return match.endpoint->need == RequiredAccess::operate ? RequestPoolKind::operate
+                                                           : match.endpoint->pool;
   }
 
-  Lane& lane_of(LaneKind kind) { return lanes_.at(static_cast<std::size_t>(kind)); }
+  RequestPool& pool_of(RequestPoolKind kind) {
+    return request_pools_.at(static_cast<std::size_t>(kind));
+  }
 
-  [[nodiscard]] Lane::Options lane(std::string name, int threads) const {
+  [[nodiscard]] RequestPool::Options pool(std::string name, int threads) const {
     return {.name = std::move(name),
             .threads = static_cast<std::size_t>(threads),
             .queue = queue_limit_};
   }
 
   /// A store that hangs leaves threads and room in the queue to the others.
-  [[nodiscard]] Lane::Options intake_lane(int threads) const {
-    Lane::Options options = lane("intake", threads);
+  [[nodiscard]] RequestPool::Options intake_pool_options(int threads) const {
+    RequestPool::Options options = pool("intake", threads);
     if (stores_.all().size() > 1) options.keys = stores_.all().size();
     return options;
   }
 
   /// Readers leave most of a store's connections to those who write, however slow their queries.
-  void bound_reader(Lane::Task& task, const Request& request) {
+  void bound_reader(RequestPool::Task& task, const Request& request) {
     const std::string_view name = request.match()->target.find("store").value_or("");
     for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
       const Store* store = stores_.find(name, kind);
       if (store == nullptr) continue;
       task.key = store;
-      task.most_running = std::max<std::size_t>(1, store->definition().database.pool_size / 4);
+      task.max_running = std::max<std::size_t>(1, store->definition().database.pool_size / 4);
       return;
     }
   }
@@ -327,36 +333,38 @@ class Daemon {
     return busy("the daemon stops; repeat the request with the same id");
   }
 
-  static HttpResponse is_full(const Lane& lane) {
-    return busy("the " + lane.name() +
-                " lane is full: all its threads are busy, and as many requests wait as "
-                "server.queue allows; repeat the request later with the same id");
+  static HttpResponse is_full(const RequestPool& pool) {
+    return busy("the " + pool.name() +
+                " pool is full: all its threads are busy, and as many requests wait as "
+                "server.queue_size allows; repeat the request later with the same id");
   }
 
-  void share(std::shared_ptr<SharedCalls> calls, const Endpoint& endpoint, const Store* store,
+  void share(std::shared_ptr<RequestBatcher> calls, const Endpoint& endpoint, const Store* store,
              HttpRequest request, const HttpService::Answer& answer) {
-    Lane& lane = lane_of(endpoint.lane);
+    RequestPool& pool = pool_of(endpoint.pool);
     switch (calls->add(std::move(request), answer, queue_limit_)) {
-      case SharedCalls::Added::full: lane.count_refusal(); return answer(is_full(lane));
-      case SharedCalls::Added::waits: return;
-      case SharedCalls::Added::needs_work: break;
+      case RequestBatcher::Added::full: pool.count_rejected(); return answer(is_full(pool));
+      case RequestBatcher::Added::waits: return;
+      case RequestBatcher::Added::needs_worker: break;
     }
     const auto work = [this, calls = std::move(calls), path = endpoint.path] {
       const StopScope until_stopped{calls_stop_.get_token(), StopScope::WhileAway::repeat};
       calls->work([&](const std::exception_ptr& error) { return explain(path, error); });
     };
-    lane.submit_always({.run = work, .drop = work, .key = store});
+    pool.submit_unbounded({.run = work, .drop = work, .key = store});
   }
 
   /// Null: it does not ask for events, or too many listen already.
   std::unique_ptr<EventStream> listen(const Request& context, const HttpRequest& request,
                                       std::function<void()> wake) {
-    if (request.method != "GET" || context.match()->endpoint->path != "/v1/live") return nullptr;
-    dashboard_.census().watch();
+    if (request.method != "GET" || context.match()->endpoint->path != "/v1/overview/stream")
+      return nullptr;
+    dashboard_.stats_collector().watch();
     // A token may have been taken back meanwhile.
     return dashboard_.feed().listen(
-        context.service->access().actor(request), std::move(wake),
-        [this, request] { return current()->access().may_still(request, Need::read); });
+        context.service->access().actor(request), std::move(wake), [this, request] {
+          return current()->access().still_allowed(request, RequiredAccess::read);
+        });
   }
 
   HttpResponse call(const Request& context, const HttpRequest& request) {
@@ -366,7 +374,7 @@ class Daemon {
     std::optional<TimeLimits::Limit> limit;
     std::optional<StopScope> until_limit;
     if (match.endpoint->reads_store) {
-      limit.emplace(limits_, context.service->config().limit.read_time);
+      limit.emplace(limits_, context.service->config().limit.query_timeout);
       until_limit.emplace(limit->token());
     }
     try {
@@ -385,23 +393,23 @@ class Daemon {
   HttpResponse read_too_long(const Request& context) {
     const Match& match = *context.match();
     const std::string store{match.target.find("store").value_or(stores_.all()[0].store->name())};
-    const auto time = context.service->config().limit.read_time;
-    log_.write(LogLevel::warning, "read_ended",
+    const auto time = context.service->config().limit.query_timeout;
+    log_.write(LogLevel::warning, "read_timed_out",
                {{"store", store},
                 {"endpoint", match.endpoint->path},
                 {"milliseconds", std::int64_t{time.count()}}});
     return problem(
         504, title_of(504),
-        "store " + store + ": the query was ended after limit.read_time (" +
+        "store " + store + ": the query was ended after limit.query_timeout (" +
             std::to_string(time.count()) +
             " ms); ask for less (a state, a topic, a smaller limit), look at what blocks "
-            "the database, or raise limit.read_time");
+            "the database, or raise limit.query_timeout");
   }
 
   HttpResponse explain(const std::string& path, const std::exception_ptr& thrown) {
     try {
       std::rethrow_exception(thrown);
-    } catch (const Refused& refused) {
+    } catch (const HttpProblem& refused) {
       return problem(refused.status(), title_of(refused.status()), refused.what());
     } catch (const DatabaseError& error) {
       log_.write(LogLevel::warning, "store_failed",
@@ -457,7 +465,7 @@ class Daemon {
     for (const auto& [store, error] : opener_.open(stores_, current()->config().file)) {
       log_.write(LogLevel::warning, "store_unavailable",
                  {{"store", store->name()}, {"error", error}});
-      dashboard_.census().doubt(*store, error);
+      dashboard_.stats_collector().mark_unreachable(*store, error);
       writes_.mark_unreachable(*store, error);
     }
   }
@@ -506,7 +514,7 @@ class Daemon {
         const auto seconds = std::chrono::floor<std::chrono::seconds>(*watchdog);
         const timespec time{seconds.count(), std::chrono::nanoseconds{*watchdog - seconds}.count()};
         signal = sigtimedwait(&signals, nullptr, &time);
-        notify_manager("WATCHDOG=1");
+        notify_systemd("WATCHDOG=1");
       } else {
         signal = sigwaitinfo(&signals, nullptr);
       }
@@ -517,18 +525,18 @@ class Daemon {
 
   /// All of it, or nothing: a configuration that cannot be used changes nothing.
   void reload() {
-    notify_manager("RELOADING=1\nMONOTONIC_USEC=" + monotonic_microseconds());
+    notify_systemd("RELOADING=1\nMONOTONIC_USEC=" + monotonic_microseconds());
     try {
       const Config former = current()->config();
       Config config = load_config(options_.config, process_variables());
-      for (const std::string& key : keep_fixed(config, former)) {
+      for (const std::string& key : keep_restart_only(config, former)) {
         log_.write(LogLevel::warning, "reload_needs_restart", {{"key", key}});
       }
       if (auto unsafe = unsafe_files(config); !unsafe.empty()) throw ConfigError{std::move(unsafe)};
       const std::vector<Token> tokens = read_tokens_again(token_file(config));
       auto service = make_service(config, tokens);
       auto tls = make_tls(config.server);
-      dispatching_.set(config);
+      dispatchers_.set(config);
       sources_.set(config);
       dashboard_.set(config.health);
       log_.set(config.log);
@@ -545,7 +553,7 @@ class Daemon {
     } catch (const std::exception& error) {
       log_.write(LogLevel::error, "reload_failed", {{"error", error.what()}});
     }
-    notify_manager("READY=1");
+    notify_systemd("READY=1");
   }
 
   const ServeOptions options_;
@@ -553,8 +561,8 @@ class Daemon {
   Stores stores_;
   Metrics metrics_;
   Tracer tracer_;
-  Pulse pulse_;
-  Dispatching dispatching_;
+  Throughput throughput_;
+  Dispatchers dispatchers_;
   Sources sources_{stores_, log_.environment()};
   Dashboard dashboard_;
   WriteMonitor writes_{stores_, log_.environment()};
@@ -562,10 +570,10 @@ class Daemon {
   StoreOpener opener_;
   std::stop_source inline_stop_;
   std::stop_source calls_stop_;  ///< of what requests wait for when their time is over
-  PendingAnswers pending_;
-  ActRunner acts_{log_.environment(), [this](const Store& store, BoxKind kind) {
-                    dashboard_.census().look_again(store, kind);
-                  }};
+  PendingResponses pending_;
+  OperationRunner operation_runner_{log_.environment(), [this](const Store& store, BoxKind kind) {
+                                      dashboard_.stats_collector().refresh(store, kind);
+                                    }};
   mutable std::mutex mutex_;
   Sessions sessions_;
   std::shared_ptr<const Service> service_;  // shared with the requests that are under way
@@ -575,7 +583,8 @@ class Daemon {
   static constexpr int operate_threads = 2;
   /// A server that is silent is given up within 500 ms.
   static constexpr Milliseconds last_answers_time{1500};
-  std::array<Lane, lane_count> lanes_;  // end before the server, to which their tasks answer
+  std::array<RequestPool, request_pool_count>
+      request_pools_;  // end before the server, to which their tasks answer
 };
 
 }  // namespace
@@ -592,7 +601,7 @@ int serve(const ServeOptions& options) {
   prctl(PR_SET_DUMPABLE, 0);
   auto daemon = std::make_unique<Daemon>(options, config);
   daemon->run(signals);
-  const Patience until_the_end = daemon->patience();
+  const ShutdownWatchdog shutdown_watchdog = daemon->shutdown_watchdog();
   daemon->stop();
   daemon.reset();
   return 0;

@@ -7,9 +7,9 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include "daemon/json.hpp"
-#include "daemon/secrets.hpp"
-#include "twinbox/log.hpp"
+#include "daemon/config/secrets.hpp"
+#include "daemon/http/json.hpp"
+#include "twinbox/environment.hpp"
 
 namespace twinbox::app {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "daemon/config.hpp"
+#include "daemon/config/config.hpp"
 #include <twinbox/environment.hpp>
 
 namespace twinbox::app {

@@ -1,48 +1,52 @@
 #include "daemon/service.hpp"
 
-#include "daemon/health.hpp"
-#include "daemon/http_server.hpp"
-#include "daemon/login.hpp"
-#include "daemon/openapi.hpp"
-#include "daemon/pages.hpp"
-#include "daemon/safety.hpp"
-#include "daemon/secrets.hpp"
+#include "daemon/access/login.hpp"
+#include "daemon/config/config_safety.hpp"
+#include "daemon/config/secrets.hpp"
+#include "daemon/dashboard/dashboard_files.hpp"
+#include "daemon/http/http_server.hpp"
+#include "daemon/http/openapi.hpp"
+#include "daemon/store/health.hpp"
 
 namespace twinbox::app {
 
-Service::Service(Config config, const Surroundings& surroundings, std::vector<Token> tokens)
-    : config_(std::move(config)), access_(config_, std::move(tokens), surroundings.sessions) {
-  router_.add({"GET", "/health/live", Need::nothing,
-               [](const Call&) { return json_answer(200, R"({"status":"live"})"); }, true});
+Service::Service(Config config, const ServiceDependencies& dependencies, std::vector<Token> tokens)
+    : config_(std::move(config)), access_(config_, std::move(tokens), dependencies.sessions) {
+  router_.add({"GET", "/health/live", RequiredAccess::nothing,
+               [](const EndpointRequest&) { return json_response(200, R"({"status":"live"})"); },
+               true});
   router_.add(
       {.method = "GET",
        .path = "/metrics",
-       .need = Need::read,
+       .need = RequiredAccess::read,
        .call =
-           [metrics = surroundings.metrics](const Call&) {
+           [metrics = dependencies.metrics](const EndpointRequest&) {
              return HttpResponse{
                  200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, metrics()};
            },
-       .lane = LaneKind::health});
-  router_.add({"GET", "/openapi.json", Need::nothing,
-               [](const Call&) { return json_answer(200, std::string{openapi_json}); }, true});
-  add_pages(router_, dashboard_assets(), config_.dashboard.enabled);
-  add_login(router_, access_, surroundings.environment);
-  SinkMaker sinks{config_, surroundings.stores, surroundings.environment, surroundings.spans};
-  add_intakes(router_, config_, surroundings.stores, sinks,
-              {.observer = surroundings.observer,
-               .held = [&dispatching = surroundings.dispatching](
-                           const std::string& store,
-                           const std::string& topic) { return dispatching.holds(store, topic); },
-               .stop = surroundings.stop},
-              surroundings.environment);
-  add_control(router_, surroundings.dispatching);
-  surroundings.dashboard.add_to(router_);
-  add_health(router_, surroundings.stores, surroundings.writes, surroundings.limits, config_,
+       .pool = RequestPoolKind::health});
+  router_.add({"GET", "/openapi.json", RequiredAccess::nothing,
+               [](const EndpointRequest&) { return json_response(200, std::string{openapi_json}); },
+               true});
+  add_dashboard_files(router_, dashboard_assets(), config_.dashboard.enabled);
+  add_login(router_, access_, dependencies.environment);
+  SinkFactory sinks{config_, dependencies.stores, dependencies.environment, dependencies.spans};
+  add_intakes(router_, config_, dependencies.stores, sinks,
+              {.observer = dependencies.observer,
+               .switched_off =
+                   [&dispatchers = dependencies.dispatchers](const std::string& store,
+                                                             const std::string& topic) {
+                     return dispatchers.is_switched_off(store, topic);
+                   },
+               .stop = dependencies.stop},
+              dependencies.environment);
+  add_dispatch_control(router_, dependencies.dispatchers);
+  dependencies.dashboard.add_to(router_);
+  add_health(router_, dependencies.stores, dependencies.writes, dependencies.limits, config_,
              access_);
-  add_operations(router_, surroundings.stores, surroundings.acts, config_,
-                 [&dashboard = surroundings.dashboard](const Store& store, BoxKind kind) {
-                   dashboard.census().look_again(store, kind);
+  add_operations(router_, dependencies.stores, dependencies.operation_runner, config_,
+                 [&dashboard = dependencies.dashboard](const Store& store, BoxKind kind) {
+                   dashboard.stats_collector().refresh(store, kind);
                  });
 }
 
@@ -50,17 +54,17 @@ namespace {
 
 void make_all(const Config& config) {
   const Stores stores{config, {}};
-  ActRunner acts{{}};
-  Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
-  Pulse pulse;
-  Dashboard dashboard{stores, pulse, dispatching, {}};
+  OperationRunner operation_runner{{}};
+  Dispatchers dispatchers{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
+  Throughput throughput;
+  Dashboard dashboard{stores, throughput, dispatchers, {}};
   Sessions sessions;
   WriteMonitor writes{stores, {}};
   TimeLimits limits;
   const Service service{config,
                         {.stores = stores,
-                         .acts = acts,
-                         .dispatching = dispatching,
+                         .operation_runner = operation_runner,
+                         .dispatchers = dispatchers,
                          .dashboard = dashboard,
                          .sessions = sessions,
                          .writes = writes,
@@ -70,7 +74,7 @@ void make_all(const Config& config) {
                          .observer = [] { return DispatchObserver{}; },
                          .metrics = [] { return std::string{}; }},
                         {}};
-  SinkMaker sinks{config, stores, {}};
+  SinkFactory sinks{config, stores, {}};
   for (const Stores::Set& set : stores.sets()) {
     for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
       const Routes routes{sinks.routes(kind, set.stores->stores())};
@@ -86,9 +90,9 @@ std::vector<ConfigProblem> check_config(const Config& config) {
     try {
       make();
     } catch (const std::exception& error) {
-      const auto place = config.places.find(key);
+      const auto location = config.key_locations.find(key);
       const std::string file = config.file.empty() ? "configuration" : config.file.string();
-      problems.push_back({place == config.places.end() ? file : place->second, key,
+      problems.push_back({location == config.key_locations.end() ? file : location->second, key,
                           without_secrets(error.what())});
     }
   };

@@ -6,23 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "daemon/access.hpp"
-#include "daemon/config.hpp"
-#include "daemon/control.hpp"
-#include "daemon/dashboard.hpp"
-#include "daemon/intakes.hpp"
-#include "daemon/operations.hpp"
-#include "daemon/router.hpp"
-#include "daemon/stores.hpp"
-#include "daemon/write_monitor.hpp"
+#include "daemon/access/access.hpp"
+#include "daemon/config/config.hpp"
+#include "daemon/dashboard/dashboard.hpp"
+#include "daemon/dispatch/dispatch_control.hpp"
+#include "daemon/http/http_router.hpp"
+#include "daemon/intake/intakes.hpp"
+#include "daemon/operation/operations.hpp"
+#include "daemon/store/stores.hpp"
+#include "daemon/store/write_monitor.hpp"
 
 namespace twinbox::app {
 
 /// What endpoints need, and what outlives every configuration.
-struct Surroundings {
+struct ServiceDependencies {
   const Stores& stores;
-  ActRunner& acts;
-  Dispatching& dispatching;
+  OperationRunner& operation_runner;
+  Dispatchers& dispatchers;
   Dashboard& dashboard;
   Sessions& sessions;
   WriteMonitor& writes;
@@ -36,19 +36,19 @@ struct Surroundings {
 
 class Service {
  public:
-  /// What `surroundings` refers to must outlive it.
-  Service(Config config, const Surroundings& surroundings, std::vector<Token> tokens);
+  /// What `dependencies` refers to must outlive it.
+  Service(Config config, const ServiceDependencies& dependencies, std::vector<Token> tokens);
   Service(const Service&) = delete;  // endpoints refer to it
   Service& operator=(const Service&) = delete;
 
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] const Access& access() const noexcept { return access_; }
-  [[nodiscard]] const Router& router() const noexcept { return router_; }
+  [[nodiscard]] const HttpRouter& router() const noexcept { return router_; }
 
  private:
   Config config_;
   Access access_;
-  Router router_;
+  HttpRouter router_;
 };
 
 /// What reading alone cannot know: files that are no certificates or tokens, and whatever else

@@ -29,13 +29,13 @@ class Channel {
   /// The transport's name: kept in the header `transport` of messages that do not bring that
   /// header.
   Channel& over(std::string transport);
-  /// Messages wait in this inbox, one duty per handler. It must outlive the channels; several
+  /// Messages wait in this inbox, one delivery per handler. It must outlive the channels; several
   /// channels may share it, and share its dispatcher then.
   Channel& uses(Inbox& inbox);
   /// ChannelPolicy::without_inbox does not apply: that it has no inbox is meant.
   Channel& allow_without_inbox();
 
-  /// `key` is stored with each duty: keep it stable, or name its former keys as legacy keys.
+  /// `key` is stored with each delivery: keep it stable, or name its former keys as legacy keys.
   template <class F>
   requires HandlerCallable<std::decay_t<F>> Channel& on(const Topic& topic, const HandlerKey& key,
                                                         F&& handler, HandlerOptions options = {}) {
@@ -102,7 +102,7 @@ class Channels {
   /// DatabaseError. Nothing can be added afterwards, nothing be accepted before.
   void check();
 
-  /// The message and one duty per handler of its topic, in one transaction. Throws
+  /// The message and one delivery per handler of its topic, in one transaction. Throws
   /// std::invalid_argument for a channel that does not exist, or a topic or source that it does not
   /// take. Without an inbox: calls the handlers of the topic, one after the other.
   Accepted accept(std::string_view channel, const Arrival& arrival);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -25,15 +26,15 @@ struct DatabaseOptions {
   /// How many connections may be open at once. At least 1.
   std::size_t pool_size = 8;
   /// How long a call waits for a connection, a busy SQLite file or a locked row before it fails.
-  std::chrono::milliseconds wait_limit = std::chrono::seconds{10};
+  std::chrono::milliseconds wait_timeout = std::chrono::seconds{10};
   /// How long a server may take to answer: a login, a statement, a commit. Then the connection is
   /// dropped, and the call fails with `commit_in_doubt` if its commit was sent, else with
   /// `connection_lost`. Schema changes and prune have no such limit. Zero: no limit for anything.
-  std::chrono::milliseconds answer_limit = std::chrono::seconds{30};
+  std::chrono::milliseconds answer_timeout = std::chrono::seconds{30};
   /// How long a call of our own that writes is repeated when it finds no server, one that takes no
   /// writes, or a connection that broke before its commit was sent: long enough for a switchover.
   /// Dispatchers, housekeeping and sources repeat by themselves, without this.
-  std::chrono::milliseconds retry_limit = std::chrono::seconds{5};
+  std::chrono::milliseconds retry_timeout = std::chrono::seconds{5};
   /// How often a call of our own is repeated that met a deadlock, a serialization failure or a busy
   /// file. Zero: nothing is ever repeated. A caller's transaction and a commit in doubt never are.
   int retries = 5;
@@ -75,14 +76,45 @@ class Database {
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] const Environment& environment() const noexcept;
 
-  /// For the library's own parts.
-  explicit Database(std::unique_ptr<Pool> pool);
-  [[nodiscard]] Pool& pool() noexcept { return *pool_; }
-
  private:
+  friend Pool& pool_of(Database& database) noexcept;
+  friend Database database_over(std::unique_ptr<Pool> pool);
+  explicit Database(std::unique_ptr<Pool> pool);
   void run_in_transaction(const std::function<void(Session&)>& work);
 
   std::unique_ptr<Pool> pool_;
+};
+
+// A scope in which every call that blocks can be cancelled.
+
+/// While it lives, every call of this thread to a store ends with DatabaseError `cancelled` once a
+/// stop is requested: a call that waits for a connection, a lock, a busy file or an answer ends
+/// there, and a new one does not begin. A commit that was sent is never cut short. Other threads
+/// are not affected, even where their calls share a transaction with this one. A call in a scope
+/// is not repeated for DatabaseOptions::retry_timeout while its server is away, unless the scope
+/// asks for it.
+class StopScope {
+ public:
+  /// What becomes of a call that finds no server, or one that takes no writes.
+  enum class WhileAway {
+    fail,    ///< soon: for loops, which repeat by themselves
+    repeat,  ///< as outside of a scope
+  };
+
+  explicit StopScope(std::stop_token stop, WhileAway away = WhileAway::fail) noexcept;
+  ~StopScope();
+  StopScope(const StopScope&) = delete;
+  StopScope& operator=(const StopScope&) = delete;
+
+  /// The innermost one's; without any, one that never stops.
+  [[nodiscard]] static const std::stop_token& token() noexcept;
+  /// What the innermost one asks for; empty: there is none.
+  [[nodiscard]] static std::optional<WhileAway> while_away() noexcept;
+
+ private:
+  const std::stop_token stop_;
+  const WhileAway away_;
+  const StopScope* const outer_;
 };
 
 }  // namespace twinbox

@@ -1,6 +1,7 @@
 // CloudEvents 1.0: the value, its JSON format, its HTTP binding, and how it is stored as a message.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "twinbox/environment.hpp"
 #include "twinbox/http.hpp"
 #include "twinbox/message.hpp"
 
@@ -93,7 +95,7 @@ CloudEvent event_from_json(std::string_view text);
 std::vector<CloudEvent> events_from_json(std::string_view batch, std::size_t max_events = 10'000);
 
 /// How events travel over HTTP.
-enum class EventMode { binary, structured, batch };
+enum class ContentMode { binary, structured, batch };
 
 /// The headers and the body of a request or an answer.
 struct HttpContent {
@@ -102,9 +104,9 @@ struct HttpContent {
 };
 
 /// Empty: these are no headers of a CloudEvent.
-std::optional<EventMode> event_mode(const HttpHeaders& headers);
+std::optional<ContentMode> content_mode(const HttpHeaders& headers);
 /// Throws EventError when the event is not valid.
-HttpContent to_http(const CloudEvent& event, EventMode mode = EventMode::binary);
+HttpContent to_http(const CloudEvent& event, ContentMode mode = ContentMode::binary);
 HttpContent to_http(std::span<const CloudEvent> batch);
 /// One event, or those of a batch. Throws EventError.
 std::vector<CloudEvent> events_from_http(const HttpHeaders& headers, std::string_view body,
@@ -123,5 +125,49 @@ CloudEvent event_of(const Message& message);
 
 /// A member of the message's headers: text as it is, anything else as JSON. Empty: there is none.
 std::optional<std::string> property_of(const Message& message, std::string_view name);
+
+// W3C trace context: which trace a message belongs to, and which span sent it.
+
+/// One span of a trace, as it travels in `traceparent` and `tracestate`.
+struct TraceContext {
+  std::array<std::uint8_t, 16> trace_id{};  ///< never all zero
+  std::array<std::uint8_t, 8> span_id{};    ///< never all zero
+  std::uint8_t flags = 0;                   ///< bit 0: sampled, bit 1: the trace id is random
+  std::string state = {};                   ///< `tracestate`, as it came; empty: none
+
+  /// Empty unless `traceparent` is well-formed. A malformed `tracestate` is left out, as W3C has
+  /// it.
+  static std::optional<TraceContext> parse(std::string_view traceparent,
+                                           std::string_view tracestate = {});
+  /// A new trace, sampled, with its first span.
+  static TraceContext start(const Environment& environment);
+  /// A new span of the same trace, whose parent this one is.
+  [[nodiscard]] TraceContext child(const Environment& environment) const;
+
+  [[nodiscard]] bool sampled() const noexcept { return (flags & 1U) != 0; }
+  [[nodiscard]] std::string traceparent() const;
+  [[nodiscard]] std::string trace_id_text() const;  ///< 32 hexadecimal digits
+  [[nodiscard]] std::string span_id_text() const;   ///< 16 hexadecimal digits
+
+  bool operator==(const TraceContext&) const = default;
+};
+
+/// The context that was stored with a message: its headers' `traceparent`, or else the event's.
+/// Empty: it has none, or none that is well-formed.
+std::optional<TraceContext> trace_of(const Message& message);
+
+/// What this thread is doing: set while a TraceScope lives, by handlers' spans and by you.
+std::optional<TraceContext> current_trace();
+
+class TraceScope {
+ public:
+  explicit TraceScope(TraceContext context);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+
+ private:
+  std::optional<TraceContext> former_;
+};
 
 }  // namespace twinbox

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <concepts>
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -12,11 +15,174 @@
 #include <vector>
 
 #include "twinbox/channel.hpp"
+#include "twinbox/error.hpp"
 #include "twinbox/event.hpp"
-#include "twinbox/event_handler.hpp"
+#include "twinbox/handler.hpp"
+#include "twinbox/inbox.hpp"
 #include "twinbox/outbox.hpp"
 
 namespace twinbox {
+
+// Handlers of events: by name and version, with the envelope or its content, inside a span.
+
+/// What an event is called, and in which version: together its type, `order.placed.v2`.
+struct EventName {
+  std::string name;
+  int version = 1;  ///< 1 to 999'999'999
+
+  /// `name.v1`, at most 500 characters. Throws EventError.
+  [[nodiscard]] std::string type() const;
+  [[nodiscard]] Topic topic() const { return Topic::event_name(type()); }
+  /// Empty: the type has no version.
+  static std::optional<EventName> of(std::string_view type);
+
+  auto operator<=>(const EventName&) const = default;
+};
+
+/// How envelopes are written into a store and read from it.
+struct EventFormat {
+  std::string content_type;
+  std::function<std::string(const CloudEvent&)> write;
+  std::function<CloudEvent(std::string_view)> read;  ///< what it throws means malformed
+
+  static EventFormat json();
+};
+
+/// As event_of(message), also for envelopes of this format.
+CloudEvent event_of(const Message& message, const EventFormat& format);
+
+/// One call of a handler, as a tracer wants it.
+struct HandlerSpan {
+  TraceContext context;                ///< of this call; current_trace() during it
+  std::optional<TraceContext> parent;  ///< of who published the message
+  const Message& message;              ///< borrowed
+  Instant started;
+  Duration took;
+  std::string_view error;  ///< empty: it is done
+};
+
+/// Around handlers. The observer is told from many threads; it must be short and must not throw.
+struct Tracing {
+  std::function<void(const HandlerSpan&)> observer = {};
+  Environment environment = {};  ///< its chance makes span ids, its clock the times
+};
+
+/// The same handler inside a span: a child of the message's trace, or the first of a new one.
+HandlerEntry traced(HandlerEntry entry, Tracing tracing = {});
+
+struct EventHandlerOptions {
+  EventFormat format = EventFormat::json();
+  Tracing tracing = {};
+};
+
+namespace detail {
+/// Every handler of events becomes one of these.
+using EventHandlerCall =
+    std::function<Outcome(Session*, const CloudEvent&, const Message&, std::stop_token)>;
+HandlerEntry make_event_entry(EventHandlerCall call, bool transactional,
+                              EventHandlerOptions event_options, HandlerOptions options);
+}  // namespace detail
+
+template <class F, class C>
+concept TransactionalEventCallable = std::invocable<F&, Session&, const C&> ||
+    std::invocable<F&, Session&, const C&, const Message&>;
+/// A callable of (const C&), (const C&, const Message&), (const C&, const Message&,
+/// std::stop_token) or, transactional, (Session&, const C&) and (Session&, const C&, const
+/// Message&), which returns Outcome or void. C is CloudEvent or the content.
+template <class F, class C>
+concept EventCallable =
+    std::invocable<F&, const C&> || std::invocable<F&, const C&, const Message&> ||
+    std::invocable<F&, const C&, const Message&, std::stop_token> ||
+    TransactionalEventCallable<F, C>;
+
+template <class C, class F>
+Outcome call_event_handler(F& f, Session* session, const C& content, const Message& message,
+                           std::stop_token stop) {
+  const auto call = [&]() -> decltype(auto) {
+    if constexpr (std::invocable<F&, Session&, const C&, const Message&>) {
+      return f(*session, content, message);
+    } else if constexpr (std::invocable<F&, Session&, const C&>) {
+      return f(*session, content);
+    } else if constexpr (std::invocable<F&, const C&, const Message&, std::stop_token>) {
+      return f(content, message, std::move(stop));
+    } else if constexpr (std::invocable<F&, const C&, const Message&>) {
+      return f(content, message);
+    } else {
+      return f(content);
+    }
+  };
+  if constexpr (std::is_void_v<decltype(call())>) {
+    call();
+    return Outcome::done();
+  } else {
+    return call();
+  }
+}
+
+/// A handler for Handlers::add or Channel::add: `channel.add(EventName{"order.placed"}.topic(),
+/// HandlerKey{"mail"}, event_handler([](const CloudEvent& event) { … }))`. A damaged envelope is
+/// dead, `malformed`.
+template <class F>
+requires EventCallable<std::decay_t<F>, CloudEvent> HandlerEntry
+event_handler(F&& handler, EventHandlerOptions event_options = {}, HandlerOptions options = {}) {
+  using H = std::decay_t<F>;
+  return detail::make_event_entry(
+      [h = H{std::forward<F>(handler)}](Session* session, const CloudEvent& event,
+                                        const Message& message, std::stop_token stop) mutable {
+        return call_event_handler(h, session, event, message, std::move(stop));
+      },
+      TransactionalEventCallable<H, CloudEvent>, std::move(event_options), std::move(options));
+}
+
+/// The handler gets the event's data as a T (see Decode); what cannot be read is dead, `malformed`.
+template <Decodable T, class F>
+requires EventCallable<std::decay_t<F>, T> HandlerEntry
+event_handler(F&& handler, EventHandlerOptions event_options = {}, HandlerOptions options = {}) {
+  using H = std::decay_t<F>;
+  return detail::make_event_entry(
+      [h = H{std::forward<F>(handler)}](Session* session, const CloudEvent& event,
+                                        const Message& message, std::stop_token stop) mutable {
+        std::optional<T> content;
+        try {
+          content.emplace(Decode<T>::from(event.data));
+        } catch (const std::exception& error) {
+          return Outcome::malformed(std::string{text_of(error)});
+        } catch (...) {
+          return Outcome::malformed("the data cannot be decoded");
+        }
+        return call_event_handler(h, session, *content, message, std::move(stop));
+      },
+      TransactionalEventCallable<H, T>, std::move(event_options), std::move(options));
+}
+
+/// Who handles which event. A second handler of the same name and version is refused (UsageError).
+class EventHandlers {
+ public:
+  explicit EventHandlers(EventHandlerOptions event_options = {})
+      : options_(std::move(event_options)) {}
+
+  template <class F>
+  requires EventCallable<std::decay_t<F>, CloudEvent> EventHandlers& on(
+      const EventName& name, F&& handler, HandlerOptions options = {}) {
+    return add(name, event_handler(std::forward<F>(handler), options_, std::move(options)));
+  }
+  template <Decodable T, class F>
+  EventHandlers& on(const EventName& name, F&& handler, HandlerOptions options = {}) {
+    return add(name, event_handler<T>(std::forward<F>(handler), options_, std::move(options)));
+  }
+  EventHandlers& add(const EventName& name, HandlerEntry entry);
+
+  /// Null: nobody.
+  [[nodiscard]] const HandlerEntry* find(const EventName& name) const;
+  [[nodiscard]] std::vector<EventName> names() const;
+  /// For a Dispatcher.
+  [[nodiscard]] const Handlers& handlers() const noexcept { return handlers_; }
+
+ private:
+  EventHandlerOptions options_;
+  std::map<EventName, Topic> names_;
+  Handlers handlers_;
+};
 
 /// A T that can be published: it knows its name (`static EventName event_name()`) and how it is
 /// written (Encode).
@@ -54,7 +220,7 @@ struct PublishOptions {
 };
 
 /// Where an event for a channel of this process goes.
-enum class LocalReach {
+enum class LocalDestination {
   inbox_only,
   inbox_and_outbox,  ///< others want it too
 };
@@ -71,7 +237,7 @@ class EventBus {
   /// are published in. The inbox must be in the outbox's database. A channel without an inbox gets
   /// what is published without the outbox, and calls its handlers at once. Throws UsageError.
   EventBus& local(const Topic& type, Channels& channels, std::string channel,
-                  LocalReach reach = LocalReach::inbox_only);
+                  LocalDestination destination = LocalDestination::inbox_only);
 
   /// In the caller's transaction. The event's id is the answer.
   MessageId publish(Session& session, CloudEvent event, const PublishOptions& options = {});
@@ -94,14 +260,14 @@ class EventBus {
 
  private:
   friend class UnitOfWork;
-  struct Local {
+  struct LocalChannel {
     Channels* channels;
     std::string channel;
     bool has_inbox;
-    LocalReach reach;
+    LocalDestination destination;
   };
   void complete(CloudEvent& event) const;
-  [[nodiscard]] const Local* local_of(const CloudEvent& event) const;
+  [[nodiscard]] const LocalChannel* find_local(const CloudEvent& event) const;
   void write(Session& session, const CloudEvent& event, const PublishOptions& options);
   void send(Session* session, const CloudEvent& event, const PublishOptions& options);
   void send_all(const std::vector<std::pair<CloudEvent, PublishOptions>>& events);
@@ -110,7 +276,7 @@ class EventBus {
 
   Outbox& outbox_;
   EventBusOptions options_;
-  std::map<std::string, Local, std::less<>> local_;
+  std::map<std::string, LocalChannel, std::less<>> local_;
 };
 
 /// Business writes and events in one transaction of the caller's. Not thread-safe.
@@ -137,6 +303,101 @@ class UnitOfWork {
   EventBus& bus_;
   Session& session_;
   std::vector<std::pair<CloudEvent, PublishOptions>> direct_;
+};
+
+// Outbox and inbox as the stores of an event bus: events under names of up to 500 characters, ids
+// of up to 256.
+
+/// An event as it goes into a store.
+struct EventRecord {
+  MessageId id;                                      ///< MessageId::event_id
+  Topic name;                                        ///< Topic::event_name
+  std::string data;                                  ///< the serialised envelope
+  std::optional<std::string> extra_properties = {};  ///< a JSON object
+  Source source = Source::none();
+};
+
+enum class EventStatus { pending, processed, discarded };
+
+/// An event as it stands in a store.
+struct StoredEvent {
+  EventRecord event;
+  EventStatus status = EventStatus::pending;
+  Instant created_at;
+  std::optional<Instant> handled_at = {};
+  int retry_count = 0;
+  std::optional<Instant> next_retry_at = {};
+  std::string last_error = {};
+  std::optional<Lease> lease = {};  ///< set by EventOutboxStore::unprocessed: update needs it
+  std::int64_t number = 0;          ///< remove needs it
+};
+
+/// What became of an event that was handed out.
+struct EventUpdate {
+  EventStatus status = EventStatus::pending;  ///< pending: to be tried again
+  std::string error = {};
+  std::optional<Duration> retry_after = {};  ///< empty: by the retry policy
+};
+
+/// Thread-safe. `outbox` must outlive it. With a leading Session a call is part of the caller's
+/// transaction.
+class EventOutboxStore {
+ public:
+  EventOutboxStore(Outbox& outbox, OwnerToken owner, Duration lease = std::chrono::seconds{30});
+
+  void store(const EventRecord& event);
+  void store(Session& session, const EventRecord& event);
+  /// Leases up to `batch` events that are due. One that has failed `max_retries` times becomes dead
+  /// instead.
+  std::vector<StoredEvent> unprocessed(std::int64_t batch, int max_retries);
+  std::vector<StoredEvent> unprocessed(Session& session, std::int64_t batch, int max_retries);
+  /// Events that were finished before `cutoff`, oldest first.
+  std::vector<StoredEvent> processed(Instant cutoff, std::int64_t batch);
+  std::vector<StoredEvent> processed(Session& session, Instant cutoff, std::int64_t batch);
+  /// False: the event was not this worker's any more.
+  bool update(const StoredEvent& event, const EventUpdate& update);
+  bool update(Session& session, const StoredEvent& event, const EventUpdate& update);
+  /// Deletes those that are finished. Returns how many.
+  std::size_t remove(std::span<const StoredEvent> events);
+  std::size_t remove(Session& session, std::span<const StoredEvent> events);
+
+ private:
+  Outbox& outbox_;
+  OwnerToken owner_;
+  Duration lease_;
+};
+
+/// Thread-safe. `inbox` must outlive it. With a leading Session a call is part of the caller's
+/// transaction.
+class EventInboxStore {
+ public:
+  EventInboxStore(Inbox& inbox, OwnerToken owner, Duration lease = std::chrono::seconds{30});
+
+  bool has_processed(const MessageId& id, const Source& source = Source::none());
+  bool has_processed(Session& session, const MessageId& id, const Source& source = Source::none());
+  void mark_processed(const EventRecord& event);
+  void mark_processed(Session& session, const EventRecord& event);
+  std::optional<StoredEvent> get(const MessageId& id, const Source& source = Source::none());
+  std::optional<StoredEvent> get(Session& session, const MessageId& id,
+                                 const Source& source = Source::none());
+  /// Stores an event that is still to be handled.
+  void insert(const EventRecord& event);
+  void insert(Session& session, const EventRecord& event);
+  /// Processed and discarded are ends, also of what somebody holds; pending stores an event that is
+  /// unknown, counts a failure and sets the next retry. False: the event is finished, somebody
+  /// else's at the moment, or, for the ends, unknown.
+  bool update(const EventRecord& event, const EventUpdate& update);
+  bool update(Session& session, const EventRecord& event, const EventUpdate& update);
+  /// Events that were processed or discarded before `cutoff`, oldest first.
+  std::vector<StoredEvent> for_cleanup(Instant cutoff, std::int64_t batch);
+  std::vector<StoredEvent> for_cleanup(Session& session, Instant cutoff, std::int64_t batch);
+  std::size_t remove(std::span<const StoredEvent> events);
+  std::size_t remove(Session& session, std::span<const StoredEvent> events);
+
+ private:
+  Inbox& inbox_;
+  OwnerToken owner_;
+  Duration lease_;
 };
 
 }  // namespace twinbox

@@ -16,26 +16,45 @@
 
 #include "twinbox/message.hpp"
 #include "twinbox/outcome.hpp"
-#include "twinbox/retry.hpp"
 #include "twinbox/session.hpp"
-#include "twinbox/topic_pattern.hpp"
 #include "twinbox/typed.hpp"
 #include "twinbox/work_queue.hpp"
 
 namespace twinbox {
 
+// Patterns over topics: `order.*`, `order.#`.
+
+/// A topic is words with dots between them. In a pattern the word `*` stands for exactly one word,
+/// `#` for any number of words, also for none; every other word stands for itself, byte by byte.
+class TopicPattern {
+ public:
+  /// Throws std::invalid_argument, naming the pattern and the way out, for a text that no topic can
+  /// be (see BoundedText; at most 500 characters), an empty word, and a `*` or `#` that is only a
+  /// part of its word.
+  explicit TopicPattern(std::string_view text);
+
+  [[nodiscard]] bool matches(std::string_view topic) const noexcept;
+  [[nodiscard]] const std::string& str() const noexcept { return text_; }
+
+  bool operator==(const TopicPattern& other) const noexcept { return text_ == other.text_; }
+
+ private:
+  std::string text_;
+  std::vector<std::string> words_;
+};
+
 /// How often the effects of a handler can happen.
 enum class Guarantee {
   at_least_once,  ///< called until it succeeds; a crash in between calls it again
-  transactional,  ///< gets a Session: its writes and the end of the duty commit together
-  at_most_once,   ///< the duty is marked before the call; what fails is not repeated by itself
+  transactional,  ///< gets a Session: its writes and the end of the delivery commit together
+  at_most_once,   ///< the delivery is marked before the call; what fails is not repeated by itself
 };
 
 struct HandlerOptions {
   std::optional<RetryPolicy> retry = {};  ///< empty: the box's own
   /// A handler past it is told to stop, and counts as failed; empty: the box's handler_timeout.
   std::optional<Duration> timeout = {};
-  std::vector<HandlerKey> legacy_keys = {};  ///< former keys whose open duties it still takes
+  std::vector<HandlerKey> legacy_keys = {};  ///< former keys whose open deliveries it still takes
   bool at_most_once = false;                 ///< see Guarantee
   bool release_claim_on_error =
       false;                    ///< at most once: a failed call is put back instead of left marked
@@ -137,7 +156,7 @@ class Handlers {
                                                          HandlerOptions options = {}) {
     return add(pattern, HandlerEntry::of(std::forward<F>(handler), std::move(options)));
   }
-  /// For duties that were written under this key.
+  /// For deliveries that were written under this key.
   template <class F>
   requires HandlerCallable<std::decay_t<F>> Handlers& on_key(const HandlerKey& key, F&& handler,
                                                              HandlerOptions options = {}) {
@@ -154,7 +173,7 @@ class Handlers {
   Handlers& add(const TopicPattern& pattern, HandlerEntry entry);
   Handlers& add(const HandlerKey& key, HandlerEntry entry);
 
-  /// Null: nobody. A duty with a key is found by key, one without by topic, then by pattern.
+  /// Null: nobody. A delivery with a key is found by key, one without by topic, then by pattern.
   [[nodiscard]] const HandlerEntry* find(const HandlerKey& key, const Topic& topic) const;
   /// Every key and legacy key.
   [[nodiscard]] std::vector<HandlerKey> keys() const;
@@ -180,7 +199,7 @@ class Handlers {
 
 /// The keys of open work that nobody in `handlers` claims, each of them logged as `unclaimed_key`:
 /// what waits under them would be dead as soon as it is claimed. Looks at the oldest and the newest
-/// ten thousand duties. For start-up. Throws DatabaseError.
+/// ten thousand deliveries. For start-up. Throws DatabaseError.
 std::vector<HandlerKey> unclaimed_keys(WorkQueue& queue, const Handlers& handlers);
 
 }  // namespace twinbox

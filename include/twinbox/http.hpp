@@ -55,6 +55,6 @@ struct HttpResponse {
 /// empty one is left out.
 HttpResponse problem(int status, std::string_view title, std::string_view detail);
 /// A JSON answer.
-HttpResponse json_answer(int status, std::string body);
+HttpResponse json_response(int status, std::string body);
 
 }  // namespace twinbox

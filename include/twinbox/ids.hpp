@@ -16,7 +16,7 @@ struct Environment;
 
 /// Marks text that was checked before (it comes from our own tables), so that it is not checked
 /// again.
-struct Trusted {};
+struct Unchecked {};
 
 /// Text of a bounded length: UTF-8, not empty, not only blanks, no NUL, counted in UTF-16 code
 /// units. The constructor throws std::invalid_argument with a message that names the thing and its
@@ -25,7 +25,7 @@ template <class Tag>
 class BoundedText {
  public:
   explicit BoundedText(std::string text);
-  BoundedText(std::string text, Trusted) noexcept : text_(std::move(text)) {}
+  BoundedText(std::string text, Unchecked) noexcept : text_(std::move(text)) {}
 
   [[nodiscard]] const std::string& str() const noexcept { return text_; }
   [[nodiscard]] std::string_view view() const noexcept { return text_; }
@@ -47,7 +47,7 @@ struct Topic : BoundedText<Topic> {
 struct Source : BoundedText<Source> {
   using BoundedText::BoundedText;
   /// The reserved source of calls that know none: `-`.
-  static Source none() { return Source{"-", Trusted{}}; }
+  static Source none() { return Source{"-", Unchecked{}}; }
 };
 
 /// What makes a message the same message when it arrives again, within its source. At most 255
@@ -63,8 +63,8 @@ struct MessageId : BoundedText<MessageId> {
 /// The stable name of one handler among several. At most 200 characters.
 struct HandlerKey : BoundedText<HandlerKey> {
   using BoundedText::BoundedText;
-  /// The key of a duty that is routed by topic: empty.
-  static HandlerKey by_topic() { return HandlerKey{"", Trusted{}}; }
+  /// The key of a delivery that is routed by topic: empty.
+  static HandlerKey by_topic() { return HandlerKey{"", Unchecked{}}; }
 };
 
 /// Ties messages of one story together. At most 255 characters.
@@ -114,21 +114,22 @@ class OwnerToken {
   Uuid uuid_;
 };
 
-/// One duty: a message and a handler. Given by the database, ascending, never used twice.
-class WorkId {
+/// One delivery: a message and a handler. Given by the database, ascending, never used twice.
+class DeliveryId {
  public:
-  explicit constexpr WorkId(std::int64_t number) noexcept : number_(number) {}
+  explicit constexpr DeliveryId(std::int64_t number) noexcept : number_(number) {}
   [[nodiscard]] constexpr std::int64_t number() const noexcept { return number_; }
 
-  auto operator<=>(const WorkId&) const = default;
+  auto operator<=>(const DeliveryId&) const = default;
 
  private:
   std::int64_t number_;
 };
 
-/// One claim of a duty: a settle with it changes nothing once somebody else has claimed the duty.
+/// One claim of a delivery: a settle with it changes nothing once somebody else has claimed the
+/// delivery.
 struct Lease {
-  WorkId work;
+  DeliveryId work;
   std::int32_t epoch;
 
   auto operator<=>(const Lease&) const = default;
@@ -145,8 +146,8 @@ struct MessageKey {
 }  // namespace twinbox
 
 template <>
-struct std::hash<twinbox::WorkId> {
-  std::size_t operator()(twinbox::WorkId id) const noexcept {
+struct std::hash<twinbox::DeliveryId> {
+  std::size_t operator()(twinbox::DeliveryId id) const noexcept {
     return std::hash<std::int64_t>{}(id.number());
   }
 };

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "twinbox/message_fields.hpp"
+#include "twinbox/message.hpp"
 #include "twinbox/work_queue.hpp"
 
 namespace twinbox {
@@ -32,10 +33,10 @@ class Inbox : public WorkQueue {
   explicit Inbox(Database& database, BoxOptions options = {});
   ~Inbox();
 
-  /// Stores the message and its duty, unless it is known; durable once it returns, in a transaction
-  /// that is shared with other callers where they come at the same time.
+  /// Stores the message and its delivery, unless it is known; durable once it returns, in a
+  /// transaction that is shared with other callers where they come at the same time.
   Accepted accept(const Arrival& arrival);
-  /// One duty per handler, in a transaction of its own. Ids are at most 200 characters here.
+  /// One delivery per handler, in a transaction of its own. Ids are at most 200 characters here.
   Accepted accept(const Arrival& arrival, std::span<const HandlerName> handlers);
   /// All or none; an answer each.
   std::vector<Accepted> accept(std::span<const Arrival> arrivals,
@@ -46,11 +47,11 @@ class Inbox : public WorkQueue {
                                std::span<const HandlerName> handlers = {});
 
   /// For the compiler's errors: names the field that is wrong; see message_fields.hpp.
-  template <std::same_as<fields::OfArrival> T = fields::OfArrival>
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
   Accepted accept(const T&) {
     return wrong_field<T>();
   }
-  template <std::same_as<fields::OfArrival> T = fields::OfArrival>
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
   Accepted accept(Session&, const T&) {
     return wrong_field<T>();
   }
@@ -113,12 +114,52 @@ class Inbox : public WorkQueue {
  private:
   template <class T>
   static Accepted wrong_field() {
-    static_assert(!std::same_as<T, fields::OfArrival>,
+    static_assert(!std::same_as<T, fields::ArrivalFields>,
                   "accept: a field of the arrival has the wrong place or the wrong type");
     throw UsageError("accept: unreachable");
   }
 
   std::unique_ptr<MessageWriter> writer_;
+};
+
+// Makes any consumer handle each message at most once, whoever calls it: a broker's own client, a
+// web framework, a cron job.
+
+struct AtMostOnceOptions {
+  HandlerKey handler = HandlerKey::by_topic();  ///< each handler of a message has its own claim
+  /// A failed call gives its claim back, so that a redelivery handles the message again. Otherwise
+  /// the claim stays, and the message is not handled again.
+  bool release_claim_on_error = false;
+  bool enabled = true;  ///< false: every call goes through, and no row is kept
+};
+
+/// A gate in front of a handler: `Inbox::try_claim` before the call, `Inbox::release_claim` after
+/// one that failed. Thread-safe.
+class AtMostOnce {
+ public:
+  using Handler = std::function<void()>;
+
+  /// `inbox` must outlive it. With BoxOptions{.gate = false} every call goes through.
+  explicit AtMostOnce(Inbox& inbox, AtMostOnceOptions options = {});
+
+  /// Calls `handler` unless a call for this message has gone through before; false: it has. The
+  /// claim is durable before the call, so a crash in between does not repeat it. What the handler
+  /// throws goes on to the caller; a claim that then cannot be released is logged as
+  /// `release_claim_failed` and stays. Throws DatabaseError when the claim cannot be made.
+  bool run(const MessageKey& key, const Topic& type, const Handler& handler);
+  bool run(const MessageKey& key, const Handler& handler);  ///< of the type `-`
+
+  /// The same as a part of the caller's transaction: claim and handler's writes commit together.
+  /// When what the handler throws rolls the transaction back, the claim goes with it.
+  bool run(Session& session, const MessageKey& key, const Topic& type, const Handler& handler);
+  bool run(Session& session, const MessageKey& key, const Handler& handler);
+
+ private:
+  template <class Claim, class Release>
+  bool call(const MessageKey& key, const Handler& handler, Claim&& claim, Release&& release);
+
+  Inbox* inbox_;
+  AtMostOnceOptions options_;
 };
 
 }  // namespace twinbox

@@ -5,15 +5,21 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "twinbox/channel.hpp"
+#include "twinbox/dispatcher.hpp"
 #include "twinbox/environment.hpp"
+#include "twinbox/event.hpp"
+#include "twinbox/event_bus.hpp"
 #include "twinbox/http.hpp"
 #include "twinbox/inbox.hpp"
 #include "twinbox/outbox.hpp"
@@ -24,7 +30,7 @@ namespace twinbox {
 /// be refused for good: the source of a broker makes a dead letter of it.
 using AcceptCall = std::function<std::vector<Accepted>(std::span<const Arrival>)>;
 
-/// All or none of them. `inbox` must outlive the call. One duty per handler, or one by topic.
+/// All or none of them. `inbox` must outlive the call. One delivery per handler, or one by topic.
 AcceptCall accept_into(Inbox& inbox, std::vector<HandlerName> handlers = {});
 /// One after the other. `channels` must outlive the call and be checked before the first request.
 AcceptCall accept_into(Channels& channels, std::string channel);
@@ -59,9 +65,9 @@ class RequestError : public std::runtime_error {
 /// Answers with what `work` returns, or with a problem document for what it throws: RequestError
 /// with its status, a wrong argument with 400, a store that cannot take it now with 503 and
 /// Retry-After, data that the store refuses with 422, everything else with 500. The reasons of the
-/// last three go to the log as `intake_error` with `act`, not to the sender.
-HttpResponse answer_or_problem(const IntakeOptions& options, std::string_view act,
-                               const std::function<HttpResponse()>& work);
+/// last three go to the log as `intake_error` with `operation`, not to the sender.
+HttpResponse response_or_problem(const IntakeOptions& options, std::string_view operation,
+                                 const std::function<HttpResponse()>& work);
 
 /// Throws RequestError: 405 for another method, 413 for a body above the limit, 415 for one with a
 /// Content-Encoding.
@@ -69,8 +75,8 @@ void require_post(const HttpRequest& request, const IntakeOptions& options);
 
 /// The pieces of the request's path behind `prefix`, percent-decoded. Throws RequestError: 404
 /// unless there are exactly `count`, 400 for an escape that is none.
-std::vector<std::string> path_pieces(const HttpRequest& request, std::string_view prefix,
-                                     std::size_t count);
+std::vector<std::string> path_segments(const HttpRequest& request, std::string_view prefix,
+                                       std::size_t count);
 
 /// What comes with the message: `Content-Type`, `Twinbox-Due` and `Twinbox-Expires` (RFC 3339),
 /// `Twinbox-Correlation-Id`, `Twinbox-Partition-Key`, the trace context, the kept headers, and
@@ -81,11 +87,11 @@ MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options
 
 /// 202 for what is new, 200 for a duplicate or a conflict. The body says `state`, `source`, `id`
 /// and `conflict`.
-HttpResponse accepted_answer(const Arrival& arrival, const Accepted& accepted);
+HttpResponse accepted_response(const Arrival& arrival, const Accepted& accepted);
 
 /// Accepts one arrival and answers. The first message of an id stays, whatever the arrival's
 /// `on_duplicate` says.
-HttpResponse accept_and_answer(const AcceptCall& accept, Arrival arrival);
+HttpResponse accept_and_respond(const AcceptCall& accept, Arrival arrival);
 
 /// `POST <prefix>/{source}/{topic}`: the body is the payload, `Idempotency-Key` or `ce-id` its id.
 /// The first message of an id stays (OnDuplicate::keep_first), as with all intakes.
@@ -125,6 +131,92 @@ class OutboxIntake {
   Outbox& outbox_;
   IntakeOptions options_;
   std::string prefix_;
+};
+
+// Events in over HTTP: CloudEvents into an inbox, events by name and version, a sidecar's topics.
+
+/// `POST <path>`: CloudEvents 1.0, binary, structured or as a batch, which is taken as a whole
+/// where the target can. A batch answers `results`, one for each event, in their order.
+class EventIntake {
+ public:
+  explicit EventIntake(AcceptCall accept, IntakeOptions options = {},
+                       std::string path = "/v1/events");
+  [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
+
+ private:
+  AcceptCall accept_;
+  IntakeOptions options_;
+  std::string path_;
+};
+
+/// Takes one arrival and answers; throws what response_or_problem knows.
+using IntakeCall = std::function<HttpResponse(const Arrival&)>;
+
+/// Durable, then 202; a dispatcher handles it.
+IntakeCall accept_mode(AcceptCall accept);
+
+struct InlineOptions {
+  /// Renewed while the handler works: so long nobody else takes it after a crash.
+  Duration lease = std::chrono::seconds{30};
+  std::chrono::seconds retry_after{5};  ///< while somebody else handles it
+  DispatchObserver observer = {};
+  FailureHook on_failure = {};  ///< may replace the outcome of a failed call
+  /// Once requested, handlers that run are told to stop. What they do not finish is released and
+  /// answered 503.
+  std::stop_token stop = {};
+};
+
+/// Durable, then handled in the request, with the handler's guarantee: 200 when it is done, 500
+/// when the handler failed (the inbox has the error, the attempts and the next retry; Retry-After
+/// says when), 422 when it can never succeed and is dead now, 503 while it waits for its retry or
+/// somebody else handles it. A finished duplicate answers 200 without a call. So does an event
+/// whose id is known with other content (`conflict`): no handler is called and the stored message
+/// stays as it is. A dispatcher with the same handlers may retry beside it. `inbox` must outlive
+/// the call.
+IntakeCall inline_mode(Inbox& inbox, Handlers handlers, InlineOptions options = {});
+
+/// `POST <prefix>/{name}/v{version}`: one CloudEvent. The path names the handler, whatever the
+/// event's type says: it is stored under the topic `{name}.v{version}`. Unknown: 404.
+class NamedEventIntake {
+ public:
+  NamedEventIntake(const std::vector<EventName>& names, IntakeCall take, IntakeOptions options = {},
+                   std::string prefix = "/events");
+  [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
+
+ private:
+  [[nodiscard]] EventName name_in(const HttpRequest& request) const;
+
+  std::set<EventName> names_;
+  IntakeCall take_;
+  IntakeOptions options_;
+  std::string prefix_;
+};
+
+/// A topic that a sidecar delivers.
+struct Subscription {
+  std::string pubsub;                ///< the sidecar's name for its broker
+  std::string topic;                 ///< the broker's
+  std::string route;                 ///< a path of this server
+  IntakeCall take;                   ///< accept_mode or inline_mode
+  std::optional<Topic> stored = {};  ///< the topic it is stored under; empty: the broker's
+};
+
+/// What Dapr wants of an application: `GET /dapr/subscribe` lists the subscriptions, and a delivery
+/// answers `{"status":"SUCCESS"}`, also for duplicates; `RETRY` when it is to be delivered again,
+/// also when another configuration would take it (`sidecar_retry` in the log); `DROP` when it is no
+/// event, or can never succeed (`sidecar_drop`).
+class SidecarIntake {
+ public:
+  /// Throws std::invalid_argument when a route is no path or is there twice.
+  explicit SidecarIntake(std::vector<Subscription> subscriptions, IntakeOptions options = {});
+  [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
+
+ private:
+  [[nodiscard]] HttpResponse list() const;
+  [[nodiscard]] HttpResponse deliver(const Subscription& to, const HttpRequest& request) const;
+
+  std::map<std::string, Subscription, std::less<>> by_route_;
+  IntakeOptions options_;
 };
 
 }  // namespace twinbox

@@ -1,5 +1,5 @@
 // Kafka: a sink whose outcome is the delivery report, a source that moves its offsets on after the
-// commit. docs/brokers.md has the tables.
+// commit. docs/reference/brokers.md has the tables.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "twinbox/doctor.hpp"
 #include "twinbox/event.hpp"
 #include "twinbox/handler.hpp"
+#include "twinbox/health.hpp"
 #include "twinbox/sink.hpp"
 #include "twinbox/source.hpp"
 
@@ -31,7 +31,7 @@ struct KafkaConnection {
 
 struct KafkaSinkOptions {
   std::string topic = {};  ///< empty: the message's topic
-  BodyForm form = BodyForm::automatic;
+  BodyFormat form = BodyFormat::automatic;
   Duration timeout = std::chrono::seconds{30};   ///< for the delivery report
   std::size_t max_bytes = 128U * 1024U * 1024U;  ///< of a record; a larger one is dead at once
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,11 +66,11 @@ struct Arrival {
   [[nodiscard]] MessageKey key() const { return {source, id}; }
 };
 
-/// A handler that gets its own duty for each message.
+/// A handler that gets its own delivery for each message.
 struct HandlerName {
   HandlerKey key;
   std::vector<HandlerKey> legacy_keys =
-      {};  ///< former keys: a duty under one of them counts as this one's
+      {};  ///< former keys: a delivery under one of them counts as this one's
 };
 
 enum class Acceptance { accepted, duplicate_open, duplicate_done, duplicate_dead };
@@ -84,9 +85,9 @@ struct Accepted {
   [[nodiscard]] bool duplicate() const noexcept { return state != Acceptance::accepted; }
 };
 
-/// One duty, leased to you, with its whole message.
+/// One delivery, leased to you, with its whole message.
 struct Message {
-  WorkId work_id;
+  DeliveryId delivery_id;
   std::int32_t epoch;
   HandlerKey handler;  ///< empty: by topic
   int attempts;        ///< recorded failures so far
@@ -112,8 +113,89 @@ struct Message {
   int seen_count;
   int content_version;
 
-  [[nodiscard]] Lease lease() const noexcept { return {work_id, epoch}; }
+  [[nodiscard]] Lease lease() const noexcept { return {delivery_id, epoch}; }
   [[nodiscard]] MessageKey key() const { return {source, id}; }
 };
 
 }  // namespace twinbox
+
+namespace twinbox::fields {
+
+// For the compiler's errors: a field of a message that stands in the wrong place, or has the wrong
+// type, is named. `enqueue({.topic = …, .due_at = …})` fits no message; it fits these, whose fields
+// refuse what was written. A name that is misspelled fits nothing: write NewMessage{…} to see it
+// named.
+
+template <class>
+inline constexpr bool never = false;
+
+#define TWINBOX_FIELD(Name, Right, text)                  \
+  struct Name {                                           \
+    Name() = default;                                     \
+    template <class T>                                    \
+    Name(T&&) { /* NOLINT */                              \
+      static_assert(std::convertible_to<T, Right>, text); \
+    }                                                     \
+  };
+#define TWINBOX_MISPLACED(Name, field)                                                    \
+  struct Name {                                                                           \
+    Name() = default;                                                                     \
+    template <class T>                                                                    \
+    Name(T&&) { /* NOLINT */                                                              \
+      static_assert(never<T>,                                                             \
+                    #field " is a field of extras: write .extras = {." #field " = ...}"); \
+    }                                                                                     \
+  };
+
+TWINBOX_FIELD(TopicField, Topic, "topic is a Topic: write .topic = Topic{\"order.placed\"}")
+TWINBOX_FIELD(PayloadField, std::string, "payload is a std::string")
+TWINBOX_FIELD(IdField, std::optional<MessageId>, "id is a MessageId: write .id = MessageId{...}")
+TWINBOX_FIELD(SourceField, std::optional<Source>,
+              "source is a Source: write .source = Source{\"shop\"}")
+TWINBOX_MISPLACED(CorrelationIdField, correlation_id)
+TWINBOX_MISPLACED(PartitionKeyField, partition_key)
+TWINBOX_MISPLACED(DueAtField, due_at)
+TWINBOX_MISPLACED(DelayField, delay)
+TWINBOX_MISPLACED(ExpiresAtField, expires_at)
+TWINBOX_MISPLACED(ContentTypeField, content_type)
+TWINBOX_MISPLACED(HeadersField, headers)
+TWINBOX_MISPLACED(HashField, hash)
+#undef TWINBOX_FIELD
+#undef TWINBOX_MISPLACED
+
+/// NewMessage, with the fields of its extras beside the others.
+struct NewMessageFields {
+  TopicField topic = {};
+  PayloadField payload = {};
+  IdField id = {};
+  SourceField source = {};
+  MessageExtras extras = {};
+  CorrelationIdField correlation_id = {};
+  PartitionKeyField partition_key = {};
+  DueAtField due_at = {};
+  DelayField delay = {};
+  ExpiresAtField expires_at = {};
+  ContentTypeField content_type = {};
+  HeadersField headers = {};
+  HashField hash = {};
+};
+
+/// Arrival, likewise.
+struct ArrivalFields {
+  SourceField source = {};
+  IdField id = {};
+  TopicField topic = {};
+  PayloadField payload = {};
+  MessageExtras extras = {};
+  OnDuplicate on_duplicate = OnDuplicate::replace;
+  CorrelationIdField correlation_id = {};
+  PartitionKeyField partition_key = {};
+  DueAtField due_at = {};
+  DelayField delay = {};
+  ExpiresAtField expires_at = {};
+  ContentTypeField content_type = {};
+  HeadersField headers = {};
+  HashField hash = {};
+};
+
+}  // namespace twinbox::fields

@@ -1,5 +1,5 @@
 // NATS JetStream: a sink that waits for the stream's acknowledgement, a source over a durable pull
-// consumer that acknowledges after the commit. docs/brokers.md has the tables.
+// consumer that acknowledges after the commit. docs/reference/brokers.md has the tables.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "twinbox/doctor.hpp"
 #include "twinbox/event.hpp"
 #include "twinbox/handler.hpp"
+#include "twinbox/health.hpp"
 #include "twinbox/sink.hpp"
 #include "twinbox/source.hpp"
 
@@ -51,7 +51,7 @@ struct NatsSinkOptions {
   std::string subject = {};         ///< empty: the message's topic
   std::string subject_prefix = {};  ///< before the topic, such as `shop.`
   Topology topology = Topology::check;
-  BodyForm form = BodyForm::automatic;
+  BodyFormat form = BodyFormat::automatic;
   Duration timeout = std::chrono::seconds{30};   ///< for the acknowledgement
   std::size_t max_bytes = 128U * 1024U * 1024U;  ///< of a body; a larger one is dead at once
 };
@@ -76,8 +76,8 @@ class NatsPublisher {
   void send(const CloudEvent& event);
 
  private:
-  class Line;
-  std::unique_ptr<Line> line_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// For Routes and Handlers.

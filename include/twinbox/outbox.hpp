@@ -4,9 +4,10 @@
 #include <concepts>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
-#include "twinbox/message_fields.hpp"
+#include "twinbox/message.hpp"
 #include "twinbox/typed.hpp"
 #include "twinbox/work_queue.hpp"
 
@@ -47,20 +48,20 @@ class Outbox : public WorkQueue {
   std::vector<Enqueued> enqueue(Session& session, std::span<const NewMessage> messages);
 
   /// Enqueues a value as a message; see message_of().
-  template <OutboxValue T = fields::OfNewMessage>
+  template <OutboxValue T = fields::NewMessageFields>
   Enqueued enqueue(const T& value, const MessageExtras& extras = {}) {
-    return enqueue(written_as(value, extras));
+    return enqueue(to_new_message(value, extras));
   }
-  template <OutboxValue T = fields::OfNewMessage>
+  template <OutboxValue T = fields::NewMessageFields>
   Enqueued enqueue(Session& session, const T& value, const MessageExtras& extras = {}) {
-    return enqueue(session, written_as(value, extras));
+    return enqueue(session, to_new_message(value, extras));
   }
 
  private:
   template <class T>
-  static NewMessage written_as(const T& value, const MessageExtras& extras) {
-    if constexpr (std::same_as<T, fields::OfNewMessage>) {
-      static_assert(!std::same_as<T, fields::OfNewMessage>,
+  static NewMessage to_new_message(const T& value, const MessageExtras& extras) {
+    if constexpr (std::same_as<T, fields::NewMessageFields>) {
+      static_assert(!std::same_as<T, fields::NewMessageFields>,
                     "enqueue: a field of the message has the wrong place or the wrong type");
       throw UsageError("enqueue: unreachable");
     } else {
@@ -73,6 +74,34 @@ class Outbox : public WorkQueue {
   }
 
   std::unique_ptr<MessageWriter> writer_;
+};
+
+// The outbox as a plain store of due messages, for code that brings its own loop.
+
+/// A worker's view of an outbox: what it claims is leased to it for `lease`. Thread-safe.
+/// With a leading Session a call is part of the caller's transaction.
+class OutboxStore {
+ public:
+  /// `outbox` must outlive it.
+  OutboxStore(Outbox& outbox, OwnerToken owner, Duration lease = std::chrono::seconds{30});
+
+  /// At most `limit` messages that are due. Throws std::out_of_range unless `limit` is above zero.
+  std::vector<Message> claim_due(std::int64_t limit);
+  std::vector<Message> claim_due(Session& session, std::int64_t limit);
+  /// Sent. False: it was not this worker's any more.
+  bool mark_dispatched(DeliveryId id);
+  bool mark_dispatched(Session& session, DeliveryId id);
+  /// To be tried again after `delay`. Throws std::out_of_range unless it is above zero.
+  bool reschedule(DeliveryId id, Duration delay, std::string_view last_error);
+  bool reschedule(Session& session, DeliveryId id, Duration delay, std::string_view last_error);
+  /// Never to be tried again.
+  bool fail(DeliveryId id, std::string_view last_error);
+  bool fail(Session& session, DeliveryId id, std::string_view last_error);
+
+ private:
+  Outbox& outbox_;
+  OwnerToken owner_;
+  Duration lease_;
 };
 
 }  // namespace twinbox

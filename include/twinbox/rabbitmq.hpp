@@ -1,5 +1,5 @@
 // RabbitMQ (AMQP 0-9-1): a sink that publishes with confirms, a source that acknowledges after the
-// commit. docs/brokers.md has the tables.
+// commit. docs/reference/brokers.md has the tables.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "twinbox/doctor.hpp"
 #include "twinbox/event.hpp"
 #include "twinbox/handler.hpp"
+#include "twinbox/health.hpp"
 #include "twinbox/sink.hpp"
 #include "twinbox/source.hpp"
 
@@ -35,7 +35,7 @@ struct RabbitSinkOptions {
   std::string routing_key = {};  ///< empty: the message's topic
   std::string exchange_type = "topic";  ///< when it is declared
   Topology topology = Topology::check;
-  BodyForm form = BodyForm::automatic;
+  BodyFormat form = BodyFormat::automatic;
   Duration timeout = std::chrono::seconds{30};   ///< for the confirm
   std::size_t max_bytes = 128U * 1024U * 1024U;  ///< of a body; a larger one is dead at once
 };

@@ -1,14 +1,17 @@
-// Sinks: handlers that bring a message to somebody else. docs/sinks.md has the tables.
+// Sinks: handlers that bring a message to somebody else. docs/reference/sinks.md has the tables.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -74,7 +77,7 @@ class HttpClient {
 };
 
 /// What is sent of a message.
-enum class BodyForm {
+enum class BodyFormat {
   automatic,   ///< binary for an envelope of a CloudEvent, raw for anything else
   raw,         ///< the payload as it is, the message's attributes as `twinbox-…` headers
   binary,      ///< a CloudEvent: its data as the body, its attributes as `ce-…` headers
@@ -85,7 +88,7 @@ struct HttpSinkOptions {
   std::string url;  ///< `http` or `https`, without a user or a fragment
   std::string method = "POST";
   HttpHeaders headers = {};  ///< with every request, such as Authorization
-  BodyForm form = BodyForm::automatic;
+  BodyFormat form = BodyFormat::automatic;
   Duration timeout = std::chrono::seconds{30};
   /// Standard Webhooks (`whsec_…`, `whsk_…`): a signature with each, so that they can be replaced.
   std::vector<std::string> secrets = {};
@@ -132,5 +135,65 @@ struct InboxSinkOptions {
 HandlerCall inbox_sink(Inbox& inbox, const Database& from, InboxSinkOptions options = {});
 /// Accepts each message on a channel; `channels` must outlive the sink.
 MessageHandler channel_sink(Channels& channels, std::string channel, InboxSinkOptions options = {});
+
+// Routes: which topics go to which sink.
+
+struct Route {
+  std::string name;
+  TopicPattern pattern;
+  HandlerCall sink;
+  HandlerOptions options = {};  ///< retry policy, timeout …
+  bool enabled = true;
+};
+
+/// Told from many threads at once; the calls must be short and must not throw.
+struct RouteObserver {
+  /// The sink has answered, or thrown (then `outcome` is the retry that follows).
+  std::function<void(std::string_view route, const Message&, const Outcome&, Duration took)>
+      delivered = {};
+  std::function<void(std::string_view route, std::string_view reason)> disabled = {};
+  std::function<void(std::string_view route)> enabled = {};
+};
+
+struct RouteStatus {
+  std::string name;
+  std::string pattern;
+  bool enabled;
+  std::string reason;  ///< why it is disabled
+  std::uint64_t done;
+  std::uint64_t retried;
+  std::uint64_t dead;
+  std::uint64_t postponed;  ///< by the sink, or because the route is disabled
+};
+
+/// The first route whose pattern matches takes the message. A disabled route keeps its topics: its
+/// messages are put off by a lease's time, again and again, without counting an attempt, until it
+/// is enabled. That it is disabled is known to this object only, and forgotten with it.
+/// Thread-safe.
+class Routes {
+ public:
+  /// Throws UsageError naming both routes when a name or a pattern is used twice, and what
+  /// HandlerEntry::check throws.
+  explicit Routes(std::vector<Route> routes, RouteObserver observer = {},
+                  Environment environment = {});
+  ~Routes();
+  Routes(Routes&&) noexcept;
+  Routes& operator=(Routes&&) noexcept;
+
+  /// For any number of dispatchers; they keep alive what they need of this object.
+  [[nodiscard]] Handlers handlers() const;
+
+  /// Both throw UsageError when there is no such route; no change when it is so already.
+  void enable(std::string_view name);
+  void disable(std::string_view name, std::string_view reason);
+
+  [[nodiscard]] std::vector<RouteStatus> status() const;
+
+ private:
+  class RunningRoute;
+  [[nodiscard]] RunningRoute& find_route(std::string_view name) const;
+
+  std::vector<std::shared_ptr<RunningRoute>> routes_;  ///< shared with the handlers made of them
+};
 
 }  // namespace twinbox

@@ -1,4 +1,4 @@
-// Sources: what a broker delivers comes into an inbox. docs/brokers.md has the tables.
+// Sources: what a broker delivers comes into an inbox. docs/reference/brokers.md has the tables.
 #pragma once
 
 #include <chrono>

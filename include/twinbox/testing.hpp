@@ -102,9 +102,9 @@ class FaultPlan {
  private:
   friend class FaultyConnection;
   friend class FaultyDriver;
-  enum class Place { connect, statement, commit };
+  enum class FaultPoint { connect, statement, commit };
   struct Fault {
-    Place place;
+    FaultPoint point;
     Kind kind;
     int left;
     std::string name;
@@ -112,7 +112,7 @@ class FaultPlan {
   };
   void add(Fault fault);
   /// The fault that happens here and now.
-  std::optional<Fault> next(Place place, std::string_view name = {});
+  std::optional<Fault> next(FaultPoint point, std::string_view name = {});
 
   mutable std::mutex mutex_;
   std::vector<Fault> faults_;

@@ -10,10 +10,137 @@
 #include <variant>
 #include <vector>
 
+#include "twinbox/environment.hpp"
+#include "twinbox/http.hpp"
 #include "twinbox/intake.hpp"
-#include "twinbox/signature.hpp"
 
 namespace twinbox {
+
+// Who sent a webhook: signatures are verified over the bytes that came, in constant time. And the
+// other way round: webhooks signed as Standard Webhooks has it.
+
+struct StripeSignature {};   ///< `Stripe-Signature: t=…,v1=…`
+struct GitHubSignature {};   ///< `X-Hub-Signature-256: sha256=…`
+struct SlackSignature {};    ///< `X-Slack-Signature: v0=…`, `X-Slack-Request-Timestamp`
+struct ShopifySignature {};  ///< `X-Shopify-Hmac-Sha256`
+struct GitLabToken {};       ///< `X-Gitlab-Token`; the secrets are the tokens
+
+/// Secrets are `whsec_…` (HMAC, `v1`) or `whpk_…` (an Ed25519 public key, `v1a`).
+struct StandardWebhooks {
+  std::string header_prefix = "webhook-";  ///< of `…id`, `…timestamp` and `…signature`
+};
+
+enum class MacHash { sha1, sha256, sha512 };
+enum class SignatureEncoding { hex, base64 };
+
+/// Everybody else's.
+struct HmacSignature {
+  std::string header;
+  MacHash hash = MacHash::sha256;
+  SignatureEncoding encoding = SignatureEncoding::hex;
+  std::string prefix = {};            ///< before the signature, such as `sha256=`
+  std::string timestamp_header = {};  ///< seconds since 1970; empty: there is none
+  /// Of a header that holds fields, such as `t=…,v1=…`: the field of the signature, which may come
+  /// several times, the one of the timestamp, and what stands between fields. Empty: no fields.
+  std::string signature_field = {};
+  std::string timestamp_field = {};
+  char separator = ',';
+  /// What is signed. Empty: `{body}`, or `{timestamp}.{body}` when there is a timestamp.
+  std::string signed_content = {};
+};
+
+/// Timestamp and body, signed with Ed25519, in hex. The defaults are Discord's. Secrets are public
+/// keys: 64 hexadecimal digits, or `whpk_…`.
+struct Ed25519Signature {
+  std::string header = "X-Signature-Ed25519";
+  std::string timestamp_header = "X-Signature-Timestamp";
+};
+
+/// Microsoft Graph signs nothing: every notification in `/value` of the body has a `clientState`,
+/// and the secrets are those that the subscriptions were made with.
+struct GraphClientState {};
+
+struct BearerToken {};  ///< `Authorization: Bearer …`; the secrets are the tokens
+struct Unsigned {};     ///< anybody, but from this machine only
+
+using SignatureScheme = std::variant<StripeSignature, GitHubSignature, StandardWebhooks,
+                                     SlackSignature, ShopifySignature, GitLabToken, HmacSignature,
+                                     Ed25519Signature, GraphClientState, BearerToken, Unsigned>;
+
+/// `stripe`, `github`, `standard_webhooks`, `slack`, `shopify`, `gitlab`, `hmac`, `ed25519`,
+/// `graph`, `bearer`, `none`.
+std::string_view to_string(const SignatureScheme& scheme) noexcept;
+/// Throws std::invalid_argument naming those that there are. `hmac` still needs its header.
+SignatureScheme signature_scheme(std::string_view name);
+
+enum class SignatureFault {
+  missing_header,
+  malformed_header,
+  too_old,
+  too_new,
+  no_match,      ///< none of the secrets made it
+  not_loopback,  ///< unsigned, and not from this machine
+};
+
+std::string_view to_string(SignatureFault fault) noexcept;
+
+struct Verification {
+  std::optional<SignatureFault> fault = {};  ///< empty: it is genuine
+  std::string detail = {};     ///< which header, how late; for your log, not for the sender
+  std::string signature = {};  ///< the bytes that matched; empty where the scheme has none
+  std::size_t secret = 0;      ///< of an HMAC: which of the HMAC secrets made it, from 0
+
+  [[nodiscard]] bool genuine() const noexcept { return !fault; }
+};
+
+inline constexpr std::chrono::seconds default_tolerance = std::chrono::minutes{5};
+
+/// Thread-safe.
+class SignatureVerifier {
+ public:
+  /// Any one of `secrets` will do, so that they can be changed one after the other. Timestamps may
+  /// be off by `tolerance` both ways. Throws std::invalid_argument naming the scheme and the number
+  /// of the secret that is none of its own; never the secret.
+  SignatureVerifier(SignatureScheme scheme, std::vector<std::string> secrets,
+                    std::chrono::seconds tolerance = default_tolerance);
+
+  [[nodiscard]] Verification verify(const HttpRequest& request, Instant now) const;
+  [[nodiscard]] const SignatureScheme& scheme() const noexcept { return scheme_; }
+
+ private:
+  struct SignatureParts;
+  struct SignatureHeaderReader;
+  [[nodiscard]] Verification match(const SignatureParts& parts) const;
+  [[nodiscard]] Verification verify_bearer(const HttpRequest& request) const;
+  [[nodiscard]] Verification verify_client_state(const HttpRequest& request) const;
+  [[nodiscard]] Verification match_token(std::string_view token) const;
+
+  SignatureScheme scheme_;
+  std::chrono::seconds tolerance_;
+  std::vector<std::string> keys_;         ///< of HMAC, or tokens
+  std::vector<std::string> public_keys_;  ///< of Ed25519
+};
+
+/// Signs webhooks as Standard Webhooks has it, with every secret at once. Thread-safe.
+class WebhookSigner {
+ public:
+  /// `whsec_…` (HMAC) or `whsk_…` (Ed25519). Throws as SignatureVerifier does.
+  explicit WebhookSigner(const std::vector<std::string>& secrets);
+
+  /// `webhook-id`, `webhook-timestamp` and `webhook-signature`. Throws std::invalid_argument when
+  /// `id` cannot stand in a header.
+  [[nodiscard]] HttpHeaders sign(std::string_view id, Instant at, std::string_view body) const;
+
+ private:
+  std::vector<std::string> keys_;
+  std::vector<std::string> seeds_;  ///< of Ed25519
+};
+
+/// A new secret for Standard Webhooks: `whsec_` and 32 random bytes.
+std::string make_webhook_secret();
+
+/// Its time depends on the lengths alone.
+bool constant_time_equal(std::string_view a, std::string_view b) noexcept;
 
 /// Where an id, a topic or a source is taken from.
 struct ValueFrom {
@@ -100,10 +227,10 @@ class WebhookIntake {
   [[nodiscard]] HttpResponse handle(const HttpRequest& request) const;
 
  private:
-  struct Desk;
-  [[nodiscard]] HttpResponse take(const Desk& desk, const HttpRequest& request) const;
+  struct Endpoint;
+  [[nodiscard]] HttpResponse take(const Endpoint& endpoint, const HttpRequest& request) const;
 
-  std::map<std::string, Desk, std::less<>> desks_;
+  std::map<std::string, Endpoint, std::less<>> endpoints_;
   IntakeOptions options_;
   std::string prefix_;
 };

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,10 +14,42 @@
 #include <vector>
 
 #include "twinbox/database.hpp"
+#include "twinbox/environment.hpp"
 #include "twinbox/message.hpp"
-#include "twinbox/retry.hpp"
 
 namespace twinbox {
+
+// When a failed delivery is tried again, and when it is given up.
+
+enum class Jitter {
+  none,
+  equal,  ///< half of the delay is certain, the other half is chance
+};
+
+/// Attempts are failures on record, counted after the increment: the first failure is attempt 1.
+struct RetryPolicy {
+  std::chrono::milliseconds first_delay = std::chrono::seconds{2};
+  std::chrono::milliseconds max_delay = std::chrono::seconds{60};
+  Jitter jitter = Jitter::none;
+  /// Values below 1 count as 1.
+  int max_attempts = 10;
+  /// Takes the place of the doubling, of its cap and of its jitter. A negative answer counts as 0.
+  std::function<std::chrono::milliseconds(int attempts)> custom = {};
+
+  /// 2, 4, 8 … s, at most 60 s, 10 attempts.
+  static RetryPolicy standard();
+  /// 2, 4, 8 … s, at most 5 min, equal jitter, 5 attempts.
+  static RetryPolicy per_handler();
+  /// 1, 2, 4 … min, at most 1 h, 5 attempts.
+  static RetryPolicy event_bus();
+
+  /// How long to wait after failure number `attempts`, which is at least 1.
+  [[nodiscard]] std::chrono::milliseconds delay(int attempts, const Environment& environment) const;
+  /// True when failure number `attempts` was the last one allowed.
+  [[nodiscard]] bool exhausted(int attempts) const noexcept;
+  /// Throws std::out_of_range with the field and its bound: 0 ≤ first_delay ≤ max_delay ≤ 365 days.
+  void check() const;
+};
 
 class Box;  // one box's tables and statements
 
@@ -61,35 +94,31 @@ struct PruneOptions {
   bool include_seen = false;
 };
 
-/// Which duties a call is about: leases or claimed messages (their epoch must fit: a claim that was
-/// taken over cannot be settled), or bare ids. Repeated ones count once.
-class Duties {
+/// Which deliveries a call is about: leases or claimed messages (their epoch must fit: a claim that
+/// was taken over cannot be settled), or bare ids. Repeated ones count once.
+class Deliveries {
  public:
-  Duties(std::span<const Lease> leases);      // NOLINT(google-explicit-constructor)
-  Duties(std::span<const Message> messages);  // NOLINT(google-explicit-constructor)
-  Duties(std::span<const WorkId> ids);        // NOLINT(google-explicit-constructor)
-  Duties(const std::vector<Lease>& leases) : Duties(std::span{leases}) {}
-  Duties(const std::vector<Message>& messages) : Duties(std::span{messages}) {}
-  Duties(const std::vector<WorkId>& ids) : Duties(std::span{ids}) {}
-  Duties(const Message& message) : Duties(std::span{&message, 1}) {}
-  Duties(const Lease& lease) : Duties(std::span{&lease, 1}) {}
-  Duties(const WorkId& id) : Duties(std::span{&id, 1}) {}
+  Deliveries(std::span<const Lease> leases);      // NOLINT(google-explicit-constructor)
+  Deliveries(std::span<const Message> messages);  // NOLINT(google-explicit-constructor)
+  Deliveries(std::span<const DeliveryId> ids);    // NOLINT(google-explicit-constructor)
+  Deliveries(const std::vector<Lease>& leases) : Deliveries(std::span{leases}) {}
+  Deliveries(const std::vector<Message>& messages) : Deliveries(std::span{messages}) {}
+  Deliveries(const std::vector<DeliveryId>& ids) : Deliveries(std::span{ids}) {}
+  Deliveries(const Message& message) : Deliveries(std::span{&message, 1}) {}
+  Deliveries(const Lease& lease) : Deliveries(std::span{&lease, 1}) {}
+  Deliveries(const DeliveryId& id) : Deliveries(std::span{&id, 1}) {}
 
   [[nodiscard]] bool empty() const noexcept { return ids_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return ids_.size(); }
 
-  /// For the library's own parts: the arguments @id, @epoch and @guarded.
-  [[nodiscard]] Arg ids() const { return {"id", ValueType::integer, ids_}; }
-  [[nodiscard]] Arg epochs() const { return {"epoch", ValueType::integer, epochs_}; }
-  [[nodiscard]] Arg guarded() const { return {"guarded", Value{guarded_}}; }
-
  private:
+  friend struct DeliveryArgs;
   void add(const Lease& lease);
   void make_unique();
 
   std::vector<Value> ids_;
   std::vector<Value> epochs_;
-  bool guarded_ = true;
+  bool check_epoch_ = true;
 };
 
 /// What a dead letter says about itself.
@@ -123,42 +152,44 @@ class WorkQueue {
                                            std::optional<Instant> visible_from = {});
 
   /// Moves the end of leases that have not expired. Returns those that are still held.
-  [[nodiscard]] std::vector<WorkId> renew(OwnerToken owner, const Duties& duties, Duration lease);
-  [[nodiscard]] std::vector<WorkId> renew(Session& session, OwnerToken owner, const Duties& duties,
-                                          Duration lease);
+  [[nodiscard]] std::vector<DeliveryId> renew(OwnerToken owner, const Deliveries& deliveries,
+                                              Duration lease);
+  [[nodiscard]] std::vector<DeliveryId> renew(Session& session, OwnerToken owner,
+                                              const Deliveries& deliveries, Duration lease);
 
   /// Done. An expired lease still counts while nobody else has claimed the message. The outcome
   /// carries no error; failures before it are in the timeline (Admin::get).
-  std::size_t ack(OwnerToken owner, const Duties& duties);
-  std::size_t ack(Session& session, OwnerToken owner, const Duties& duties);
+  std::size_t ack(OwnerToken owner, const Deliveries& deliveries);
+  std::size_t ack(Session& session, OwnerToken owner, const Deliveries& deliveries);
 
   /// Failed, to be tried again after `delay`, or after the retry policy's own delay.
-  std::size_t abandon(OwnerToken owner, const Duties& duties, std::string_view error = {},
+  std::size_t abandon(OwnerToken owner, const Deliveries& deliveries, std::string_view error = {},
                       std::optional<Duration> delay = {});
-  std::size_t abandon(Session& session, OwnerToken owner, const Duties& duties,
+  std::size_t abandon(Session& session, OwnerToken owner, const Deliveries& deliveries,
                       std::string_view error = {}, std::optional<Duration> delay = {});
 
   /// Failed for ever: kept as a dead letter.
-  std::size_t fail(OwnerToken owner, const Duties& duties, std::string_view error,
+  std::size_t fail(OwnerToken owner, const Deliveries& deliveries, std::string_view error,
                    const Failure& failure = {});
-  std::size_t fail(Session& session, OwnerToken owner, const Duties& duties, std::string_view error,
-                   const Failure& failure = {});
+  std::size_t fail(Session& session, OwnerToken owner, const Deliveries& deliveries,
+                   std::string_view error, const Failure& failure = {});
 
   /// Given back untried: visible at once; no attempt is counted.
-  std::size_t release(OwnerToken owner, const Duties& duties);
-  std::size_t release(Session& session, OwnerToken owner, const Duties& duties);
+  std::size_t release(OwnerToken owner, const Deliveries& deliveries);
+  std::size_t release(Session& session, OwnerToken owner, const Deliveries& deliveries);
   /// Given back untried, visible at `until`; no attempt is counted.
-  std::size_t postpone(OwnerToken owner, const Duties& duties, Instant until);
-  std::size_t postpone(Session& session, OwnerToken owner, const Duties& duties, Instant until);
+  std::size_t postpone(OwnerToken owner, const Deliveries& deliveries, Instant until);
+  std::size_t postpone(Session& session, OwnerToken owner, const Deliveries& deliveries,
+                       Instant until);
   /// The operator's: they need no owner, pass over what somebody holds, and change no attempt.
   /// Visible at once, or at `until`.
-  std::size_t make_due(const Duties& duties);
-  std::size_t make_due(Session& session, const Duties& duties);
-  std::size_t defer(const Duties& duties, Instant until);
-  std::size_t defer(Session& session, const Duties& duties, Instant until);
+  std::size_t release(const Deliveries& deliveries);
+  std::size_t release(Session& session, const Deliveries& deliveries);
+  std::size_t postpone(const Deliveries& deliveries, Instant until);
+  std::size_t postpone(Session& session, const Deliveries& deliveries, Instant until);
 
-  /// Settles the duty under '' of each message id. Ids that several sources use are left alone and
-  /// reported.
+  /// Settles the delivery under '' of each message id. Ids that several sources use are left alone
+  /// and reported.
   SettledById ack(OwnerToken owner, std::span<const MessageId> ids);
   SettledById ack(Session& session, OwnerToken owner, std::span<const MessageId> ids);
   SettledById abandon(OwnerToken owner, std::span<const MessageId> ids, std::string_view error = {},
@@ -201,10 +232,8 @@ class WorkQueue {
   [[nodiscard]] Database& database() const noexcept;
   [[nodiscard]] const BoxOptions& options() const noexcept;
 
-  /// For the library's own parts.
-  [[nodiscard]] Box& box() const noexcept { return *box_; }
-
  protected:
+  friend Box& box_of(const WorkQueue& queue) noexcept;
   explicit WorkQueue(std::unique_ptr<Box> box);
   ~WorkQueue();
 

@@ -12,7 +12,7 @@ set plan_cache_mode = force_generic_plan
 -- What a claim by function answers.
 -- define: claimed_table
 table (
-  work_id bigint, epoch int, handler text, attempts int, expiries int, requeues int, visible_at timestamptz,
+  delivery_id bigint, epoch int, handler text, attempts int, expiries int, requeues int, visible_at timestamptz,
   lease_until timestamptz, last_error text, source text, id text, topic text, payload bytea, content_type text,
   headers text, correlation_id text, partition_key text, hash bytea, hash_algorithm text, due_at timestamptz,
   expires_at timestamptz, created_at timestamptz, last_seen_at timestamptz, seen_count int, content_version int)

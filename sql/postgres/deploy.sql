@@ -37,7 +37,7 @@ lock table {message}, {work}, {failure}, {audit} in share row exclusive mode;
 with counter (table_name, column_name, used) as (
   select {message_text}, 'number', (select max(number) from {message})
   union all
-  select {work_text}, 'id', greatest((select max(id) from {work}), (select max(work_id) from {outcome}))
+  select {work_text}, 'id', greatest((select max(id) from {work}), (select max(delivery_id) from {outcome}))
   union all
   select {failure_text}, 'id', (select max(id) from {failure})
   union all

@@ -47,7 +47,7 @@ from pg_class where oid = to_regclass({work_text});
 select '' as file where false;
 
 -- Logical replication copies rows, not sequences: on a promoted replica they lie behind the data. No index leads to the
--- largest work_id of the outcomes. So that no long history is read, the last 1 GiB of the table and the newest 1,000
+-- largest delivery_id of the outcomes. So that no long history is read, the last 1 GiB of the table and the newest 1,000
 -- messages stand for all. `reached` is null where the role may not look at the sequence.
 -- name: doctor_sequences
 with counter (table_name, column_name, used) as (
@@ -55,8 +55,8 @@ with counter (table_name, column_name, used) as (
   union all
   select {work_text}, 'id', greatest(
     (select max(id) from {work}),
-    (select max(newest.work_id) from (select work_id from {outcome} order by number desc limit 1000) newest),
-    (select max(work_id) from {outcome} where ctid >= (
+    (select max(newest.delivery_id) from (select delivery_id from {outcome} order by number desc limit 1000) newest),
+    (select max(delivery_id) from {outcome} where ctid >= (
       select format('(%s,0)', greatest(0, (pg_relation_size({outcome_text}::regclass) - 1073741824)
                                           / current_setting('block_size')::bigint))::tid)))
   union all

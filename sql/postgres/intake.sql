@@ -36,7 +36,7 @@ select coalesce(array_agg(place), '{}') as free from (
   where a.replaces and number = m.number and (lease_until is null or lease_until <= {now})
   for update skip locked) w
 
--- define: move_duties
+-- define: move_deliveries
 update {work} w
 set visible_at = case when w.attempts = 0 then greatest(a.due_at, {now}) else greatest(w.visible_at, a.due_at) end,
     expires_at = a.expires_at
@@ -59,7 +59,7 @@ from (select {plain_columns}) a
 
 -- Whoever adds work wakes those who wait for it ({wake} is always 0, and asked for by the first row); a due time in
 -- the future concerns them, too.
--- define: new_duties
+-- define: new_deliveries
 insert into {work} (number, handler, visible_at, expires_at)
 select number, @handler::text, greatest(due_at, {now}), expires_at from fresh
 where number > (select {wake})
@@ -67,13 +67,13 @@ where number > (select {wake})
 -- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
 -- that are new indeed; the others go through again. Batches come in the order of their keys: a sort here would
 -- carry every payload.
--- name: add
+-- name: insert_new
 with fresh as (
   {new_messages}
   on conflict (id, source) do nothing
   returning number, id, source, due_at, expires_at
-), duty as (
-  {new_duties}
+), delivery as (
+  {new_deliveries}
 )
 select id, source from fresh;
 -- one
@@ -82,29 +82,29 @@ with fresh as (
   on conflict (id, source) do nothing
   returning number, due_at, expires_at
 )
-{new_duties}
+{new_deliveries}
 returning @id::text, @source::text;
 
 -- The same for ids that were made for this very call: nobody can know them, so nobody looks for them first, and
 -- nothing has to be answered. One that is known all the same fails the call.
--- name: add_own
+-- name: insert_generated
 with fresh as (
   {new_messages}
   returning number, due_at, expires_at
 )
-{new_duties};
+{new_deliveries};
 -- one
 with fresh as (
   {new_message}
   returning number, due_at, expires_at
 )
-{new_duties};
+{new_deliveries};
 
--- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
+-- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present.
 -- Sorted as C++ sorts what add takes, whatever the database's own order.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first duty, even when the gate's own duty is done. Other content is taken
+-- (version 0): it takes what comes with its first delivery, even when the gate's own delivery is done. Other content is taken
 -- only where the arrival replaces, the message is unfinished, and nobody has leased any of it.
 -- The keys come before the rows. One that came in between under another key shows its own only when its row is locked.
 -- name: accept
@@ -149,16 +149,16 @@ with wanted as materialized (
     from {message} where id = a.id and source = a.source offset 0) m
   cross join lateral (
     select array_agg(handler) as handlers, bool_or(state in (0, 4)) as open, bool_or(state = 2) as dead,
-           count(*) filter (where state = 0) as duties
+           count(*) filter (where state = 0) as deliveries
     from (
       select handler, 0::smallint as state from {work} where number = m.number
       union all
-      select handler, state from {outcome} where number = m.number) duty) d
+      select handler, state from {outcome} where number = m.number) delivery) d
   cross join lateral ({lock_free}) f
 ), decided as materialized (
   select a.*,
          not a.fresh and case when a.bare then a.unfinished or a.missing <> '{}'
-                              else a.replaces and a.unfinished and cardinality(a.free) = a.duties end as replaced
+                              else a.replaces and a.unfinished and cardinality(a.free) = a.deliveries end as replaced
   from arrived a
 ), refreshed as (
   -- The row is locked by the step before: it stays where it was found.
@@ -170,7 +170,7 @@ with wanted as materialized (
   from decided a
   where m.ctid = a.place and a.replaced
 ), moved as (
-  {move_duties}
+  {move_deliveries}
 ), added as (
   insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
   select n.number, n.handler, greatest(n.due_at, {now}), n.expires_at, n.partition_key,
@@ -203,23 +203,23 @@ select * from {function:accept_batch}(
 (select @handlers::jsonb -> 0 ->> 'key')
 
 -- What again does with each of its messages, called a.
--- define: again_write
+-- define: accept_known_write
   cross join lateral (
     select ctid as place, number, {conflict} as conflict
     from {message} where id = a.id and source = a.source and xmax = pg_current_xact_id()::xid offset 0) m
   cross join lateral (
-    select bool_or(handler in ('', {only_handler})) as present, count(*) as duties
-    from {work} where number = m.number) duty
+    select bool_or(handler in ('', {only_handler})) as present, count(*) as deliveries
+    from {work} where number = m.number) delivery
   cross join lateral (
     select bool_or(handler in ('', {only_handler})) as present, bool_or(state = 4) as open,
            bool_or(state = 2) as dead
     from {outcome} where number = m.number) past
   cross join lateral (
-    select duty.present is not null or past.open is true as open, past.dead is true as dead) so
+    select delivery.present is not null or past.open is true as open, past.dead is true as dead) so
   cross join lateral ({lock_free}) f
-  where duty.present or past.present
+  where delivery.present or past.present
 ), decided as materialized (
-  select a.*, a.replaces and (a.open or a.dead) and cardinality(a.free) = a.duties as replaced from arrived a
+  select a.*, a.replaces and (a.open or a.dead) and cardinality(a.free) = a.deliveries as replaced from arrived a
 ), seen as (
   update {message} m
   set last_seen_at = greatest(m.last_seen_at, {now}), seen_count = least(m.seen_count, 2147483646) + 1,
@@ -236,7 +236,7 @@ select * from {function:accept_batch}(
   from decided a
   where m.ctid = a.place
 ), moved as (
-  {move_duties}
+  {move_deliveries}
 )
 select position, case when open then 1 when dead then 3 else 2 end as answer, conflict
 from decided
@@ -245,9 +245,9 @@ where not replaced or (select {wake}) = 0;
 -- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
 -- keys. Locks their rows, in the order of their keys, and looks in a second step at those alone that it has locked
 -- (xmax): one may have come in between. No answer: the message has a partition key, whose lock must come first, has
--- no content yet, lacks the duty, or is gone; then it goes through accept. One update for all of them, with a
+-- no content yet, lacks the delivery, or is gone; then it goes through accept. One update for all of them, with a
 -- case for each column: starting a second one costs a single call more.
--- name: again
+-- name: accept_known
 select count(*) from unnest(@id::text[], @source::text[]) a(id, source)
 cross join lateral (
   select 1 from {message}
@@ -256,9 +256,9 @@ cross join lateral (
 having count(*) < 0;
 
 with arrived as materialized (
-  select a.*, m.*, so.*, f.*, duty.duties
+  select a.*, m.*, so.*, f.*, delivery.deliveries
   from (select {plain_columns}, unnest(@position::bigint[]) as position, unnest(@replaces::boolean[]) as replaces) a
-{again_write}
+{accept_known_write}
 -- one
 select count(*) from (
   select 1 from {message}
@@ -267,14 +267,14 @@ select count(*) from (
 having count(*) < 0;
 -- one
 with arrived as materialized (
-  select a.*, m.*, so.*, f.*, duty.duties
+  select a.*, m.*, so.*, f.*, delivery.deliveries
   from (select @source::text as source, @id::text as id, @topic::text as topic, @payload::bytea as payload,
                @content_type::text as content_type, @headers::text as headers,
                @correlation_id::text as correlation_id, @hash::bytea as hash,
                @hash_algorithm::text as hash_algorithm, @due_at::timestamptz as due_at,
                @expires_at::timestamptz as expires_at, @position::bigint as position,
                @replaces::boolean as replaces) a
-{again_write}
+{accept_known_write}
 -- call
 select * from {function:accept_batch}(
   @source::text[], @id::text[], @topic::text[], @payload::bytea[], @content_type::text[], @headers::text[],
@@ -316,7 +316,7 @@ from seen;
 -- name: state
 select {state} from {message} m where m.id = @id::text and m.source = @source::text;
 
--- The key before the message, as accept locks them: the end of a keyed duty needs both.
+-- The key before the message, as accept locks them: the end of a keyed delivery needs both.
 -- name: lock_message
 select 1 from (
   select pg_advisory_xact_lock({key_lock}) as held from {message}
@@ -333,7 +333,7 @@ where m.id = @id::text and m.source = @source::text
   and not exists (select 1 from {outcome} d where d.number = m.number)
 on conflict do nothing;
 
--- A seen message gets an outcome under ''; open and dead duties become done.
+-- A seen message gets an outcome under ''; open and dead deliveries become done.
 -- name: mark_processed
 with found as materialized (
   select number from {message} m where m.id = @id::text and m.source = @source::text
@@ -341,7 +341,7 @@ with found as materialized (
   delete from {work} w where w.number = (select number from found)
   returning w.*
 ), moved as (
-  insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+  insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason,
                          last_error)
   select number, id, {now}, attempts, expiries, requeues, 1, handler, 'marked processed', last_error from gone
   returning number
@@ -366,7 +366,7 @@ with found as materialized (
   delete from {work} w where w.number = (select number from found)
   returning w.*
 ), moved as (
-  insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+  insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason,
                          last_error)
   select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason::text,
          coalesce(@error::text, last_error)

@@ -1,5 +1,5 @@
--- What a person does: look, send again, throw away, correct, clean up. Duties are named by (number, handler),
--- which stays the same while a duty moves between work and outcome.
+-- What a person does: look, send again, throw away, correct, clean up. Deliveries are named by (number, handler),
+-- which stays the same while a delivery moves between work and outcome.
 
 -- define: named
 number = any(@number::bigint[]) and coalesce((number, handler) in (
@@ -67,7 +67,7 @@ with gone as (
   delete from {work} w where {named}
   returning w.*
 ), moved as (
-  insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+  insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason,
                          last_error)
   select number, id, {now}, attempts, expiries, requeues, 3, handler, @reason::text, last_error from gone
   returning number
@@ -102,14 +102,14 @@ select 1 from (
   select number from {message} where number = @number::bigint for update) locked
 having count(*) < 0;
 
-with duty as (
+with delivery as (
   update {work} set epoch = epoch where number = @number::bigint returning lease_until
 ), old as materialized (
   select m.* from {message} m
   where m.number = @number::bigint and m.payload is not null
     and (@content_version::int is null or m.content_version = @content_version::int)
-    and not exists (select 1 from duty where lease_until > {now})
-    and (exists (select 1 from duty)
+    and not exists (select 1 from delivery where lease_until > {now})
+    and (exists (select 1 from delivery)
          or exists (select 1 from {outcome} o where o.number = m.number and o.state = 2))
 ), kept as (
   update {audit} a
@@ -127,11 +127,11 @@ returning m.number;
 select content_version from {message} where number = @number::bigint;
 
 -- define: operation_columns
-id, act, content_hash, started_at, affected, finished, position_number, position_handler
+id, action, content_hash, started_at, affected, finished, position_number, position_handler
 
 -- name: operation_begin
-insert into {audit} (done_at, started_at, affected, act, actor, reason, operation_id, content_hash, finished)
-values ({now}, {now}, 0, @act::text, @actor::text, @reason::text, @operation_id::text, @content_hash::bytea, false)
+insert into {audit} (done_at, started_at, affected, action, actor, reason, operation_id, content_hash, finished)
+values ({now}, {now}, 0, @action::text, @actor::text, @reason::text, @operation_id::text, @content_hash::bytea, false)
 on conflict (operation_id) where operation_id is not null do nothing
 returning {operation_columns};
 
@@ -151,7 +151,7 @@ where id = @id::bigint;
 delete from {audit} where id = @id::bigint;
 
 -- define: audit_columns
-id, act, actor, reason, operation_id, number, affected, coalesce(started_at, done_at), done_at, finished
+id, action, actor, reason, operation_id, number, affected, coalesce(started_at, done_at), done_at, finished
 
 -- name: audit_find
 select {audit_columns} from {audit} where operation_id = @operation_id::text;
@@ -162,7 +162,7 @@ select {audit_columns} from {audit} where id < @before::bigint order by id desc 
 -- What mark_processing has made: the caller's own work, which ends when the caller says so, however old it is. A mark of
 -- the gate has a reason (the type), one of a dispatcher the id of its delivery.
 -- define: processing
-(d.state = 4 and d.work_id is null and d.reason is null)
+(d.state = 4 and d.delivery_id is null and d.reason is null)
 
 -- What holds its key waits for a person, however old it is.
 -- define: prunable
@@ -213,17 +213,17 @@ delete from {message} where number = any(array(select number from old)) returnin
 m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
   m.last_seen_at, m.due_at, m.expires_at, m.seen_count, m.content_version, octet_length(m.payload) as size
 
--- define: work_state
+-- define: delivery_state
 case when d.waiting then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end
 
--- define: work_columns
-d.handler, d.id as work_id,
-  {work_state} as state,
+-- define: delivery_columns
+d.handler, d.id as delivery_id,
+  {delivery_state} as state,
   d.attempts, d.expiries, d.requeues, d.visible_at, d.lease_until, d.owner, null::timestamptz as finished_at,
   null::text as reason, d.last_error
 
 -- define: outcome_columns
-d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, null::timestamptz as visible_at,
+d.handler, d.delivery_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, null::timestamptz as visible_at,
   null::timestamptz as lease_until, d.finished_by as owner, d.finished_at, d.reason, d.last_error
 
 -- define: matches
@@ -234,23 +234,23 @@ d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, 
   and (@since::timestamptz is null or m.created_at >= @since::timestamptz)
   and (@until::timestamptz is null or m.created_at < @until::timestamptz)
 
--- define: duty_matches
+-- define: delivery_matches
 (@handler::text is null or d.handler = @handler::text)
   and (@error::text is null or position(@error::text in d.last_error) > 0)
 
--- Newest first; the page begins below (@before, @before_handler). @state: one of {work_state}, or null.
+-- Newest first; the page begins below (@before, @before_handler). @state: one of {delivery_state}, or null.
 -- name: list_open
-select {message_columns}, {work_columns}
+select {message_columns}, {delivery_columns}
 from {work} d cross join lateral (select * from {message} where number = d.number offset 0) m
-where (d.number, d.handler) < (@before::bigint, @before_handler::text) and {matches} and {duty_matches}
-  and (@state::int is null or @state::int = {work_state})
+where (d.number, d.handler) < (@before::bigint, @before_handler::text) and {matches} and {delivery_matches}
+  and (@state::int is null or @state::int = {delivery_state})
 order by d.number desc, d.handler desc limit @limit::bigint;
 
 -- name: list_dead
 select {message_columns}, {outcome_columns}
 from {outcome} d cross join lateral (select * from {message} where number = d.number offset 0) m
 where d.state = 2 and (d.number, d.handler) < (@before::bigint, @before_handler::text)
-  and {matches} and {duty_matches}
+  and {matches} and {delivery_matches}
 order by d.number desc, d.handler desc limit @limit::bigint;
 
 -- @state: 1 done, 3 discarded, 4 marked.
@@ -258,10 +258,10 @@ order by d.number desc, d.handler desc limit @limit::bigint;
 select {message_columns}, {outcome_columns}
 from {outcome} d cross join lateral (select * from {message} where number = d.number offset 0) m
 where d.state = @state::int and (d.number, d.handler) < (@before::bigint, @before_handler::text)
-  and {matches} and {duty_matches}
+  and {matches} and {delivery_matches}
 order by d.number desc, d.handler desc limit @limit::bigint;
 
--- Messages in any state; their duties are read one message at a time.
+-- Messages in any state; their deliveries are read one message at a time.
 -- name: list_all
 select {message_columns}
 from {message} m
@@ -285,8 +285,8 @@ from {message} m where m.id = @id::text and m.source = @source::text;
 -- name: find_sources
 select m.source from {message} m where m.id = @id::text order by m.source limit @limit::bigint;
 
--- name: duties
-select {work_columns} from {work} d where d.number = @number::bigint
+-- name: deliveries
+select {delivery_columns} from {work} d where d.number = @number::bigint
 union all
 select {outcome_columns} from {outcome} d where d.number = @number::bigint
 order by 1;

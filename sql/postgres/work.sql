@@ -1,4 +1,4 @@
--- The life of a duty: claimed, settled, swept. `{now}` is the statement's clock, or the test's instant.
+-- The life of a delivery: claimed, settled, swept. `{now}` is the statement's clock, or the test's instant.
 -- Every settle names the rows by id, so that a row that was renewed in the meantime is found again. A settle
 -- by function answers as many rows as it changed.
 
@@ -13,7 +13,7 @@ set owner = @owner::uuid, epoch = least(w.epoch, 2147483646) + 1,
     lease_until = {now} + @lease::bigint * interval '1 microsecond',
     expiries = case when w.lease_until is null then w.expiries else least(w.expiries, 2147483646) + 1 end
 
--- The one epoch of all the duties, mostly the first; null when they differ. Asked once, before the first row.
+-- The one epoch of all the deliveries, mostly the first; null when they differ. Asked once, before the first row.
 -- define: common_epoch
 (select case when @epoch::int[] = array_fill((@epoch::int[])[1], array[coalesce(cardinality(@id::bigint[]), 0)])
              then (@epoch::int[])[1] end)
@@ -22,7 +22,7 @@ set owner = @owner::uuid, epoch = least(w.epoch, 2147483646) + 1,
 -- on statistics.
 -- define: held
 w.id = any(@id::bigint[]) and w.owner = @owner::uuid
-  and (not @guarded::boolean or w.epoch = {common_epoch} or coalesce((w.id, w.epoch) in (
+  and (not @check_epoch::boolean or w.epoch = {common_epoch} or coalesce((w.id, w.epoch) in (
     select k.id, k.epoch from unnest(@id::bigint[], @epoch::int[]) k(id, epoch)), false))
 
 -- Locks by ctid: a TID scan, whatever the statistics say. A row whose last worker died with it (expiries)
@@ -59,7 +59,7 @@ order by taken.visible_at, taken.id;
 select * from {function:claim_batch}(
   @owner::uuid, @lease::bigint, @limit::bigint, @floor::timestamptz, @now::timestamptz);
 
--- The duties of one message, for the caller that has just accepted it.
+-- The deliveries of one message, for the caller that has just accepted it.
 -- name: claim_message
 with taken as (
   update {work} w {lease}
@@ -92,11 +92,11 @@ with gone as (
   delete from {work} w where {held}
   returning w.number, w.id, w.attempts, w.expiries, w.requeues, w.handler
 )
-insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
+insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
 select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 1, handler from gone;
 -- call
 select from generate_series(1, {function:ack}(
-  @owner::uuid, @id::bigint[], case when @guarded::boolean then @epoch::int[] end, @now::timestamptz));
+  @owner::uuid, @id::bigint[], case when @check_epoch::boolean then @epoch::int[] end, @now::timestamptz));
 
 -- name: attempts
 select id, attempts from {work} where id = any(@id::bigint[]);
@@ -115,14 +115,14 @@ with settled as (
   where k.id = w.id and {held}
   returning w.number, w.id, w.attempts, w.handler, w.last_error
 )
-insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+insert into {failure} (number, delivery_id, failed_at, worker, attempt, handler, error)
 select number, id, {now}, @owner::uuid, attempts, handler, last_error from settled;
 -- call
 select from generate_series(1, {function:abandon_batch}(
-  @owner::uuid, @id::bigint[], case when @guarded::boolean then @epoch::int[] end, @error::text[],
+  @owner::uuid, @id::bigint[], case when @check_epoch::boolean then @epoch::int[] end, @error::text[],
   @delay::bigint[], @first_delay::bigint, @max_delay::bigint, @now::timestamptz));
 
--- Without an owner it is the operator's form: it passes over what somebody holds. A released duty keeps its
+-- Without an owner it is the operator's form: it passes over what somebody holds. A released delivery keeps its
 -- place in the order.
 -- name: release
 with released as (
@@ -166,18 +166,18 @@ with gone as (
 ), told as (
   select gone.*, coalesce(k.error, gone.last_error) as error
   from gone
-  -- Two leases of one duty, a stale one and the right one, may come in one call.
+  -- Two leases of one delivery, a stale one and the right one, may come in one call.
   join (select distinct on (id) id, error from unnest(@id::bigint[], @error::text[]) k(id, error)) k using (id)
 ), failed as (
-  insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+  insert into {failure} (number, delivery_id, failed_at, worker, attempt, handler, error)
   select number, id, {now}, @owner::uuid, attempts, handler, error from told where @counts::boolean
 )
-insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
                        reason, last_error)
 select number, id, {now}, @owner::uuid, attempts, expiries, requeues, 2, handler, @reason::text, error from told;
 -- call
 select from generate_series(1, {function:fail_batch}(
-  @owner::uuid, @id::bigint[], case when @guarded::boolean then @epoch::int[] end, @error::text[], @reason::text,
+  @owner::uuid, @id::bigint[], case when @check_epoch::boolean then @epoch::int[] end, @error::text[], @reason::text,
   @counts::boolean, @hold_keys::boolean, @now::timestamptz));
 
 -- name: reap
@@ -234,14 +234,14 @@ select old.id, m.source, m.id as message_id, {is_free}, old.expires_at
 from old left join lateral (select source, id from {message} where number = old.number offset 0) m on true
 order by old.expires_at, old.id;
 
--- define: born
+-- define: of_messages_below
 cross join lateral (select source, id, created_at from {message} where number = w.number offset 0) m
 
 -- Numbers follow the time, so a walk over open deliveries ends at the first message that is too young. One from the
 -- future (a clock that was wrong) is no end.
 -- name: max_age_bound
 select w.number
-from {work} w {born}
+from {work} w {of_messages_below}
 where m.created_at > {now} - @max_age::bigint * interval '1 microsecond' and m.created_at <= {now}
 order by w.number limit 1;
 
@@ -249,7 +249,7 @@ order by w.number limit 1;
 -- name: max_age_pick
 with old as materialized (
   select w.id, w.number, w.handler, w.partition_key, m.source, m.id as message_id
-  from {work} w {born}
+  from {work} w {of_messages_below}
   where w.number < @below::bigint and (w.number, w.handler) > (@after::bigint, @after_handler::text)
     and {unleased} and w.requeues = 0
     and m.created_at <= {now} - @max_age::bigint * interval '1 microsecond'
@@ -268,7 +268,7 @@ with gone as (
     for update skip locked))
   returning w.*
 ), dead as (
-  insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+  insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
   select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason::text, last_error from gone
 )
 select {claimed}
@@ -285,9 +285,9 @@ where not waiting and visible_at > {now} - @window::bigint * interval '1 microse
   and (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
 order by visible_at limit 1;
 
--- The duty under '' of each message id; an id that several sources share cannot be told apart.
--- name: find_work
-select a.id, count(*) as sources, min(w.id) as work_id
+-- The delivery under '' of each message id; an id that several sources share cannot be told apart.
+-- name: find_due
+select a.id, count(*) as sources, min(w.id) as delivery_id
 from unnest(@id::text[]) a(id)
 cross join lateral (select number from {message} where id = a.id offset 0) m
 left join lateral (select id from {work} where number = m.number and handler = '' offset 0) w on true

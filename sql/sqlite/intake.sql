@@ -7,9 +7,9 @@ values (@source, @id, @topic, @payload, @content_type, @headers, @correlation_id
         @due_at, @expires_at, {now}, {now}, 1)
 
 -- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
--- that are not new; they go through again. The duty of a message that is not new has no number, which "or
+-- that are not new; they go through again. The delivery of a message that is not new has no number, which "or
 -- ignore" passes over: an insert … select would do the same, but SQLite keeps a journal for undoing each.
--- name: add
+-- name: insert_new
 {new_message}
 on conflict (id, source) do nothing;
 insert or ignore into {work} (number, handler, visible_at, expires_at)
@@ -19,7 +19,7 @@ select @id, @source where changes() = 0;
 
 -- The same for ids that were made for this very call: nobody can know them. One that is known all the same fails
 -- the call.
--- name: add_own
+-- name: insert_generated
 {new_message};
 insert into {work} (number, handler, visible_at, expires_at)
 values (last_insert_rowid(), @handler, max(coalesce(@due_at, {now}), {now}), @expires_at);
@@ -27,7 +27,7 @@ values (last_insert_rowid(), @handler, max(coalesce(@due_at, {now}), {now}), @ex
 -- define: message_number
 (select number from {message} where id = @id and source = @source)
 
--- The handlers without a duty for m. Whether there is one under '' does not depend on them: it is looked up
+-- The handlers without a delivery for m. Whether there is one under '' does not depend on them: it is looked up
 -- before the list is taken apart.
 -- define: missing
 json_each(@handlers) h
@@ -52,7 +52,7 @@ exists (select 1 from {outcome} d where d.number = m.number and d.state = 2)
 -- define: finished
 exists (select 1 from {outcome} d where d.number = m.number)
 
--- define: move_duties
+-- define: move_deliveries
 update {work}
 set visible_at = case when attempts = 0 then max(coalesce(@due_at, {now}), {now})
                       else max(visible_at, coalesce(@due_at, visible_at)) end,
@@ -67,12 +67,12 @@ exists (select 1 from {work} d where d.number = m.number and d.lease_until > {no
 (m.content_version > 0 and (m.topic is not @topic or m.payload is not @payload)
  or coalesce(m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0))
 
--- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
+-- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first duty, even when the gate's own duty is done. Other content is taken
+-- (version 0): it takes what comes with its first delivery, even when the gate's own delivery is done. Other content is taken
 -- only where the arrival replaces, the message is unfinished, and nobody has leased any of it.
--- The duties that are missing are read before they are added, one by one: an insert … select that reads its own
+-- The deliveries that are missing are read before they are added, one by one: an insert … select that reads its own
 -- table costs a table of its own, even when it adds nothing. So each of them gives the same answer once more.
 -- name: accept
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash,
@@ -104,7 +104,7 @@ set topic = @topic, payload = @payload, content_type = @content_type, headers = 
     partition_key = case when content_version = 0 then @partition_key else partition_key end
 where number = @number and @replaced;
 -- each
-{move_duties};
+{move_deliveries};
 -- each
 select @position, 0, @conflict, m.number as number, h.value ->> 'key' as wanted, m.partition_key as key,
        m.due_at as due, m.expires_at as expires,
@@ -120,8 +120,8 @@ insert into {work} (number, handler, visible_at, expires_at, partition_key, wait
 values (@number, @wanted, max(coalesce(@due, {now}), {now}), @expires, @key, @waiting);
 
 -- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
--- keys. No answer: the message has no content yet or lacks the duty; then it goes through accept.
--- name: again
+-- keys. No answer: the message has no content yet or lacks the delivery; then it goes through accept.
+-- name: accept_known
 select @position, case when {open} then 1 when {dead} then 3 else 2 end as answer,
        {conflict} as conflict, m.number as number,
        @replaces and ({open} or {dead}) and not {leased} as replaced
@@ -141,7 +141,7 @@ where number = @number and @replaced;
 update {message} set last_seen_at = max(last_seen_at, {now}), seen_count = min(seen_count, 2147483646) + 1
 where number = @number and not @replaced;
 -- each
-{move_duties};
+{move_deliveries};
 
 -- define: touch
 insert into {message} (source, id, topic, hash, hash_algorithm, created_at, last_seen_at)
@@ -173,7 +173,7 @@ insert into {outcome} (number, finished_at, state)
 select m.number, {now}, 4 from {message} m
 where m.id = @id and m.source = @source and not {open} and not {finished};
 
--- A seen message gets an outcome under ''; open and dead duties become done.
+-- A seen message gets an outcome under ''; open and dead deliveries become done.
 -- name: mark_processed
 select m.number from {message} m
 where m.id = @id and m.source = @source and ({open} or {dead} or not {finished});
@@ -181,7 +181,7 @@ where m.id = @id and m.source = @source and ({open} or {dead} or not {finished})
 update {outcome} set state = 1, finished_at = {now}, reason = 'marked processed'
 where number = @number and state in (2, 4);
 -- each
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason,
                        last_error)
 select number, id, {now}, attempts, expiries, requeues, 1, handler, 'marked processed', last_error
 from {work} where number = @number;
@@ -200,7 +200,7 @@ where m.id = @id and m.source = @source
 update {outcome} set state = 2, finished_at = {now}, reason = @reason, last_error = coalesce(@error, last_error)
 where number = @number and state = 4;
 -- each
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason,
                        last_error)
 select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason, coalesce(@error, last_error)
 from {work} where number = @number;

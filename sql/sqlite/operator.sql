@@ -1,5 +1,5 @@
--- What a person does: look, send again, throw away, correct, clean up. Duties are named by (number, handler),
--- which stays the same while a duty moves between work and outcome.
+-- What a person does: look, send again, throw away, correct, clean up. Deliveries are named by (number, handler),
+-- which stays the same while a delivery moves between work and outcome.
 
 -- One writer at a time: nothing to lock.
 -- name: lock_messages
@@ -25,7 +25,7 @@ where number = @number and handler = @handler and state = 2
 returning number;
 
 -- name: discard
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason,
+insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason,
                        last_error)
 select number, id, {now}, attempts, expiries, requeues, 0, handler, @reason, last_error
 from {work} where number = @number and handler = @handler;
@@ -63,11 +63,11 @@ returning number;
 select content_version from {message} where number = @number;
 
 -- define: operation_columns
-id, act, content_hash, started_at, affected, finished, position_number, position_handler
+id, action, content_hash, started_at, affected, finished, position_number, position_handler
 
 -- name: operation_begin
-insert into {audit} (done_at, started_at, affected, act, actor, reason, operation_id, content_hash, finished)
-values ({now}, {now}, 0, @act, @actor, @reason, @operation_id, @content_hash, 0)
+insert into {audit} (done_at, started_at, affected, action, actor, reason, operation_id, content_hash, finished)
+values ({now}, {now}, 0, @action, @actor, @reason, @operation_id, @content_hash, 0)
 on conflict (operation_id) where operation_id is not null do nothing
 returning {operation_columns};
 
@@ -86,7 +86,7 @@ where id = @id;
 delete from {audit} where id = @id;
 
 -- define: audit_columns
-id, act, actor, reason, operation_id, number, affected, coalesce(started_at, done_at), done_at, finished
+id, action, actor, reason, operation_id, number, affected, coalesce(started_at, done_at), done_at, finished
 
 -- name: audit_find
 select {audit_columns} from {audit} where operation_id = @operation_id;
@@ -97,7 +97,7 @@ select {audit_columns} from {audit} where id < @before order by id desc limit @l
 -- What mark_processing has made: the caller's own work, which ends when the caller says so, however old it is. A mark of
 -- the gate has a reason (the type), one of a dispatcher the id of its delivery.
 -- define: processing
-(d.state = 4 and d.work_id is null and d.reason is null)
+(d.state = 4 and d.delivery_id is null and d.reason is null)
 
 -- What holds its key waits for a person, however old it is.
 -- define: prunable
@@ -133,17 +133,17 @@ delete from {failure} where number = @number;
 m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
   m.last_seen_at, m.due_at, m.expires_at, m.seen_count, m.content_version, length(m.payload) as size
 
--- define: work_state
+-- define: delivery_state
 case when d.waiting = 1 then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end
 
--- define: work_columns
-d.handler, d.id as work_id,
-  {work_state} as state,
+-- define: delivery_columns
+d.handler, d.id as delivery_id,
+  {delivery_state} as state,
   d.attempts, d.expiries, d.requeues, d.visible_at, d.lease_until, d.owner, null as finished_at,
   null as reason, d.last_error
 
 -- define: outcome_columns
-d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, null as visible_at,
+d.handler, d.delivery_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, null as visible_at,
   null as lease_until, d.finished_by as owner, d.finished_at, d.reason, d.last_error
 
 -- define: matches
@@ -154,23 +154,23 @@ d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues, 
   and (@since is null or m.created_at >= @since)
   and (@until is null or m.created_at < @until)
 
--- define: duty_matches
+-- define: delivery_matches
 (@handler is null or d.handler = @handler)
   and (@error is null or instr(d.last_error, @error) > 0)
 
--- Newest first; the page begins below (@before, @before_handler). @state: one of {work_state}, or null.
+-- Newest first; the page begins below (@before, @before_handler). @state: one of {delivery_state}, or null.
 -- name: list_open
-select {message_columns}, {work_columns}
+select {message_columns}, {delivery_columns}
 from {work} d join {message} m on m.number = d.number
-where (d.number, d.handler) < (@before, @before_handler) and {matches} and {duty_matches}
-  and (@state is null or @state = {work_state})
+where (d.number, d.handler) < (@before, @before_handler) and {matches} and {delivery_matches}
+  and (@state is null or @state = {delivery_state})
 order by d.number desc, d.handler desc limit @limit;
 
 -- name: list_dead
 select {message_columns}, {outcome_columns}
 from {outcome} d join {message} m on m.number = d.number
 where d.state = 2 and (d.number, d.handler) < (@before, @before_handler)
-  and {matches} and {duty_matches}
+  and {matches} and {delivery_matches}
 order by d.number desc, d.handler desc limit @limit;
 
 -- @state: 1 done, 3 discarded, 4 marked.
@@ -178,10 +178,10 @@ order by d.number desc, d.handler desc limit @limit;
 select {message_columns}, {outcome_columns}
 from {outcome} d join {message} m on m.number = d.number
 where d.state = @state and (d.number, d.handler) < (@before, @before_handler)
-  and {matches} and {duty_matches}
+  and {matches} and {delivery_matches}
 order by d.number desc, d.handler desc limit @limit;
 
--- Messages in any state; their duties are read one message at a time.
+-- Messages in any state; their deliveries are read one message at a time.
 -- name: list_all
 select {message_columns}
 from {message} m
@@ -205,8 +205,8 @@ from {message} m where m.id = @id and m.source = @source;
 -- name: find_sources
 select m.source from {message} m where m.id = @id order by m.source limit @limit;
 
--- name: duties
-select {work_columns} from {work} d where d.number = @number
+-- name: deliveries
+select {delivery_columns} from {work} d where d.number = @number
 union all
 select {outcome_columns} from {outcome} d where d.number = @number
 order by 1;

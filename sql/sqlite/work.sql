@@ -1,11 +1,11 @@
--- The life of a duty: claimed, settled, swept. A block with a column of ids runs once per id; its steps for many, once.
+-- The life of a delivery: claimed, settled, swept. A block with a column of ids runs once per id; its steps for many, once.
 
 -- define: held
-id = @id and owner = @owner and (not @guarded or epoch = @epoch)
+id = @id and owner = @owner and (not @check_epoch or epoch = @epoch)
 
 -- define: rows_held
 json_each(@rows) r cross join {work} w on w.id = cast(r.key as integer)
-where w.owner = @owner and (not @guarded or w.epoch = r.value)
+where w.owner = @owner and (not @check_epoch or w.epoch = r.value)
 
 -- define: content
 w.last_error, m.source, m.id as message_id, m.topic, m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash, m.hash_algorithm, m.due_at,
@@ -66,11 +66,11 @@ returning id;
 
 -- What succeeded in the end has no error; the failures on the way there are in the timeline.
 -- name: ack
-insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
+insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
 select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from {work} where {held};
 delete from {work} where {held};
 -- many
-insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
+insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
 select w.number, w.id, {now}, @owner, w.attempts, w.expiries, w.requeues, 1, w.handler from {rows_held};
 -- many
 delete from {work} where id in (select w.id from {rows_held});
@@ -79,7 +79,7 @@ delete from {work} where id in (select w.id from {rows_held});
 select id, attempts from {work} where id = @id;
 
 -- name: abandon
-insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+insert into {failure} (number, delivery_id, failed_at, worker, attempt, handler, error)
 select number, id, {now}, @owner, min(attempts, 2147483646) + 1, handler, @error from {work} where {held};
 update {work}
 set attempts = min(attempts, 2147483646) + 1, owner = null, lease_until = null, last_error = @error,
@@ -88,7 +88,7 @@ set attempts = min(attempts, 2147483646) + 1, owner = null, lease_until = null, 
       coalesce((select m.due_at from {message} m where m.number = {work}.number), {now}))
 where {held};
 
--- Without an owner it is the operator's form: it passes over what somebody holds. A released duty keeps its
+-- Without an owner it is the operator's form: it passes over what somebody holds. A released delivery keeps its
 -- place in the order.
 -- name: release
 update {work}
@@ -113,10 +113,10 @@ returning id;
 
 -- With @hold_keys what dies holds its partition key, before the trigger lets the next one go.
 -- name: fail
-insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+insert into {failure} (number, delivery_id, failed_at, worker, attempt, handler, error)
 select number, id, {now}, @owner, min(attempts, 2147483646) + 1, handler, coalesce(@error, last_error)
 from {work} where {held} and @counts;
-insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
                        reason, last_error)
 select number, id, {now}, @owner, min(attempts + @counts, 2147483647), expiries, requeues, 2, handler, @reason,
        coalesce(@error, last_error)
@@ -177,7 +177,7 @@ from {work} w
 left join {message} m on m.number = w.number
 where w.id = @id and {unleased} and (@reason <> 'expired' or w.expires_at <= {now});
 -- each
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
 select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason, last_error from {work} where id = @id;
 -- each
 delete from {work} where id = @id;
@@ -190,9 +190,9 @@ where waiting = 0 and visible_at > {now} - @window
   and (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
 order by visible_at limit 1;
 
--- The duty under '' of each message id; an id that several sources share cannot be told apart.
--- name: find_work
-select @id, count(*) as sources, min(w.id) as work_id
+-- The delivery under '' of each message id; an id that several sources share cannot be told apart.
+-- name: find_due
+select @id, count(*) as sources, min(w.id) as delivery_id
 from {message} m
 left join {work} w on w.number = m.number and w.handler = ''
 where m.id = @id

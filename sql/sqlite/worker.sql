@@ -1,6 +1,6 @@
 -- Who works on a box.
 
--- name: worker_tell
+-- name: worker_heartbeat
 insert into {worker} as w (owner, name, version, started_at, seen_at, done, failed, live_until, handles, progress_at)
 values (@owner, @name, @version, {now}, {now}, @done, @failed, {now} + @lives, @handles,
         case when @done + @failed > 0 then {now} end)

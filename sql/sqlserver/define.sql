@@ -13,13 +13,13 @@ w.id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.le
 -- define: binary
 collate Latin1_General_100_BIN2
 
--- A text in @rows has no sign that JSON must escape: {plain:x} is what column x of j stands for, {coded:x} what variable
+-- A text in @rows has no sign that JSON must escape: {plain:x} is what column x of j stands for, {encoded:x} what variable
 -- @x becomes.
 -- define: plain:
 replace(replace(replace(replace(replace(replace(j.% {binary},
   N'~q', N'"'), N'~b', N'\'), N'~n', nchar(10)), N'~r', nchar(13)), N'~i', nchar(9)), N'~t', N'~')
 
--- define: coded:
+-- define: encoded:
 replace(replace(replace(replace(replace(replace(@% {binary},
   N'~', N'~t'), N'"', N'~q'), N'\', N'~b'), nchar(10), N'~n'), nchar(13), N'~r'), nchar(9), N'~i')
 
@@ -33,7 +33,7 @@ while @tries >= 0
 begin
 begin try
 
--- define: or_again
+-- define: end_retry
 set @tries = -1;
 end try
 begin catch
@@ -63,7 +63,7 @@ if @locked < 0 begin; throw 51205, 'the lock of a partition key was not granted'
 set @key = (select min(partition_key) from @keys where partition_key > @key);
 end;
 
--- A procedure is one act: a transaction of its own, or a savepoint in the caller's.
+-- A procedure is one action: a transaction of its own, or a savepoint in the caller's.
 -- define: begin
 set nocount on;
 set xact_abort off;
@@ -85,8 +85,8 @@ end catch;
 (select cast(i.value as bigint) as id, cast(e.value as int) as epoch
  from openjson(@ids) as i left join openjson(@epochs) as e on e.[key] = i.[key] for json path, include_null_values)
 
--- define: ids_as_rows_told
-(select cast(i.value as bigint) as id, cast(e.value as int) as epoch, {coded:error} as error, @delay as delay
+-- define: ids_as_rows_with_error
+(select cast(i.value as bigint) as id, cast(e.value as int) as epoch, {encoded:error} as error, @delay as delay
  from openjson(@ids) as i left join openjson(@epochs) as e on e.[key] = i.[key] for json path, include_null_values)
 
 -- {describe:x} makes @text the description of procedure x in the catalog.

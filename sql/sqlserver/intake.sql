@@ -36,7 +36,7 @@ into @fresh (number, id, source, due_at, expires_at)
 
 -- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
 -- that are not new; they go through accept.
--- name: add
+-- name: insert_new
 {fresh}
 {once}
 delete from @fresh;
@@ -58,7 +58,7 @@ from (
     payload_size bigint '$.payload_size', hash_at bigint '$.hash_at', hash_size bigint '$.hash_size') as j) as a
 where not exists (select 1 from {message} m where {is_arrived})
 order by a.n;
-{or_again}
+{end_retry}
 insert into {work} (number, handler, visible_at, expires_at)
 select number, @handler, case when due_at > {now} then due_at else {now} end, expires_at from @fresh order by number;
 select a.id, a.source from (
@@ -66,15 +66,15 @@ select a.id, a.source from (
   from openjson(@rows) with (source nvarchar(510) '$.source', id nvarchar(512) '$.id') as j) as a
 where not exists (select 1 from @fresh m where {is_arrived});
 
--- define: duty
+-- define: delivery
 (select d.number, d.handler, 0 as state from {work} d
  union all
  select d.number, d.handler, d.state from {outcome} d)
 
--- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a duty under '', counts as present.
+-- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present.
 -- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
 -- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first duty, even when the gate's own duty is done. Other content is taken
+-- (version 0): it takes what comes with its first delivery, even when the gate's own delivery is done. Other content is taken
 -- only where the arrival replaces, the message is unfinished, and nobody has leased any of it. A row of work that another
 -- transaction holds right now is about to be claimed or settled, which counts as leased (READPAST).
 -- name: accept
@@ -82,7 +82,7 @@ where not exists (select 1 from @fresh m where {is_arrived});
 {fresh}
 declare @arrived table (
   position bigint, number bigint primary key, fresh bit, bare bit, replaces bit, replaced bit, conflict bit, is_open bit,
-  is_dead bit, is_known bit, duties int, partition_key nvarchar(255) {binary}, due_at datetime2(6), expires_at datetime2(6));
+  is_dead bit, is_known bit, deliveries int, partition_key nvarchar(255) {binary}, due_at datetime2(6), expires_at datetime2(6));
 declare @free table (id bigint primary key, number bigint);
 declare @missing table (position bigint, number bigint, handler nvarchar(200) {binary});
 insert into @keys (partition_key)
@@ -100,7 +100,7 @@ select a.source, a.id, a.topic, {payload}, a.content_type, a.headers, a.correlat
 from {arrived}
 where not exists (select 1 from {message} m where {is_arrived})
 order by a.id, a.source;
-{or_again}
+{end_retry}
 update {message}
 set last_seen_at = case when last_seen_at > {now} then last_seen_at else {now} end,
     seen_count = case when seen_count < 2147483647 then seen_count + 1 else seen_count end
@@ -111,7 +111,7 @@ if exists (
   select 1 from {arrived} join {message} m on {is_arrived}
   where m.partition_key is not null and m.partition_key not in (select k.partition_key from @keys k))
 begin; throw 51205, 'a message came in at the same time with another partition key: try again', 1; end;
-insert into @arrived (position, number, fresh, bare, replaces, replaced, conflict, is_open, is_dead, is_known, duties,
+insert into @arrived (position, number, fresh, bare, replaces, replaced, conflict, is_open, is_dead, is_known, deliveries,
                       partition_key, due_at, expires_at)
 select a.position, m.number, case when f.number is null then 0 else 1 end,
        case when m.content_version = 0 then 1 else 0 end, a.replaces, 0,
@@ -121,9 +121,9 @@ select a.position, m.number, case when f.number is null then 0 else 1 end,
             when m.hash <> {hash} and (m.hash_algorithm = a.hash_algorithm
                                        or (m.hash_algorithm is null and a.hash_algorithm is null)) then 1
             else 0 end,
-       case when exists (select 1 from {duty} d where d.number = m.number and d.state in (0, 4)) then 1 else 0 end,
+       case when exists (select 1 from {delivery} d where d.number = m.number and d.state in (0, 4)) then 1 else 0 end,
        case when exists (select 1 from {outcome} d where d.number = m.number and d.state = 2) then 1 else 0 end,
-       case when exists (select 1 from {duty} d where d.number = m.number) then 1 else 0 end,
+       case when exists (select 1 from {delivery} d where d.number = m.number) then 1 else 0 end,
        (select count(*) from {work} w where w.number = m.number),
        case when m.content_version = 0 then a.partition_key else m.partition_key end, m.due_at, m.expires_at
 from {arrived} join {message} m on {is_arrived} left join @fresh f on f.number = m.number;
@@ -132,7 +132,7 @@ select a.position, a.number, h.handler
 from @arrived a
 cross join openjson(@handlers) with (handler nvarchar(200) '$.key', legacy nvarchar(max) '$.legacy' as json) as h
 where not exists (
-  select 1 from {duty} d
+  select 1 from {delivery} d
   where d.number = a.number
     and (d.handler = N'' or d.handler = h.handler {binary}
          or d.handler in (select l.value {binary} from openjson(h.legacy) as l)));
@@ -147,7 +147,7 @@ where k.fresh = 0
   and ((k.bare = 1 and (k.is_known = 0 or k.is_open = 1 or k.is_dead = 1
                         or exists (select 1 from @missing n where n.number = k.number)))
        or (k.bare = 0 and k.replaces = 1 and (k.is_known = 0 or k.is_open = 1 or k.is_dead = 1)
-           and k.duties = (select count(*) from @free f where f.number = k.number)));
+           and k.deliveries = (select count(*) from @free f where f.number = k.number)));
 update m
 set topic = a.topic, payload = {payload}, content_type = a.content_type, headers = a.headers,
     correlation_id = a.correlation_id, hash = {hash}, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
@@ -192,7 +192,7 @@ insert into {message} (source, id, topic, hash, hash_algorithm, created_at, last
 output inserted.number into @new (number)
 select @source, @id, @topic, cast(@hash as varbinary(max)), @hash_algorithm, {now}, {now}
 where not exists (select 1 from {message} m where m.id = @id and m.source = @source);
-{or_again}
+{end_retry}
 update {message}
 set last_seen_at = case when last_seen_at > {now} then last_seen_at else {now} end,
     seen_count = case when seen_count < 2147483647 then seen_count + 1 else seen_count end
@@ -228,7 +228,7 @@ select @done as done, @conflict as conflict;
 -- name: state
 select {state} as state from {message} m where m.id = @id and m.source = @source;
 
--- The key before the message, as accept locks them: the end of a keyed duty needs both. An update that changes nothing
+-- The key before the message, as accept locks them: the end of a keyed delivery needs both. An update that changes nothing
 -- locks a row whatever the server makes of hints.
 -- name: lock_message
 {keys}
@@ -256,13 +256,13 @@ output deleted.number, deleted.id, deleted.attempts, deleted.expiries, deleted.r
   deleted.last_error into @gone (number, id, attempts, expiries, requeues, handler, last_error)
 where number = @number;
 
--- A seen message gets an outcome under ''; open and dead duties become done.
+-- A seen message gets an outcome under ''; open and dead deliveries become done.
 -- name: mark_processed
 {gone}
 update {outcome} set state = 1, finished_at = {now}, reason = 'marked processed'
 output inserted.number into @changed (number)
 where number = @number and state in (2, 4);
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
 select number, id, {now}, attempts, expiries, requeues, 1, handler, 'marked processed', last_error from @gone;
 insert into {outcome} (number, finished_at, state, reason)
 output inserted.number into @changed (number)
@@ -276,7 +276,7 @@ update {outcome}
 set state = 2, finished_at = {now}, reason = @reason, last_error = coalesce(@error, last_error)
 output inserted.number into @changed (number)
 where number = @number and state = 4;
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
 select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason, coalesce(@error, last_error) from @gone;
 insert into {outcome} (number, finished_at, state, reason, last_error)
 output inserted.number into @changed (number)

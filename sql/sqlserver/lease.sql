@@ -22,7 +22,7 @@ insert into {named_lease} (name, owner, epoch, lease_until)
 output inserted.epoch into @given (epoch)
 select @name, @owner, 1, {lease_end}
 where not exists (select 1 from {named_lease} l where l.name = @name);
-{or_again}
+{end_retry}
 select epoch from @given;
 
 -- A clock that steps backwards never shortens a lease.

@@ -1,15 +1,15 @@
--- What a person does: look, send again, throw away, correct, clean up. Duties are named by (number, handler),
--- which stays the same while a duty moves between work and outcome.
+-- What a person does: look, send again, throw away, correct, clean up. Deliveries are named by (number, handler),
+-- which stays the same while a delivery moves between work and outcome.
 
 -- define: numbers
 openjson(@rows) with (number bigint '$.number') as k
 
 -- define: named
-exists (select 1 from @named k where k.message = number and k.duty = handler)
+exists (select 1 from @named k where k.message = number and k.delivery = handler)
 
 -- define: names
-declare @named table (message bigint, duty nvarchar(200) {binary}, primary key (message, duty));
-insert into @named (message, duty)
+declare @named table (message bigint, delivery nvarchar(200) {binary}, primary key (message, delivery));
+insert into @named (message, delivery)
 select j.number, {plain:handler} from openjson(@rows) with (number bigint '$.number', handler nvarchar(400) '$.handler') as j;
 
 -- The keys are locked in a step of their own: the next one sees what is there under the lock, and whoever holds
@@ -63,7 +63,7 @@ delete from {work}
 output deleted.number, deleted.id, deleted.attempts, deleted.expiries, deleted.requeues, deleted.handler,
   deleted.last_error into @gone (number, id, attempts, expiries, requeues, handler, last_error)
 where {named};
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
 select number, id, {now}, attempts, expiries, requeues, 3, handler, @reason, last_error from @gone;
 update {outcome} set state = 3, finished_at = {now}, reason = @reason
 output inserted.number into @dropped (number)
@@ -106,17 +106,17 @@ where {editable};
 select content_version from {message} where number = @number;
 
 -- define: operation_columns
-id, act, content_hash, started_at, affected, finished, position_number, position_handler
+id, action, content_hash, started_at, affected, finished, position_number, position_handler
 
 -- name: operation_begin
 declare @begun table (id bigint);
 {once}
 delete from @begun;
-insert into {audit} (done_at, started_at, affected, act, actor, reason, operation_id, content_hash, finished)
+insert into {audit} (done_at, started_at, affected, action, actor, reason, operation_id, content_hash, finished)
 output inserted.id into @begun (id)
-select {now}, {now}, 0, @act, @actor, @reason, @operation_id, cast(@content_hash as varbinary(32)), 0
+select {now}, {now}, 0, @action, @actor, @reason, @operation_id, cast(@content_hash as varbinary(32)), 0
 where @operation_id is null or not exists (select 1 from {audit} a where a.operation_id = @operation_id);
-{or_again}
+{end_retry}
 select {operation_columns} from {audit} where id in (select b.id from @begun b);
 
 -- Whoever goes on with it holds its row: two at once take turns.
@@ -136,7 +136,7 @@ where id = @id;
 delete from {audit} where id = @id;
 
 -- define: audit_columns
-id, act, actor, reason, operation_id, number, affected, coalesce(started_at, done_at) as started_at, done_at, finished
+id, action, actor, reason, operation_id, number, affected, coalesce(started_at, done_at) as started_at, done_at, finished
 
 -- name: audit_find
 select {audit_columns} from {audit} where operation_id = @operation_id;
@@ -154,7 +154,7 @@ case when @retention / 86400000000 >= 365 * 1000 then cast('0001-01-01' as datet
 -- What mark_processing has made: the caller's own work, which ends when the caller says so, however old it is. A mark of
 -- the gate has a reason (the type), one of a dispatcher the id of its delivery.
 -- define: processing
-(d.state = 4 and d.work_id is null and d.reason is null)
+(d.state = 4 and d.delivery_id is null and d.reason is null)
 
 -- What holds its key waits for a person, however old it is.
 -- define: prunable
@@ -203,17 +203,17 @@ delete from {message} output deleted.number as number where number in (select p.
 m.number, m.source, m.id, m.topic, m.correlation_id, m.partition_key, m.content_type, m.created_at,
   m.last_seen_at, m.due_at, m.expires_at, m.seen_count, m.content_version, datalength(m.payload) as size
 
--- define: work_state
+-- define: delivery_state
 case when d.waiting = 1 then 3 when d.lease_until > {now} then 2 when d.visible_at > {now} then 1 else 0 end
 
--- define: work_columns
-d.handler, d.id as work_id,
-  {work_state} as state,
+-- define: delivery_columns
+d.handler, d.id as delivery_id,
+  {delivery_state} as state,
   d.attempts, d.expiries, d.requeues, d.visible_at, d.lease_until, d.owner, cast(null as datetime2(6)) as finished_at,
   cast(null as nvarchar(max)) as reason, d.last_error
 
 -- define: outcome_columns
-d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues,
+d.handler, d.delivery_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues,
   cast(null as datetime2(6)) as visible_at, cast(null as datetime2(6)) as lease_until, d.finished_by as owner,
   d.finished_at, d.reason, d.last_error
 
@@ -229,34 +229,34 @@ d.handler, d.work_id, d.state + 3 as state, d.attempts, d.expiries, d.requeues,
 -- define: error_matches
 (@error is null or charindex(@error {binary}, d.last_error {binary}) > 0)
 
--- define: duty_matches
+-- define: delivery_matches
 (@handler is null or d.handler = @handler) and {error_matches}
 
 -- define: before
 (d.number < @before or (d.number = @before and d.handler < @before_handler))
 
--- Newest first; the page begins below (@before, @before_handler). @state: one of {work_state}, or null.
+-- Newest first; the page begins below (@before, @before_handler). @state: one of {delivery_state}, or null.
 -- name: list_open
-select top (@limit) {message_columns}, {work_columns}
+select top (@limit) {message_columns}, {delivery_columns}
 from {work} d join {message} m on m.number = d.number
-where {before} and {matches} and {duty_matches}
-  and (@state is null or @state = {work_state})
+where {before} and {matches} and {delivery_matches}
+  and (@state is null or @state = {delivery_state})
 order by d.number desc, d.handler desc;
 
 -- name: list_dead
 select top (@limit) {message_columns}, {outcome_columns}
 from {outcome} d join {message} m on m.number = d.number
-where d.state = 2 and {before} and {matches} and {duty_matches}
+where d.state = 2 and {before} and {matches} and {delivery_matches}
 order by d.number desc, d.handler desc;
 
 -- @state: 1 done, 3 discarded, 4 marked.
 -- name: list_finished
 select top (@limit) {message_columns}, {outcome_columns}
 from {outcome} d join {message} m on m.number = d.number
-where d.state = @state and {before} and {matches} and {duty_matches}
+where d.state = @state and {before} and {matches} and {delivery_matches}
 order by d.number desc, d.handler desc;
 
--- Messages in any state; their duties are read one message at a time.
+-- Messages in any state; their deliveries are read one message at a time.
 -- name: list_all
 select top (@limit) {message_columns}
 from {message} m
@@ -280,11 +280,11 @@ from {message} m where m.id = @id and m.source = @source;
 -- name: find_sources
 select top (@limit) m.source from {message} m where m.id = @id order by m.source;
 
--- name: duties
+-- name: deliveries
 select * from (
-  select {work_columns} from {work} d where d.number = @number
+  select {delivery_columns} from {work} d where d.number = @number
   union all
-  select {outcome_columns} from {outcome} d where d.number = @number) as all_duties
+  select {outcome_columns} from {outcome} d where d.number = @number) as all_deliveries
 order by handler;
 
 -- name: failures

@@ -1,4 +1,4 @@
--- The life of a duty: claimed, settled, swept. A block is one batch. Columns of values come as one JSON array @rows;
+-- The life of a delivery: claimed, settled, swept. A block is one batch. Columns of values come as one JSON array @rows;
 -- what a row is changed by stands in a table variable first, because a DELETE whose table has a trigger may hand its
 -- rows to nobody else. Whoever looks at a count gets a row for each change.
 
@@ -13,17 +13,17 @@ set owner = @owner, epoch = case when epoch < 2147483647 then epoch + 1 else epo
 -- define: free
 (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
 
--- define: duties
-(select j.duty, {plain:error} as error, j.delay
+-- define: deliveries
+(select j.delivery, {plain:error} as error, j.delay
  from openjson(@rows) with (
-   duty bigint '$.id', error nvarchar(max) '$.error', delay bigint '$.delay') as j) as k
+   delivery bigint '$.id', error nvarchar(max) '$.error', delay bigint '$.delay') as j) as k
 
 -- define: leases
-openjson(@rows) with (duty bigint '$.id', lease_epoch int '$.epoch') as k
+openjson(@rows) with (delivery bigint '$.id', lease_epoch int '$.epoch') as k
 
 -- Whose lease it is.
 -- define: held
-owner = @owner and id in (select k.duty from {leases} where @guarded = 0 or k.lease_epoch = epoch)
+owner = @owner and id in (select k.delivery from {leases} where @check_epoch = 0 or k.lease_epoch = epoch)
 
 -- What has been taken out of work.
 -- define: gone
@@ -60,7 +60,7 @@ from {work} w left join {message} m on m.number = w.number
 where w.id in (select t.id from @taken t)
 order by w.visible_at, w.id;
 
--- The duties of one message, for the caller that has just accepted it.
+-- The deliveries of one message, for the caller that has just accepted it.
 -- name: claim_message
 declare @taken table (id bigint primary key);
 update {work} {lease}
@@ -82,13 +82,13 @@ where {held} and lease_until > {now};
 -- name: ack
 {gone}
 delete from {work} {into_gone} where {held};
-insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
+insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
 select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from @gone;
 select id from @gone;
 
 -- name: attempts
 select id, attempts from {work}
-where id in (select k.duty from openjson(@rows) with (duty bigint '$.id') as k);
+where id in (select k.delivery from openjson(@rows) with (delivery bigint '$.id') as k);
 
 -- name: abandon
 declare @settled table (id bigint primary key, number bigint, attempts int, handler nvarchar(200) {binary});
@@ -102,7 +102,7 @@ select s.id, max(k.error), cast(coalesce(max(k.delay), min(case
          when @first_delay * power(2e0, case when s.attempts > 40 then 40 else s.attempts - 1 end) < @max_delay
            then @first_delay * power(2e0, case when s.attempts > 40 then 40 else s.attempts - 1 end)
          else @max_delay end)) as bigint)
-from @settled s join {duties} on k.duty = s.id
+from @settled s join {deliveries} on k.delivery = s.id
 group by s.id;
 update w
 set last_error = n.error,
@@ -113,12 +113,12 @@ join (select id, error,
                      dateadd(second, cast(delay / 1000000 as int), {now})) as visible_at
       from @next) n on n.id = w.id
 join {message} m on m.number = w.number;
-insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+insert into {failure} (number, delivery_id, failed_at, worker, attempt, handler, error)
 select s.number, s.id, {now}, @owner, s.attempts, s.handler, n.error
 from @settled s join @next n on n.id = s.id order by s.id;
 select id from @settled;
 
--- Without an owner it is the operator's form: it passes over what somebody holds. A released duty keeps its
+-- Without an owner it is the operator's form: it passes over what somebody holds. A released delivery keeps its
 -- place in the order.
 -- name: release
 update {work}
@@ -126,7 +126,7 @@ set owner = null, lease_until = null,
     visible_at = case when @until is not null then @until when visible_at < {now} then visible_at else {now} end
 output inserted.id as id
 where (@owner is not null and {held})
-   or (@owner is null and id in (select k.duty from {leases}) and (lease_until is null or lease_until <= {now}));
+   or (@owner is null and id in (select k.delivery from {leases}) and (lease_until is null or lease_until <= {now}));
 
 -- What a claim without an answer has leased to its owner: all that is not in @held, an object of ids and epochs. Claims
 -- take the oldest, so it lies among the first @limit rows; nobody has it locked.
@@ -161,18 +161,18 @@ insert into {hold} (number, handler, partition_key)
 select n.number, n.handler, n.partition_key from @holding n
 where not exists (select 1 from {hold} h where h.partition_key = n.partition_key and h.handler = n.handler);
 delete from {work} {into_gone} where {held};
--- Two leases of one duty, a stale one and the right one, may come in one call.
+-- Two leases of one delivery, a stale one and the right one, may come in one call.
 insert into @told (id, error)
 select g.id, coalesce(max(k.error), max(g.last_error) {binary})
 from @gone g
-join (select j.duty, {plain:error} as error
-      from openjson(@rows) with (duty bigint '$.id', error nvarchar(max) '$.error') as j) as k on k.duty = g.id
+join (select j.delivery, {plain:error} as error
+      from openjson(@rows) with (delivery bigint '$.id', error nvarchar(max) '$.error') as j) as k on k.delivery = g.id
 group by g.id;
-insert into {failure} (number, work_id, failed_at, worker, attempt, handler, error)
+insert into {failure} (number, delivery_id, failed_at, worker, attempt, handler, error)
 select g.number, g.id, {now}, @owner,
        case when g.attempts < 2147483647 then g.attempts + 1 else g.attempts end, g.handler, t.error
 from @gone g join @told t on t.id = g.id where @counts = 1 order by g.id;
-insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
                        reason, last_error)
 select g.number, g.id, {now}, @owner,
        case when @counts = 1 and g.attempts < 2147483647 then g.attempts + 1 else g.attempts end, g.expiries, g.requeues, 2,
@@ -199,7 +199,7 @@ order by w.id;
 update {work} set owner = null, lease_until = null,
   expiries = case when expiries < 2147483647 then expiries + 1 else expiries end
 output inserted.id as id
-where lease_until <= {now} and id in (select k.duty from openjson(@rows) with (duty bigint '$.id') as k);
+where lease_until <= {now} and id in (select k.delivery from openjson(@rows) with (delivery bigint '$.id') as k);
 
 -- define: unleased
 (w.lease_until is null or w.lease_until <= {now})
@@ -281,8 +281,8 @@ order by o.number, o.handler;
 delete w {into_gone}
 from {work} w with (readpast)
 where {unleased} and (@reason <> N'expired' or w.expires_at <= {now})
-  and w.id in (select k.duty from openjson(@rows) with (duty bigint '$.id') as k);
-insert into {outcome} (number, work_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
+  and w.id in (select k.delivery from openjson(@rows) with (delivery bigint '$.id') as k);
+insert into {outcome} (number, delivery_id, finished_at, attempts, expiries, requeues, state, handler, reason, last_error)
 select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason, last_error from @gone;
 select {claimed}
 from @gone w left join {message} m on m.number = w.number
@@ -298,9 +298,9 @@ where waiting = 0 and (lease_until is null or lease_until <= {now}) and (expires
                            dateadd(second, -cast(@window / 1000000 as int), {now}))
 order by visible_at;
 
--- The duty under '' of each message id; an id that several sources share cannot be told apart.
--- name: find_work
-select m.id, count(*) as sources, min(w.id) as work_id
+-- The delivery under '' of each message id; an id that several sources share cannot be told apart.
+-- name: find_due
+select m.id, count(*) as sources, min(w.id) as delivery_id
 from {message} m
 left join {work} w on w.number = m.number and w.handler = N''
 where m.id in (select {plain:id} from openjson(@rows) with (id nvarchar(512) '$.id') as j)

@@ -1,6 +1,6 @@
 -- Who works on a box.
 
--- name: worker_tell
+-- name: worker_heartbeat
 declare @until datetime2(6) = dateadd(microsecond, cast(@lives % 1000000 as int),
                                       dateadd(second, cast(@lives / 1000000 as int), {now}));
 {once}
@@ -11,7 +11,7 @@ insert into {worker} (owner, name, version, started_at, seen_at, done, failed, l
 select @owner, @name, @version, {now}, {now}, @done, @failed, @until, @handles,
        case when @done + @failed > 0 then {now} end
 where not exists (select 1 from {worker} w where w.owner = @owner);
-{or_again}
+{end_retry}
 
 -- A worker that has left has no name. Its announcement counts until it lapses, because a new replica may be restarting.
 -- name: worker_leave

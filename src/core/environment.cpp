@@ -8,8 +8,6 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "twinbox/log.hpp"
-
 namespace twinbox {
 namespace {
 

@@ -46,12 +46,12 @@ template BoundedText<LeaseName>::BoundedText(std::string);
 
 Topic Topic::event_name(std::string text) {
   check_text("event name", text, 500);
-  return Topic{std::move(text), Trusted{}};
+  return Topic{std::move(text), Unchecked{}};
 }
 
 MessageId MessageId::event_id(std::string text) {
   check_text("event id", text, 256);
-  return MessageId{std::move(text), Trusted{}};
+  return MessageId{std::move(text), Unchecked{}};
 }
 
 std::optional<CorrelationId> CorrelationId::or_none(std::string text) {

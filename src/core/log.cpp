@@ -1,5 +1,3 @@
-#include "twinbox/log.hpp"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -7,6 +5,7 @@
 
 #include "core/json.hpp"
 #include "core/text.hpp"
+#include "twinbox/environment.hpp"
 
 namespace twinbox {
 namespace {

@@ -136,7 +136,7 @@ void check_text(std::string_view noun, std::string_view text, std::size_t limit)
   if (is_blank(text)) refuse("only blanks");
 }
 
-std::string cut_error(std::string_view text) {
+std::string truncate_error(std::string_view text) {
   std::string kept;
   kept.reserve(text.size() < max_error_length ? text.size() : max_error_length);
   std::size_t length = 0;

@@ -36,6 +36,6 @@ void check_text(std::string_view noun, std::string_view text, std::size_t limit)
 
 /// Error text as it is stored: valid UTF-8 without NUL (what is neither becomes U+FFFD), at most
 /// max_error_length code units, with a visible mark at the end when something was cut off.
-std::string cut_error(std::string_view text);
+std::string truncate_error(std::string_view text);
 
 }  // namespace twinbox

@@ -101,7 +101,7 @@ std::string Uuid::str() const {
 }
 
 MessageId MessageId::make(const Environment& environment) {
-  return MessageId{make_v7(environment).str(), Trusted{}};
+  return MessageId{make_v7(environment).str(), Unchecked{}};
 }
 
 OwnerToken::OwnerToken(Uuid uuid) : uuid_(uuid) {

@@ -23,7 +23,7 @@ enum class Access {
 enum class Scope {
   statement,    ///< exactly one Statement: PostgreSQL sends no begin and commit of its own for it
   transaction,  ///< several statements, ours only
-  caller,  ///< several statements, the caller's among them: nothing of ours may steer the planner
+  caller,  ///< several statements, the caller's among them: nothing of ours may control the planner
 };
 
 /// A connection of our own. After an exception in a transaction, only rollback() may follow.
@@ -38,7 +38,7 @@ class Connection : public Session {
   [[nodiscard]] virtual bool usable() const noexcept = 0;
   /// Which copy of the data this is, and which course it has taken: another text after a failover,
   /// from when on numbers may come again that were given before. Empty: not known.
-  [[nodiscard]] virtual std::string_view history() const noexcept { return {}; }
+  [[nodiscard]] virtual std::string_view server_identity() const noexcept { return {}; }
   /// Makes what is done with it until the next commit() or rollback() end with kind `cancelled`,
   /// soon; those two themselves are not touched. Does not wait. The only call allowed from another
   /// thread.
@@ -59,13 +59,13 @@ class Driver {
   [[nodiscard]] virtual Dialect dialect() const noexcept = 0;
   /// How many connections may write at once, how many may read: 1 and n for a SQLite file, n and n
   /// for a server. `shared` says that reads use the writing connection too (SQLite in memory).
-  /// `joins` says that one transaction for several of our own calls is better than one for each,
-  /// because only one can write at a time and a commit takes long (a SQLite file).
+  /// `groups_writes` says that one transaction for several of our own calls is better than one for
+  /// each, because only one can write at a time and a commit takes long (a SQLite file).
   struct Shape {
     std::size_t writers;
     std::size_t readers;
     bool shared;
-    bool joins = false;
+    bool groups_writes = false;
   };
   [[nodiscard]] virtual Shape shape(std::size_t pool_size) const noexcept = 0;
   /// Throws DatabaseError with a message that names the database without its password.
@@ -73,11 +73,11 @@ class Driver {
   /// For logs and errors: where the database is, without a password.
   [[nodiscard]] virtual std::string describe() const = 0;
   /// What connections are counted by, and which databases are the same one; never a password.
-  struct Place {
+  struct Location {
     std::string server = {};    ///< `host:port`, or `files`; empty: nothing is shared with others
     std::string database = {};  ///< its name there; empty: one of its own for each driver
   };
-  [[nodiscard]] virtual Place place() const { return {}; }
+  [[nodiscard]] virtual Location location() const { return {}; }
   /// How to learn of what others commit for this box. Empty where nobody can be told (SQLite in
   /// memory, a pooler in transaction mode): look now and then instead.
   [[nodiscard]] virtual OpenWatch watch(const BoxName& /*box*/) const { return {}; }

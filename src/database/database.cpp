@@ -16,6 +16,10 @@ Database::Database(std::unique_ptr<Pool> pool) : pool_(std::move(pool)) {}
 
 Database::~Database() = default;
 
+Pool& pool_of(Database& database) noexcept { return *database.pool_; }
+
+Database database_over(std::unique_ptr<Pool> pool) { return Database{std::move(pool)}; }
+
 void Database::run_in_transaction(const std::function<void(Session&)>& work) {
   pool_->in_transaction(work);
 }

@@ -1,5 +1,6 @@
 // From an address to a driver. Implemented in open_database.cpp, the only file that knows every
-// driver by name; a program links the drivers it uses (docs/decisions/link_one_database.md).
+// driver by name; a program links the drivers it uses
+// (docs/contributing/decisions/link_one_database.md).
 #pragma once
 
 #include <functional>
@@ -25,13 +26,13 @@ std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOpti
 
 /// While it lives, every driver that this thread opens is handed to `wrap` first: so the faults of
 /// the simulator reach the databases that a set opens by itself.
-class DriverWrapping {
+class DriverDecorator {
  public:
   using Wrap = std::function<std::unique_ptr<Driver>(std::unique_ptr<Driver>)>;
-  explicit DriverWrapping(Wrap wrap);
-  ~DriverWrapping();
-  DriverWrapping(const DriverWrapping&) = delete;
-  DriverWrapping& operator=(const DriverWrapping&) = delete;
+  explicit DriverDecorator(Wrap wrap);
+  ~DriverDecorator();
+  DriverDecorator(const DriverDecorator&) = delete;
+  DriverDecorator& operator=(const DriverDecorator&) = delete;
 
  private:
   Wrap wrap_;

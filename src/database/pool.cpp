@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "twinbox/stop_scope.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 namespace {
@@ -16,7 +16,7 @@ using std::chrono::steady_clock;
 using Kind = DatabaseError::Kind;
 
 constexpr std::size_t max_pool_size = 10'000;
-constexpr milliseconds max_wait_limit = 24h;
+constexpr milliseconds max_wait_timeout = 24h;
 constexpr int max_retries = 1'000;
 constexpr milliseconds first_retry_delay = 2ms;
 constexpr milliseconds max_retry_delay = 250ms;
@@ -44,9 +44,9 @@ DatabaseOptions checked(DatabaseOptions options, const Driver& driver) {
   check_bound("pool_size",
               static_cast<std::int64_t>(std::min(options.pool_size, max_pool_size + 1)), 1,
               static_cast<std::int64_t>(max_pool_size));
-  check_bound("wait_limit", options.wait_limit.count(), 0, max_wait_limit.count(), " ms");
-  check_bound("answer_limit", options.answer_limit.count(), 0, max_wait_limit.count(), " ms");
-  check_bound("retry_limit", options.retry_limit.count(), 0, max_wait_limit.count(), " ms");
+  check_bound("wait_timeout", options.wait_timeout.count(), 0, max_wait_timeout.count(), " ms");
+  check_bound("answer_timeout", options.answer_timeout.count(), 0, max_wait_timeout.count(), " ms");
+  check_bound("retry_timeout", options.retry_timeout.count(), 0, max_wait_timeout.count(), " ms");
   check_bound("retries", options.retries, 0, max_retries);
   if (options.name.empty()) options.name = driver.describe();
   return options;
@@ -61,10 +61,10 @@ bool may_come_back(Kind kind, const Driver& driver) noexcept {
 
 /// A call that waited for a lock, or was ended because it took too long, has kept its connection
 /// from others meanwhile.
-Budget::Result result_of(Kind kind) noexcept {
+ConnectionBudget::Result result_of(Kind kind) noexcept {
   const bool failed = kind == Kind::contention || kind == Kind::cancelled ||
                       kind == Kind::connection_lost || kind == Kind::commit_in_doubt;
-  return failed ? Budget::Result::failed : Budget::Result::unknown;
+  return failed ? ConnectionBudget::Result::failed : ConnectionBudget::Result::unknown;
 }
 
 void wait_or_stop(milliseconds delay) {
@@ -77,33 +77,34 @@ void wait_or_stop(milliseconds delay) {
 /// Memory is a database of its own for each pool.
 std::string database_of(const Driver& driver, const std::string& name) {
   static std::atomic<int> last = 0;
-  const auto [server, database] = driver.place();
+  const auto [server, database] = driver.location();
   if (server.empty()) return name + " #" + std::to_string(++last);
   if (database.empty()) return {};
   return server == "files" ? database : server + "/" + database;
 }
 
 /// One connection out of a budget.
-class SetAside {
+class ReservedConnection {
  public:
-  static std::optional<SetAside> take(std::shared_ptr<Budget> budget) {
-    if (!budget->set_aside()) return {};
-    return SetAside{std::move(budget)};
+  static std::optional<ReservedConnection> take(std::shared_ptr<ConnectionBudget> budget) {
+    if (!budget->reserve_connection()) return {};
+    return ReservedConnection{std::move(budget)};
   }
-  SetAside(SetAside&&) noexcept = default;
-  SetAside& operator=(SetAside&&) = delete;
-  ~SetAside() {
-    if (budget_ != nullptr) budget_->put_back();
+  ReservedConnection(ReservedConnection&&) noexcept = default;
+  ReservedConnection& operator=(ReservedConnection&&) = delete;
+  ~ReservedConnection() {
+    if (budget_ != nullptr) budget_->unreserve_connection();
   }
 
  private:
-  explicit SetAside(std::shared_ptr<Budget> budget) : budget_(std::move(budget)) {}
-  std::shared_ptr<Budget> budget_;  ///< shared by the pools that lead to one server
+  explicit ReservedConnection(std::shared_ptr<ConnectionBudget> budget)
+      : budget_(std::move(budget)) {}
+  std::shared_ptr<ConnectionBudget> budget_;  ///< shared by the pools that lead to one server
 };
 
 class BudgetedWatch final : public Watch {
  public:
-  BudgetedWatch(SetAside connection, std::unique_ptr<Watch> watch)
+  BudgetedWatch(ReservedConnection connection, std::unique_ptr<Watch> watch)
       : connection_(std::move(connection)), watch_(std::move(watch)) {}
 
   [[nodiscard]] int descriptor() const noexcept override { return watch_->descriptor(); }
@@ -114,7 +115,7 @@ class BudgetedWatch final : public Watch {
   void set_waiting(bool waiting) override { watch_->set_waiting(waiting); }
 
  private:
-  SetAside connection_;  ///< put back when the watch is closed
+  ReservedConnection connection_;  ///< put back when the watch is closed
   std::unique_ptr<Watch> watch_;
 };
 
@@ -129,7 +130,7 @@ class Pool::Borrowed {
  public:
   Borrowed(Pool& pool, Lane& lane, TimePoint deadline) : pool_(pool), lane_(lane) {
     held_lanes.reserve(held_lanes.size() + 1);
-    Budget::Grant grant = pool.take(lane, deadline);
+    ConnectionBudget::Grant grant = pool.take(lane, deadline);
     connection_ = std::move(grant.connection);
     if (connection_ == nullptr) {
       grant.close_first.reset();
@@ -147,14 +148,14 @@ class Pool::Borrowed {
     if (broken_ || !connection_->usable()) {
       pool_.drop(lane_, std::move(connection_));
     } else {
-      pool_.budget_->give_back(lane_, std::move(connection_), result_);
+      pool_.budget_->return_connection(lane_, std::move(connection_), result_);
     }
   }
 
   Connection& operator*() noexcept { return *connection_; }
   Connection* operator->() noexcept { return connection_.get(); }
   void set_broken() noexcept { broken_ = true; }
-  void set_result(Budget::Result result) noexcept { result_ = result; }
+  void set_result(ConnectionBudget::Result result) noexcept { result_ = result; }
 
  private:
   void open() {
@@ -177,17 +178,17 @@ class Pool::Borrowed {
   Lane& lane_;
   std::unique_ptr<Connection> connection_;
   bool broken_ = false;
-  Budget::Result result_ = Budget::Result::unknown;
+  ConnectionBudget::Result result_ = ConnectionBudget::Result::unknown;
 };
 
 Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment environment,
-           PoolTime time, std::shared_ptr<Budget> budget)
+           PoolTime time, std::shared_ptr<ConnectionBudget> budget)
     : driver_(std::move(driver)),
       options_(checked(std::move(options), *driver_)),
       database_(database_of(*driver_, options_.name)),
       environment_(std::move(environment)),
       time_(std::move(time)),
-      budget_(budget != nullptr ? std::move(budget) : std::make_shared<Budget>()) {
+      budget_(budget != nullptr ? std::move(budget) : std::make_shared<ConnectionBudget>()) {
   if (!time_.now) time_.now = steady_clock::now;
   if (!time_.wait) time_.wait = wait_or_stop;
 
@@ -198,7 +199,7 @@ Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment 
     lanes_.push_back({.opens = Access::read, .capacity = std::max<std::size_t>(1, shape.readers)});
   }
   for (Lane& lane : lanes_) lane.idle.reserve(lane.capacity);
-  if (shape.joins) writers_ = std::make_unique<WriterQueue>();
+  if (shape.groups_writes) writers_ = std::make_unique<WriterQueue>();
 }
 
 Pool::~Pool() { budget_->clear(lanes_); }
@@ -239,7 +240,7 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
   // A caller may begin a second transaction beside the first, where there are connections for it.
   scope == Scope::caller ? check_connections(access) : check_reentry(access);
   const TimePoint begin = time_.now();
-  const TimePoint deadline = begin + options_.wait_limit;
+  const TimePoint deadline = begin + options_.wait_timeout;
   const std::uint64_t met_before = met_refusals;
   for (int attempt = 1;; ++attempt) {
     bool started = false;
@@ -253,7 +254,7 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
       kind = error.kind();
       // A caller's own work may have had other effects; before it began, nothing has happened.
       const bool repeatable = scope != Scope::caller || !started;
-      if (!repeatable || !worth_repeating(kind, access, attempt, begin)) {
+      if (!repeatable || !should_retry(kind, access, attempt, begin)) {
         // What a caller's work has met elsewhere is remembered there.
         if (access != Access::read && met_refusals == met_before) remember(error, scope);
         throw;
@@ -268,7 +269,7 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
   }
 }
 
-bool Pool::worth_repeating(Kind kind, Access access, int attempt, TimePoint begin) const {
+bool Pool::should_retry(Kind kind, Access access, int attempt, TimePoint begin) const {
   if (options_.retries == 0) return false;
   const auto passed = time_.now() - begin;
   const bool away = may_come_back(kind, *driver_);
@@ -277,10 +278,10 @@ bool Pool::worth_repeating(Kind kind, Access access, int attempt, TimePoint begi
   const bool loops =
       StopScope::token().stop_possible() && StopScope::while_away() == StopScope::WhileAway::fail;
   const bool waits = access != Access::read && !loops;
-  if (away && waits && passed < options_.retry_limit) return true;
+  if (away && waits && passed < options_.retry_timeout) return true;
   // A busy file or a silent server has used up the call's time already.
   return (away || kind == Kind::contention) && attempt <= options_.retries &&
-         passed < options_.wait_limit;
+         passed < options_.wait_timeout;
 }
 
 void Pool::remember(const DatabaseError& error, Scope scope) {
@@ -318,52 +319,54 @@ void Pool::run_once(Access access, Scope scope, const Work& work, TimePoint dead
                     bool& started) {
   // Whoever holds a connection that others may wait for must not wait behind them.
   if (writers_ == nullptr || access == Access::read || held_budgeted > 0) {
-    run_on_a_connection(access, scope, work, deadline, started);
+    run_on_connection(access, scope, work, deadline, started);
     return;
   }
-  WriterQueue::Call call{.access = access, .shared = scope != Scope::caller, .work = &work};
+  WriterQueue::Request call{.access = access, .shared = scope != Scope::caller, .work = &work};
   switch (writers_->wait(
       call, [&] { return deadline - time_.now(); }, StopScope::token())) {
-    case WriterQueue::Turn::late: throw PoolExhausted(why_none(Budget::Answer::pool_full));
+    case WriterQueue::Turn::timed_out:
+      throw PoolExhausted(exhausted_message(ConnectionBudget::Answer::pool_full));
     case WriterQueue::Turn::stopped: throw stopped_while_waiting();
-    case WriterQueue::Turn::carried:
+    case WriterQueue::Turn::done_by_leader:
       if (call.error) std::rethrow_exception(call.error);
       return;
-    case WriterQueue::Turn::leads: break;
+    case WriterQueue::Turn::leader: break;
   }
-  WriterQueue::Lead lead{*writers_, call};
-  if (call.shared && lead_others(lead, scope, work, deadline)) return;
-  run_on_a_connection(access, scope, work, deadline, started);
+  WriterQueue::Leadership lead{*writers_, call};
+  if (call.shared && run_as_leader(lead, scope, work, deadline)) return;
+  run_on_connection(access, scope, work, deadline, started);
 }
 
-bool Pool::lead_others(WriterQueue::Lead& lead, Scope scope, const Work& work, TimePoint deadline) {
+bool Pool::run_as_leader(WriterQueue::Leadership& lead, Scope scope, const Work& work,
+                         TimePoint deadline) {
   const auto all = [&](Session& session) {
     work(session);
-    lead.run_others(session);
+    lead.run_followers(session);
   };
   bool started = false;
   try {
-    run_on_a_connection(lead.access(), scope, all, deadline, started);
+    run_on_connection(lead.access(), scope, all, deadline, started);
   } catch (const DatabaseError& error) {
-    if (!lead.carries()) throw;
+    if (!lead.has_followers()) throw;
     if (error.kind() == Kind::commit_in_doubt) {
-      lead.arrive(std::current_exception());
+      lead.complete(std::current_exception());
       throw;
     }
     // Whose fault it was shows when each of them is alone.
-    lead.put_back();
+    lead.retry_alone();
     return false;
   } catch (...) {
-    if (!lead.carries()) throw;
-    lead.put_back();
+    if (!lead.has_followers()) throw;
+    lead.retry_alone();
     return false;
   }
-  lead.arrive();
+  lead.complete();
   return true;
 }
 
-void Pool::run_on_a_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
-                               bool& started) {
+void Pool::run_on_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
+                             bool& started) {
   Borrowed connection{*this, lanes_[lane_of(access)], deadline};
   bool callers_error = false;
   try {
@@ -376,7 +379,7 @@ void Pool::run_on_a_connection(Access access, Scope scope, const Work& work, Tim
       callers_error = false;
     }
     connection->commit();
-    connection.set_result(Budget::Result::worked);
+    connection.set_result(ConnectionBudget::Result::worked);
   } catch (const DatabaseError& error) {
     // A caller's work may have met another database: there only the connection itself can say that
     // it is broken.
@@ -396,12 +399,13 @@ std::size_t Pool::lane_of(Access access) const noexcept {
   return access == Access::read && lanes_.size() > 1 ? 1 : 0;
 }
 
-Budget::Grant Pool::take(Lane& lane, TimePoint deadline) {
+ConnectionBudget::Grant Pool::take(Lane& lane, TimePoint deadline) {
   const std::stop_token& stop = StopScope::token();
   auto grant = budget_->take(
       lane, held_budgeted, [&] { return deadline - time_.now(); }, stop);
-  if (grant.answer == Budget::Answer::stopped) throw stopped_while_waiting();
-  if (grant.answer != Budget::Answer::granted) throw PoolExhausted(why_none(grant.answer));
+  if (grant.answer == ConnectionBudget::Answer::stopped) throw stopped_while_waiting();
+  if (grant.answer != ConnectionBudget::Answer::granted)
+    throw PoolExhausted(exhausted_message(grant.answer));
   return grant;
 }
 
@@ -410,30 +414,31 @@ DatabaseError Pool::stopped_while_waiting() const {
           "store " + name() + ": stopped on request while waiting for a connection"};
 }
 
-std::string Pool::why_none(Budget::Answer answer) const {
+std::string Pool::exhausted_message(ConnectionBudget::Answer answer) const {
   const std::string store = "store " + name() + ": ";
-  const std::string in_time = " within " + seconds_text(options_.wait_limit);
-  if (answer == Budget::Answer::pool_full) {
+  const std::string in_time = " within " + seconds_text(options_.wait_timeout);
+  if (answer == ConnectionBudget::Answer::pool_full) {
     return store + "no free connection" + in_time + " (pool_size " +
            std::to_string(options_.pool_size) +
-           "); raise pool_size or wait_limit, or keep transactions short";
+           "); raise pool_size or wait_timeout, or keep transactions short";
   }
-  const auto& terms = budget_->terms();
-  const std::string budget =
-      " (" + terms.option + " " + std::to_string(terms.limit) + ", over all stores of the set)";
-  if (answer == Budget::Answer::too_deep) {
+  const auto& budget_options = budget_->budget_options();
+  const std::string budget = " (" + budget_options.option + " " +
+                             std::to_string(budget_options.limit) + ", over all stores of the set)";
+  if (answer == ConnectionBudget::Answer::too_deep) {
     return store + "this thread holds " + std::to_string(held_budgeted) +
-           " connections already, and none is left for one more to " + terms.place + budget +
-           "; raise " + terms.option + ", or use fewer stores inside one transaction";
+           " connections already, and none is left for one more to " + budget_options.where +
+           budget + "; raise " + budget_options.option +
+           ", or use fewer stores inside one transaction";
   }
-  return store + "no free connection to " + terms.place + in_time + budget + "; raise " +
-         terms.option + " or wait_limit, or keep transactions short";
+  return store + "no free connection to " + budget_options.where + in_time + budget + "; raise " +
+         budget_options.option + " or wait_timeout, or keep transactions short";
 }
 
 Pool::Bound Pool::bound() const {
   const std::size_t own = lanes_[0].capacity;
   const std::size_t shared = budget_->for_new();
-  return shared < own ? Bound{budget_->terms().option, shared} : Bound{"pool_size", own};
+  return shared < own ? Bound{budget_->budget_options().option, shared} : Bound{"pool_size", own};
 }
 
 OpenWatch Pool::watch(const BoxName& box) const {
@@ -441,7 +446,7 @@ OpenWatch Pool::watch(const BoxName& box) const {
   if (!open || !budget_->limited()) return open;
   return [open = std::move(open), without = driver_->watch_without_connection(),
           budget = budget_](const std::stop_token& stop) -> std::unique_ptr<Watch> {
-    auto connection = SetAside::take(budget);
+    auto connection = ReservedConnection::take(budget);
     if (connection) return std::make_unique<BudgetedWatch>(std::move(*connection), open(stop));
     return without ? without(stop) : nullptr;
   };

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "database/budget.hpp"
 #include "database/connection.hpp"
+#include "database/connection_budget.hpp"
 #include "database/wake.hpp"
 #include "database/writer_queue.hpp"
 #include "twinbox/database.hpp"
@@ -43,7 +43,7 @@ class Pool {
   /// `budget` is shared with other pools; without one the pool has its own, without a limit.
   /// Throws std::out_of_range with the option and its bound.
   Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment environment,
-       PoolTime time = {}, std::shared_ptr<Budget> budget = {});
+       PoolTime time = {}, std::shared_ptr<ConnectionBudget> budget = {});
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -110,7 +110,7 @@ class Pool {
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
-  using Lane = Budget::Lane;
+  using Lane = ConnectionBudget::Lane;
   static constexpr auto never_wrote = std::numeric_limits<TimePoint::rep>::min();
   /// A borrowed connection: rolls back what was not committed, then gives it back.
   class Borrowed;
@@ -119,21 +119,22 @@ class Pool {
 
   void run_erased(Access access, Scope scope, const Work& work);
   void check_connections(Access access) const;
-  [[nodiscard]] bool worth_repeating(DatabaseError::Kind kind, Access access, int attempt,
-                                     TimePoint begin) const;
+  [[nodiscard]] bool should_retry(DatabaseError::Kind kind, Access access, int attempt,
+                                  TimePoint begin) const;
   void remember(const DatabaseError& error, Scope scope);
   /// `started` turns true right before `work` is called.
   void run_once(Access access, Scope scope, const Work& work, TimePoint deadline, bool& started);
-  void run_on_a_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
-                           bool& started);
+  void run_on_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
+                         bool& started);
   /// False: nothing was committed, because of somebody who was taken along or of all together.
-  bool lead_others(WriterQueue::Lead& lead, Scope scope, const Work& work, TimePoint deadline);
+  bool run_as_leader(WriterQueue::Leadership& lead, Scope scope, const Work& work,
+                     TimePoint deadline);
 
   [[nodiscard]] std::size_t lane_of(Access access) const noexcept;
   /// Throws PoolExhausted when there is none in time.
-  Budget::Grant take(Lane& lane, TimePoint deadline);
+  ConnectionBudget::Grant take(Lane& lane, TimePoint deadline);
   [[nodiscard]] DatabaseError stopped_while_waiting() const;
-  [[nodiscard]] std::string why_none(Budget::Answer answer) const;
+  [[nodiscard]] std::string exhausted_message(ConnectionBudget::Answer answer) const;
   /// Forgets a connection and every idle one: what broke one broke them all.
   void drop(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
   [[nodiscard]] std::chrono::milliseconds retry_delay(int attempt) const;
@@ -144,8 +145,8 @@ class Pool {
   Environment environment_;
   PoolTime time_;
   Wake wake_;
-  std::shared_ptr<Budget> budget_;        // shared by the pools that lead to one server
-  std::unique_ptr<WriterQueue> writers_;  ///< where calls join
+  std::shared_ptr<ConnectionBudget> budget_;  // shared by the pools that lead to one server
+  std::unique_ptr<WriterQueue> writers_;      ///< where calls join
   struct Refusal {
     std::string words;
     TimePoint at;
@@ -168,5 +169,8 @@ auto Pool::run(Access access, Scope scope, F&& work) -> std::invoke_result_t<F&,
     return std::move(*result);
   }
 }
+
+Pool& pool_of(Database& database) noexcept;
+Database database_over(std::unique_ptr<Pool> pool);
 
 }  // namespace twinbox

@@ -17,15 +17,15 @@ class ServerDriver : public Driver {
   ServerDriver(Address address, const DatabaseOptions& options, const Environment& environment)
       : address_(std::move(address)),
         name_(options.name.empty() ? address_.shown : options.name),
-        lock_limit_(options.wait_limit),
-        answer_limit_(options.answer_limit),
+        lock_wait_timeout_(options.wait_timeout),
+        answer_timeout_(options.answer_timeout),
         environment_(environment) {}
 
   [[nodiscard]] Shape shape(std::size_t pool_size) const noexcept final {
     return {pool_size, pool_size, false};
   }
   [[nodiscard]] std::string describe() const final { return address_.shown; }
-  [[nodiscard]] Place place() const final { return {address_.server, address_.database}; }
+  [[nodiscard]] Location location() const final { return {address_.server, address_.database}; }
 
   std::unique_ptr<Connection> connect(Access /*access*/) final {
     auto connection = open();
@@ -36,17 +36,21 @@ class ServerDriver : public Driver {
 
  protected:
   [[nodiscard]] const Address& address() const noexcept { return address_; }
-  [[nodiscard]] std::chrono::milliseconds lock_limit() const noexcept { return lock_limit_; }
+  [[nodiscard]] std::chrono::milliseconds lock_wait_timeout() const noexcept {
+    return lock_wait_timeout_;
+  }
   /// Zero: none.
-  [[nodiscard]] std::chrono::milliseconds answer_limit() const noexcept { return answer_limit_; }
+  [[nodiscard]] std::chrono::milliseconds answer_timeout() const noexcept {
+    return answer_timeout_;
+  }
 
  private:
   virtual std::unique_ptr<Connection> open() = 0;
 
   Address address_;
   std::string name_;
-  std::chrono::milliseconds lock_limit_;
-  std::chrono::milliseconds answer_limit_;
+  std::chrono::milliseconds lock_wait_timeout_;
+  std::chrono::milliseconds answer_timeout_;
   Environment environment_;
 };
 

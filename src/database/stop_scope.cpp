@@ -1,6 +1,6 @@
-#include "twinbox/stop_scope.hpp"
-
 #include <utility>
+
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 namespace {

@@ -16,12 +16,12 @@ class Wake {
    public:
     Subscription(Wake& wake, std::function<void()> call) : wake_(wake) {
       const std::scoped_lock lock{wake_.mutex_};
-      place_ = wake_.calls_.insert(wake_.calls_.end(), std::move(call));
+      position_ = wake_.calls_.insert(wake_.calls_.end(), std::move(call));
       ++wake_.count_;
     }
     ~Subscription() {
       const std::scoped_lock lock{wake_.mutex_};
-      wake_.calls_.erase(place_);
+      wake_.calls_.erase(position_);
       --wake_.count_;
     }
     Subscription(const Subscription&) = delete;
@@ -29,7 +29,7 @@ class Wake {
 
    private:
     Wake& wake_;
-    std::list<std::function<void()>>::iterator place_;
+    std::list<std::function<void()>>::iterator position_;
   };
 
   /// After a commit that may have brought something new. The calls must be short and must not

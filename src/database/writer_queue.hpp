@@ -23,58 +23,58 @@ class WriterQueue {
   using Work = std::function<void(Session&)>;
 
   /// One call. It may be run more than once, unless it is not shared.
-  struct Call {
+  struct Request {
     Access access;
     bool shared;  ///< may lead others, and come along with them
     const Work* work;
 
-    enum class State { waiting, leads, aboard, carried };
+    enum class State { waiting, leader, joined, done_by_leader };
     State state = State::waiting;
-    std::exception_ptr error = {};  ///< of a commit that is in doubt for all who were aboard
+    std::exception_ptr error = {};  ///< of a commit that is in doubt for all who were joined
     std::optional<std::condition_variable_any> changed = {};  ///< while it waits
   };
 
   enum class Turn {
-    leads,    ///< it has to be run now, under a Lead
-    carried,  ///< somebody else has run it; see its error
-    late,     ///< neither happened in time
-    stopped,  ///< neither happened before a stop was requested
+    leader,          ///< it has to be run now, under a Leadership
+    done_by_leader,  ///< somebody else has run it; see its error
+    timed_out,       ///< neither happened in time
+    stopped,         ///< neither happened before a stop was requested
   };
   /// `left` is asked, once, when there is something to wait for.
-  Turn wait(Call& call, const std::function<std::chrono::steady_clock::duration()>& left,
+  Turn wait(Request& call, const std::function<std::chrono::steady_clock::duration()>& left,
             const std::stop_token& stop);
 
   /// The turn of the one who leads; passes it on at its end.
-  class Lead {
+  class Leadership {
    public:
-    Lead(WriterQueue& queue, const Call& call);
-    ~Lead();
-    Lead(const Lead&) = delete;
-    Lead& operator=(const Lead&) = delete;
+    Leadership(WriterQueue& queue, const Request& call);
+    ~Leadership();
+    Leadership(const Leadership&) = delete;
+    Leadership& operator=(const Leadership&) = delete;
 
     /// What the transaction must be good for. As durable as any call that may come along by now.
     [[nodiscard]] Access access() const noexcept { return access_; }
     /// Runs what waits and may come along. Throws what one of them throws: nothing is known then of
     /// any of them.
-    void run_others(Session& session);
-    [[nodiscard]] bool carries() const noexcept { return !aboard_.empty(); }
+    void run_followers(Session& session);
+    [[nodiscard]] bool has_followers() const noexcept { return !followers_.empty(); }
     /// All that was run is committed, or has failed with `error`.
-    void arrive(const std::exception_ptr& error = {});
+    void complete(const std::exception_ptr& error = {});
     /// Nothing of it was committed: the others are the next, each alone.
-    void put_back();
+    void retry_alone();
 
    private:
     WriterQueue& queue_;
     Access access_;
-    std::vector<Call*> aboard_;
+    std::vector<Request*> followers_;
   };
 
   [[nodiscard]] std::size_t waiting() const;
 
  private:
   mutable std::mutex mutex_;
-  std::list<Call*> calls_;  ///< those who wait
-  bool busy_ = false;       ///< somebody leads
+  std::list<Request*> calls_;  ///< those who wait
+  bool busy_ = false;          ///< somebody leads
 };
 
 }  // namespace twinbox

@@ -24,7 +24,7 @@ void append_names(Announcement& out, std::string_view member,
   for (const std::string& name : names) {
     std::string one = first ? "" : ",";
     append_json_string(one, name);
-    if (out.text.size() + one.size() + brackets > longest_announcement) {
+    if (out.text.size() + one.size() + brackets > max_announcement_size) {
       ++out.left_out;
       continue;
     }
@@ -53,8 +53,8 @@ bool OtherWorkers::handle(const Message& message, std::chrono::steady_clock::tim
     try {
       read();
     } catch (const DatabaseError& error) {
-      queue_.box().log(LogLevel::warning, "announcement_error",
-                       {{"error", std::string_view{error.what()}}});
+      box_of(queue_).log(LogLevel::warning, "announcement_error",
+                         {{"error", std::string_view{error.what()}}});
       return error.retryable() || error.kind() == DatabaseError::Kind::cancelled;
     }
   }
@@ -66,9 +66,9 @@ bool OtherWorkers::handle(const Message& message, std::chrono::steady_clock::tim
 }
 
 void OtherWorkers::read() {
-  Box& box = queue_.box();
+  Box& box = box_of(queue_);
   const auto now = std::chrono::steady_clock::now();
-  const auto told = box.own(Access::read, Scope::statement, [&](Session& session) {
+  const auto told = box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
     std::vector<std::string> all;
     box.run(session, box.sql().worker_handles, {{"owner", Value{owner_.uuid()}}, box.now()},
             [&](const Row& row) { all.emplace_back(row.text(0)); });

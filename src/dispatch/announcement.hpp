@@ -13,7 +13,7 @@
 namespace twinbox {
 
 /// Larger ones are cut.
-inline constexpr std::size_t longest_announcement = 64 * 1024;
+inline constexpr std::size_t max_announcement_size = 64 * 1024;
 
 struct Announcement {
   std::string text;          ///< JSON: keys, patterns, topics

@@ -43,14 +43,14 @@ class InDatabase {
 
 }  // namespace
 
-int Losses::count(WorkId id) {
+int ConnectionLossCounts::count(DeliveryId id) {
   constexpr std::size_t most = 10'000;
   const std::scoped_lock lock{mutex_};
   if (counts_.size() >= most) counts_.clear();
   return ++counts_[id];
 }
 
-void Losses::forget(WorkId id) {
+void ConnectionLossCounts::forget(DeliveryId id) {
   const std::scoped_lock lock{mutex_};
   counts_.erase(id);
 }
@@ -58,7 +58,7 @@ void Losses::forget(WorkId id) {
 Caller::Caller(WorkQueue& queue, const Handlers& handlers, const DispatcherOptions& options,
                const DispatchObserver& observer, OwnerToken owner)
     : queue_(queue),
-      box_(queue.box()),
+      box_(box_of(queue)),
       handlers_(handlers),
       options_(options),
       observer_(observer),
@@ -89,7 +89,7 @@ Verdict Caller::judge_unhandled(const Message& message, CallWatch& watch) const 
              {{"topic", message.topic.view()},
               {"handler", message.handler.view()},
               {"id", message.id.view()}});
-    return put_off(message, options_.lease, left_to_others);
+    return postpone_verdict(message, options_.lease, left_to_others);
   }
   box_.log(LogLevel::warning, "no_handler",
            {{"topic", message.topic.view()},
@@ -202,7 +202,7 @@ Outcome Caller::guarded(const Message& message, CallWatch& watch,
     error = "the handler threw something that is no std::exception";
   }
   watch.set_in_handler(false);
-  error = cut_error(error);
+  error = truncate_error(error);
   log_error(message, error, cause);
   const Outcome outcome = Outcome::retry(error, {}, "exception");
   if (observer_.handled) observer_.handled(store(), message, outcome, since(begin));
@@ -222,7 +222,7 @@ Verdict Caller::judge(const Outcome& outcome, const HandlerEntry& entry, const M
     return decide(after_failure(late, message), message.attempts, retry, box_.environment());
   }
   if (watch.shutting_down && outcome.kind() == Outcome::Kind::retry)
-    return {.act = Verdict::Act::release};
+    return {.action = Verdict::Action::release};
   return decide(after_failure(outcome, message), message.attempts, retry, box_.environment());
 }
 
@@ -234,7 +234,7 @@ Outcome Caller::after_failure(const Outcome& outcome, const Message& message) co
   try {
     return options_.on_failure(message, outcome);
   } catch (const std::exception& exception) {
-    error = cut_error(text_of(exception));
+    error = truncate_error(text_of(exception));
   } catch (...) {
   }
   box_.log(LogLevel::error, "on_failure_error",
@@ -305,13 +305,14 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
       throw;
     }
   });
-  if (!out_of_reach) losses_.forget(message.work_id);
+  if (!out_of_reach) connection_losses_.forget(message.delivery_id);
   if (settled) return std::nullopt;
   // That the database went away, or had no time for it, says nothing about the message, unless it
   // goes away each time this handler is called.
-  const int losses = out_of_reach && called ? losses_.count(message.work_id) : 0;
-  if (out_of_reach && losses <= 1) return Verdict{.act = Verdict::Act::release};
-  if (out_of_reach && returned) return put_off(message, options_.lease, pause_after(losses));
+  const int losses = out_of_reach && called ? connection_losses_.count(message.delivery_id) : 0;
+  if (out_of_reach && losses <= 1) return Verdict{.action = Verdict::Action::release};
+  if (out_of_reach && returned)
+    return postpone_verdict(message, options_.lease, pause_after(losses));
   return judge(outcome, entry, message, watch);
 }
 
@@ -320,7 +321,7 @@ bool Caller::mark(const Message& message, CallWatch& watch) const {
   const Arg now = box_.now();
   return box_.write([&](Session& session) {
     return box_.run(session, box_.sql().mark,
-                    {{"id", message.work_id.number()},
+                    {{"id", message.delivery_id.number()},
                      {"owner", Value{owner_.uuid()}},
                      {"epoch", std::int64_t{message.epoch}},
                      now}) > 0;
@@ -338,7 +339,7 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
     // Nothing of it was committed, and it has not been called: it is as it was.
     if (!error.retryable()) throw;
     log_error(message, error.what(), to_string(error.kind()));
-    return Verdict{.act = Verdict::Act::release};
+    return Verdict{.action = Verdict::Action::release};
   }
   if (!marked) {
     report_lost();
@@ -347,10 +348,11 @@ std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const 
   const Outcome outcome =
       guarded(message, watch, [&] { return handler(message, watch.stop.get_token()); });
   Verdict verdict = judge(outcome, entry, message, watch);
-  const bool dead = verdict.act == Verdict::Act::fail &&
+  const bool dead = verdict.action == Verdict::Action::fail &&
                     (verdict.reason != "max_attempts" || entry.options.release_claim_on_error);
-  if (dead || verdict.act == Verdict::Act::ack || verdict.act == Verdict::Act::postpone ||
-      (verdict.act != Verdict::Act::fail && entry.options.release_claim_on_error)) {
+  if (dead || verdict.action == Verdict::Action::ack ||
+      verdict.action == Verdict::Action::postpone ||
+      (verdict.action != Verdict::Action::fail && entry.options.release_claim_on_error)) {
     verdict.marked = true;
     return verdict;
   }

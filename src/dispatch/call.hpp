@@ -45,15 +45,15 @@ inline std::optional<Duration> timeout_of(const HandlerOptions& handler, const B
 }
 
 /// Whose connections were lost under their handler, of late. Thread-safe.
-class Losses {
+class ConnectionLossCounts {
  public:
   /// How often by now: 1 is the first time.
-  int count(WorkId id);
-  void forget(WorkId id);
+  int count(DeliveryId id);
+  void forget(DeliveryId id);
 
  private:
   std::mutex mutex_;
-  std::map<WorkId, int> counts_;
+  std::map<DeliveryId, int> counts_;
 };
 
 /// Calls handlers and decides what follows. Thread-safe.
@@ -105,7 +105,7 @@ class Caller {
   const DispatcherOptions& options_;
   const DispatchObserver& observer_;
   OwnerToken owner_;
-  mutable Losses losses_;
+  mutable ConnectionLossCounts connection_losses_;
   mutable OtherWorkers others_;
 };
 

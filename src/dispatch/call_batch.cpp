@@ -47,10 +47,10 @@ BatchAnswer call_batch(const BatchHandler& handler, std::span<const Message> mes
   try {
     return {checked_call(handler, messages, std::move(stop))};
   } catch (const DatabaseError& exception) {
-    error = cut_error(text_of(exception));
+    error = truncate_error(text_of(exception));
     cause = to_string(exception.kind());
   } catch (const std::exception& exception) {
-    error = cut_error(text_of(exception));
+    error = truncate_error(text_of(exception));
   } catch (...) {
     error = "the handler threw something that is no std::exception";
   }

@@ -43,7 +43,7 @@ const Arrival& labelled(const Arrival& arrival, const std::string& transport,
 /// A message that was never stored, as its handler sees it.
 Message passing(const Arrival& arrival, Instant now) {
   const MessageExtras& extras = arrival.extras;
-  return {.work_id = WorkId{0},
+  return {.delivery_id = DeliveryId{0},
           .epoch = 0,
           .handler = HandlerKey::by_topic(),
           .attempts = 0,
@@ -76,10 +76,10 @@ std::string complaint(const HandlerEntry& entry, const Message& message) {
     switch (outcome.kind()) {
       case Outcome::Kind::done: return {};
       case Outcome::Kind::postpone: return "postponed, which needs an inbox";
-      default: return cut_error(outcome.reason());
+      default: return truncate_error(outcome.reason());
     }
   } catch (const std::exception& error) {
-    return cut_error(text_of(error));
+    return truncate_error(text_of(error));
   } catch (...) {
     return "the handler threw something that is no std::exception";
   }
@@ -91,8 +91,8 @@ bool same_tables(const Inbox& one, const Inbox& other) {
     return false;
   }
   if (&one.database() == &other.database()) return true;
-  const Driver::Place a = one.database().pool().driver().place();
-  const Driver::Place b = other.database().pool().driver().place();
+  const Driver::Location a = pool_of(one.database()).driver().location();
+  const Driver::Location b = pool_of(other.database()).driver().location();
   return !a.database.empty() && a.server == b.server && a.database == b.database;
 }
 

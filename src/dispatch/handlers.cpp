@@ -111,8 +111,8 @@ const HandlerEntry* Handlers::find(const HandlerKey& key, const Topic& topic) co
 
 std::vector<HandlerKey> Handlers::keys() const {
   std::vector<HandlerKey> all;
-  for (const auto& [key, entry] : by_key_) all.emplace_back(key, Trusted{});
-  for (const auto& [key, current] : legacy_) all.emplace_back(key, Trusted{});
+  for (const auto& [key, entry] : by_key_) all.emplace_back(key, Unchecked{});
+  for (const auto& [key, current] : legacy_) all.emplace_back(key, Unchecked{});
   return all;
 }
 
@@ -169,13 +169,14 @@ void Handlers::make_at_most_once(bool release_claim_on_error) {
 std::vector<HandlerKey> unclaimed_keys(WorkQueue& queue, const Handlers& handlers) {
   constexpr std::int64_t looked_at = 10'000;
   const std::vector<HandlerKey> claimed = handlers.keys();
-  const Box& box = queue.box();
-  std::set<HandlerKey> unclaimed = queue.box().own(Access::read, Scope::statement, [&](Session& s) {
-    std::set<HandlerKey> found;
-    box.run(s, box.sql().open_keys, {{"limit", looked_at}},
-            [&](const Row& row) { found.emplace(std::string{row.text(0)}, Trusted{}); });
-    return found;
-  });
+  const Box& box = box_of(queue);
+  std::set<HandlerKey> unclaimed =
+      box_of(queue).in_own_transaction(Access::read, Scope::statement, [&](Session& s) {
+        std::set<HandlerKey> found;
+        box.run(s, box.sql().open_keys, {{"limit", looked_at}},
+                [&](const Row& row) { found.emplace(std::string{row.text(0)}, Unchecked{}); });
+        return found;
+      });
   unclaimed.erase(HandlerKey::by_topic());
   for (const HandlerKey& key : claimed) unclaimed.erase(key);
   for (const HandlerKey& key : unclaimed) {

@@ -1,6 +1,6 @@
-// The threads of a dispatcher: each does what is to be done next, a visit to a desk or a call of a
-// handler; one more watches over them. Stores that hang take none of the slots of the others
-// (docs/decisions/hanging_stores.md).
+// The threads of a dispatcher: each does what is to be done next, a visit to a poller or a call of
+// a handler; one more watches over them. Stores that hang take none of the slots of the others
+// (docs/contributing/decisions/hanging_stores.md).
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "dispatch/desk.hpp"
+#include "dispatch/box_poller.hpp"
 #include "twinbox/dispatcher.hpp"
 
 namespace twinbox {
@@ -30,7 +30,7 @@ class Dispatcher::Loop {
        const Environment& environment);
   ~Loop();
 
-  void add(QueueSource source);
+  void add(QueueOpener source);
   /// Nothing new is claimed from what was added under this key; what it holds is finished first.
   void remove(const void* key);
 
@@ -58,33 +58,34 @@ class Dispatcher::Loop {
     const Loop* outer_;
   };
   using Lock = std::unique_lock<std::mutex>;
-  // A step by hand may still use a desk whose store was removed.
-  using SharedDesk = std::shared_ptr<Desk>;
+  // A step by hand may still use a poller whose store was removed.
+  using SharedPoller = std::shared_ptr<BoxPoller>;
   struct Reservation {
     Clock::time_point at;
     std::int64_t count;
   };
 
-  // Claims whose answers were lost. Only a thread that is alone in having leases which the desk
+  // Claims whose answers were lost. Only a thread that is alone in having leases which the poller
   // does not list can tell what is lost.
-  struct Unlisted {
-    Unlisted(Loop& of, Desk& one);
-    ~Unlisted();
-    Unlisted(const Unlisted&) = delete;
-    Unlisted& operator=(const Unlisted&) = delete;
+  struct UntrackedLeases {
+    UntrackedLeases(Loop& of, BoxPoller& one);
+    ~UntrackedLeases();
+    UntrackedLeases(const UntrackedLeases&) = delete;
+    UntrackedLeases& operator=(const UntrackedLeases&) = delete;
     Loop& loop;
-    Desk& desk;
+    BoxPoller& poller;
   };
-  void release_lost(Desk& desk);
-  void release_lost_or_log(Desk& desk);
+  void release_lost(BoxPoller& poller);
+  void release_lost_or_log(BoxPoller& poller);
   /// What is in hand, `own` included; empty: there is nothing to ask, or not now. Otherwise
   /// end_question() follows.
-  std::optional<std::vector<Lease>> begin_question(Desk& desk, const std::vector<Settlement>& own);
-  void end_question(Desk& desk);
+  std::optional<std::vector<Lease>> begin_question(BoxPoller& poller,
+                                                   const std::vector<Settlement>& own);
+  void end_question(BoxPoller& poller);
 
   // By hand, on the caller's thread.
-  std::size_t step(Desk& desk);
-  std::vector<Settlement> put_off_paused(std::vector<Message>& messages);
+  std::size_t step(BoxPoller& poller);
+  std::vector<Settlement> postpone_paused(std::vector<Message>& messages);
 
   // The threads. What takes a lock has it on entry and on return.
   /// Ends the program where the destructor would wait for its own thread.
@@ -101,69 +102,70 @@ class Dispatcher::Loop {
   void wake(Wanted others);
 
   // Visits.
-  void visit_next(Desk& desk, Lock& lock);
-  void visit(Desk& desk, Lock& lock);
+  void visit_next(BoxPoller& poller, Lock& lock);
+  void visit(BoxPoller& poller, Lock& lock);
   enum class Admission { now, later, when_one_ends };
   /// When the longest of the visits that hang began; never: none hangs.
   [[nodiscard]] Clock::time_point hanging_since(Clock::time_point now) const;
   /// Its store is known to work since then: a visit has ended well, or something was committed.
-  [[nodiscard]] static bool answered_since(const Desk& desk, Clock::time_point since);
+  [[nodiscard]] static bool answered_since(const BoxPoller& poller, Clock::time_point since);
   /// Whether a store of this kind may be visited beside those that are. `answers`: while others
   /// hang, it is known to work.
-  [[nodiscard]] Admission admission(Trust trust, bool answers, Clock::time_point now) const;
-  [[nodiscard]] bool waits_for_admission(Trust trust, Clock::time_point now) const;
+  [[nodiscard]] Admission admission(StoreHealth store_health, bool answers,
+                                    Clock::time_point now) const;
+  [[nodiscard]] bool waits_for_admission(StoreHealth store_health, Clock::time_point now) const;
   /// Null, or a visit that has lasted long enough and whose thread another store needs.
-  [[nodiscard]] Desk* visit_to_end(Clock::time_point now) const;
+  [[nodiscard]] BoxPoller* visit_to_end(Clock::time_point now) const;
   static void end_call(StoreCall& call, Lock& lock);
   /// Visits that hang occupy no more threads than these, and calls of handlers no more than as many
   /// again.
   static constexpr int most_hanging = 64;
   /// What a visit is after run(): handlers that go on keep their leases.
-  void keep_leases(Desk& desk, Lock& lock);
+  void keep_leases(BoxPoller& poller, Lock& lock);
   /// Those whose leases end sooner or later, unless they are renewed now.
-  static std::vector<SharedTask> leased(const Desk& desk);
-  /// What a desk has to write down is worth a connection of its own, beside its visit.
-  [[nodiscard]] bool is_crowded(const Desk& desk) const;
-  void write_beside(Desk& desk, Lock& lock);
-  void call(Desk& desk, bool from_afar);
+  static std::vector<SharedTask> leased(const BoxPoller& poller);
+  /// What a poller has to write down is worth a connection of its own, beside its visit.
+  [[nodiscard]] bool is_crowded(const BoxPoller& poller) const;
+  void write_beside(BoxPoller& poller, Lock& lock);
+  void call(BoxPoller& poller, bool remote);
   void look_again();
-  void schedule(Desk& desk, Clock::time_point at);
-  void schedule_next(Desk& desk, Clock::time_point now);
-  void schedule_settling(Desk& desk, Clock::time_point now);
+  void schedule(BoxPoller& poller, Clock::time_point at);
+  void schedule_next(BoxPoller& poller, Clock::time_point now);
+  void schedule_settling(BoxPoller& poller, Clock::time_point now);
   /// The last one is under way or over: nothing is to be visited until run() has ended.
-  [[nodiscard]] bool rests_now() const noexcept { return stopping_ && !over_; }
+  [[nodiscard]] bool is_stopping_run() const noexcept { return stopping_ && !finished_; }
   /// Null: there is none that is admitted.
-  [[nodiscard]] Desk* next_visit(Clock::time_point now) const;
+  [[nodiscard]] BoxPoller* next_visit(Clock::time_point now) const;
   /// When the next one is due that is not yet.
   [[nodiscard]] Clock::time_point next_time(Clock::time_point now) const;
   /// For so long that a worker was missing.
   [[nodiscard]] bool waited_long(const std::vector<Message>& messages) const;
-  [[nodiscard]] bool takes_more(const Desk& desk) const;
+  [[nodiscard]] bool takes_more(const BoxPoller& poller) const;
   /// How many messages may be in flight: what runs, and what waits to be run.
   [[nodiscard]] std::int64_t capacity() const;
   [[nodiscard]] std::int64_t room() const;
   [[nodiscard]] bool worth_a_claim() const;
   /// It takes no longer than a commit until the handlers of `count` messages have returned.
-  [[nodiscard]] bool in_a_moment(std::size_t count) const;
-  [[nodiscard]] std::int64_t reserve(const Desk& desk, Clock::time_point now);
+  [[nodiscard]] bool is_short(std::size_t count) const;
+  [[nodiscard]] std::int64_t reserve(const BoxPoller& poller, Clock::time_point now);
   /// Calls whose database has not answered for a while: they occupy neither a worker nor room.
   [[nodiscard]] int hanging_calls(Clock::time_point now) const;
   /// When the next call is one of them.
   [[nodiscard]] Clock::time_point next_hanging_call(Clock::time_point now) const;
-  [[nodiscard]] Clock::time_point settle_time(const Desk& desk, Clock::time_point now) const;
+  [[nodiscard]] Clock::time_point settle_time(const BoxPoller& poller, Clock::time_point now) const;
   void feed_starving();
-  void hand_out(Desk& desk, std::vector<Message> messages, Clock::time_point claimed);
-  void give_up_late(Desk& desk, Clock::time_point now);
-  void give_up_stuck(Desk& desk, Clock::time_point begin, Lock& lock);
-  void stop_lost(Desk& desk, std::vector<SharedTask>& tasks, Lock& lock);
-  void leave_place(Desk& desk, Lock& lock);
+  void hand_out(BoxPoller& poller, std::vector<Message> messages, Clock::time_point claimed);
+  void give_up_late(BoxPoller& poller, Clock::time_point now);
+  void give_up_stuck(BoxPoller& poller, Clock::time_point begin, Lock& lock);
+  void stop_lost(BoxPoller& poller, std::vector<SharedTask>& tasks, Lock& lock);
+  void release_slot(BoxPoller& poller, Lock& lock);
   static bool everything(const Task& task);
   /// What waits for a worker and is chosen is released, for others to take.
-  void give_back(Desk& desk, const std::function<bool(const Task&)>& chosen);
+  void release_waiting(BoxPoller& poller, const std::function<bool(const Task&)>& chosen);
   /// What it has claimed is finished under its own owner; what comes next is claimed by another.
-  void succeed(Desk& desk);
+  void succeed(BoxPoller& poller);
   /// Null: somebody else has done so. Destroy it without the lock: its store may be closed with it.
-  SharedDesk take_out(Desk& desk);
+  SharedPoller take_out(BoxPoller& poller);
 
   // Calls.
   /// The end: there is none that may be called now.
@@ -172,18 +174,18 @@ class Dispatcher::Loop {
   [[nodiscard]] bool may_call() const { return next_call() != waiting_.end(); }
   void call_next(Lock& lock);
   std::vector<SharedTask> take_tasks();
-  std::vector<Settlement> call_tasks(Desk& desk, const std::vector<SharedTask>& tasks);
+  std::vector<Settlement> call_tasks(BoxPoller& poller, const std::vector<SharedTask>& tasks);
   void finish(const std::vector<SharedTask>& tasks, std::vector<Settlement> settlements,
               Clock::time_point begin, Lock& lock);
-  void write_down_or_log(Desk& desk, std::vector<Settlement> finished);
-  void let_go(const SharedTask& task);
+  void write_down_or_log(BoxPoller& poller, std::vector<Settlement> finished);
+  void forget_task(const SharedTask& task);
 
-  // The threads that do the chores: one desk after the other, unless one takes long.
+  // The threads that do the chores: one poller after the other, unless one takes long.
   void keep_house(const std::stop_token& stop);
   void add_house_thread();
-  void do_chores(SharedDesk desk, const std::stop_token& stop, Lock& lock);
+  void do_chores(SharedPoller poller, const std::stop_token& stop, Lock& lock);
   /// Null: there is none, or not before `next`.
-  Desk* next_chores(Clock::time_point now, Clock::time_point& next, Lock& lock);
+  BoxPoller* next_chores(Clock::time_point now, Clock::time_point& next, Lock& lock);
 
   // The thread that called run().
   void watch(const std::stop_token& stop);
@@ -205,46 +207,47 @@ class Dispatcher::Loop {
   std::string announcement_;         ///< what other workers leave to this one
   const std::size_t largest_batch_;  ///< what one worker can start at once
   std::atomic<bool> paused_ = false;
-  std::atomic<int> desk_count_ = 0;
+  std::atomic<int> box_count_ = 0;
 
   std::mutex mutex_;
-  std::condition_variable work_;       ///< for those who rest: there is something to do
-  std::condition_variable_any calm_;   ///< for run(): a deadline was set, or the last desk is idle
-  std::condition_variable_any house_;  ///< for the chores: desks have come or gone
-  std::vector<SharedDesk> desks_;
-  using Schedule = std::set<std::pair<Clock::time_point, Desk*>>;
-  std::array<Schedule, every_trust.size()> schedules_;  ///< by trust
-  [[nodiscard]] Schedule& schedule_of(Trust trust) {
-    return schedules_[static_cast<std::size_t>(trust)];
+  std::condition_variable work_;  ///< for those who rest: there is something to do
+  std::condition_variable_any
+      idle_changed_;  ///< for run(): a deadline was set, or the last poller is idle
+  std::condition_variable_any house_;  ///< for the chores: box_pollers have come or gone
+  std::vector<SharedPoller> box_pollers_;
+  using Schedule = std::set<std::pair<Clock::time_point, BoxPoller*>>;
+  std::array<Schedule, every_store_health.size()> schedules_;  ///< by store_health
+  [[nodiscard]] Schedule& schedule_of(StoreHealth store_health) {
+    return schedules_[static_cast<std::size_t>(store_health)];
   }
-  [[nodiscard]] const Schedule& schedule_of(Trust trust) const {
-    return schedules_[static_cast<std::size_t>(trust)];
+  [[nodiscard]] const Schedule& schedule_of(StoreHealth store_health) const {
+    return schedules_[static_cast<std::size_t>(store_health)];
   }
-  std::vector<Desk*> visited_;  ///< now
-  std::deque<Desk*> starving_;
+  std::vector<BoxPoller*> visited_;  ///< now
+  std::deque<BoxPoller*> starving_;
   Waiting waiting_;
   std::vector<SharedTask> running_;  ///< the first message of each call
   std::size_t in_calls_ = 0;         ///< messages of all calls
   std::set<std::string, std::less<>> paused_topics_;
-  std::map<const Desk*, Reservation> reservations_;  ///< of claims that are under way
-  Duration handler_time_ = {};                       ///< of late, on average; zero: not known
-  Duration usual_time_ = {};                         ///< the same, whatever a few of them take
-  std::size_t next_step_ = 0;                        ///< the desk of the next step by hand
-  int visits_ = 0;                                   ///< under way
+  std::map<const BoxPoller*, Reservation> reservations_;  ///< of claims that are under way
+  Duration handler_time_ = {};                            ///< of late, on average; zero: not known
+  Duration usual_time_ = {};                              ///< the same, whatever a few of them take
+  std::size_t next_step_ = 0;                             ///< the poller of the next step by hand
+  int visits_ = 0;                                        ///< under way
   int writes_ = 0;  ///< beside visits: one at most that does not hang
   Clock::time_point last_write_ = {};
-  int calls_ = 0;                   ///< of handlers, under way
-  int resting_ = 0;                 ///< threads that have nothing to do
-  bool waking_ = false;             ///< one of them was called and is not there yet
-  Clock::time_point kept_ = never;  ///< until when one of them rests at most
-  int desk_changes_ = 0;            ///< for the chores
-  int chores_under_way_ = 0;        ///< stores
+  int calls_ = 0;                             ///< of handlers, under way
+  int idle_threads_ = 0;                      ///< threads that have nothing to do
+  bool waking_ = false;                       ///< one of them was called and is not there yet
+  Clock::time_point timer_deadline_ = never;  ///< until when one of them rests at most
+  int box_changes_ = 0;                       ///< for the chores
+  int chores_under_way_ = 0;                  ///< stores
   std::stop_source house_end_;
   std::vector<std::jthread> house_threads_;
   Clock::time_point watched_until_ = Clock::time_point::min();  ///< run() sleeps until then
   bool retimed_ = false;         ///< there is something to report before
   bool active_ = false;          ///< run() is there to settle what workers finish
-  bool over_ = true;             ///< no run() is there, not even one that says goodbye
+  bool finished_ = true;         ///< no run() is there, not even one that says goodbye
   bool draining_ = false;        ///< nothing new begins
   bool stopping_ = false;        ///< no more visits, until run() has ended
   bool closing_ = false;         ///< the threads end

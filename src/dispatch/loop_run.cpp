@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "dispatch/loop.hpp"
-#include "twinbox/stop_scope.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 
@@ -49,7 +49,7 @@ Dispatcher::Loop::Loop(Handlers handlers, DispatcherOptions options, DispatchObs
   if (announcement.left_out == 0) return;
   environment_.write(LogLevel::warning, "announcement_cut",
                      {{"left_out", static_cast<std::int64_t>(announcement.left_out)},
-                      {"limit", static_cast<std::int64_t>(longest_announcement)}});
+                      {"limit", static_cast<std::int64_t>(max_announcement_size)}});
 }
 
 thread_local const Dispatcher::Loop* Dispatcher::Loop::OnThread::current = nullptr;
@@ -80,70 +80,70 @@ Dispatcher::Loop::~Loop() {
   {
     Lock lock{mutex_};
     // Others keep their leases meanwhile, and the thread in run() uses what is destroyed here.
-    calm_.wait(lock, [&] { return over_ && running_.empty(); });
+    idle_changed_.wait(lock, [&] { return finished_ && running_.empty(); });
     closing_ = true;
   }
   last_calls_.request_stop();
   work_.notify_all();
 }
 
-void Dispatcher::Loop::add(QueueSource source) {
-  const auto desk = std::make_shared<Desk>(
-      std::move(source),
-      DeskParts{handlers_, options_, observer_, owner_, environment_, announcement_, desk_count_});
+void Dispatcher::Loop::add(QueueOpener source) {
+  const auto poller = std::make_shared<BoxPoller>(
+      std::move(source), BoxPollerContext{handlers_, options_, observer_, owner_, environment_,
+                                          announcement_, box_count_});
   const std::scoped_lock lock{mutex_};
-  desks_.push_back(desk);
-  ++desk_count_;
-  ++desk_changes_;
+  box_pollers_.push_back(poller);
+  ++box_count_;
+  ++box_changes_;
   house_.notify_all();
   if (!active_) return;
-  schedule(*desk, Clock::now());
+  schedule(*poller, Clock::now());
   wake(others_wanted());
 }
 
 void Dispatcher::Loop::remove(const void* key) {
-  SharedDesk gone;  // destroyed after the lock
+  SharedPoller gone;  // destroyed after the lock
   const std::scoped_lock lock{mutex_};
-  const auto found = std::find_if(desks_.begin(), desks_.end(), [&](const SharedDesk& desk) {
-    return desk->key() == key && !desk->leaving;
-  });
-  if (found == desks_.end()) return;
-  Desk& desk = **found;
-  desk.leaving = true;
+  const auto found = std::find_if(
+      box_pollers_.begin(), box_pollers_.end(),
+      [&](const SharedPoller& poller) { return poller->key() == key && !poller->leaving; });
+  if (found == box_pollers_.end()) return;
+  BoxPoller& poller = **found;
+  poller.leaving = true;
   if (!active_) {
-    if (desk.held.empty()) gone = take_out(desk);
-  } else if (!desk.busy) {
-    schedule(desk, Clock::now());
+    if (poller.held.empty()) gone = take_out(poller);
+  } else if (!poller.busy) {
+    schedule(poller, Clock::now());
     wake(others_wanted());
   }
 }
 
-void Dispatcher::Loop::succeed(Desk& desk) {
-  if (desk.leaving) return;
-  desk.leaving = true;
-  give_back(desk, everything);
-  const SharedDesk next = desk.successor(OwnerToken::make(environment_));
-  next->paused = desk.paused;
-  desks_.push_back(next);
-  ++desk_count_;
-  ++desk_changes_;
+void Dispatcher::Loop::succeed(BoxPoller& poller) {
+  if (poller.leaving) return;
+  poller.leaving = true;
+  release_waiting(poller, everything);
+  const SharedPoller next = poller.successor(OwnerToken::make(environment_));
+  next->paused = poller.paused;
+  box_pollers_.push_back(next);
+  ++box_count_;
+  ++box_changes_;
   house_.notify_all();
-  environment_.write(LogLevel::warning, "history_changed",
-                     {{"store", std::string_view{desk.store()}}});
+  environment_.write(LogLevel::warning, "failover_detected",
+                     {{"store", std::string_view{poller.store()}}});
   if (active_) schedule(*next, Clock::now());
 }
 
-Dispatcher::Loop::SharedDesk Dispatcher::Loop::take_out(Desk& desk) {
-  const auto found = std::find_if(desks_.begin(), desks_.end(),
-                                  [&](const SharedDesk& one) { return one.get() == &desk; });
-  if (found == desks_.end()) return {};
-  SharedDesk gone = std::move(*found);
-  desks_.erase(found);
-  --desk_count_;
-  ++desk_changes_;
+Dispatcher::Loop::SharedPoller Dispatcher::Loop::take_out(BoxPoller& poller) {
+  const auto found = std::find_if(box_pollers_.begin(), box_pollers_.end(),
+                                  [&](const SharedPoller& one) { return one.get() == &poller; });
+  if (found == box_pollers_.end()) return {};
+  SharedPoller gone = std::move(*found);
+  box_pollers_.erase(found);
+  --box_count_;
+  ++box_changes_;
   house_.notify_all();
-  std::erase(starving_, &desk);
-  schedule(desk, never);
+  std::erase(starving_, &poller);
+  schedule(poller, never);
   return gone;
 }
 
@@ -154,28 +154,29 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
   std::stop_source end;
   {
     const std::scoped_lock lock{mutex_};
-    if (!over_) throw UsageError("dispatcher: run() is already running; use one run() at a time");
+    if (!finished_)
+      throw UsageError("dispatcher: run() is already running; use one run() at a time");
     // First: there may be none. Those that are there rest until the next try.
     constexpr int writers = 1;
     const int most = options_.workers + options_.pollers + writers;
     while (std::ssize(threads_) < most) {
       threads_.emplace_back([this] { serve(); });
     }
-    over_ = false;
+    finished_ = false;
     active_ = true;
     stopping_ = draining_ = false;
     run_end_ = end;
     claims_ = std::stop_source{};
     last_calls_ = std::stop_source{};
-    for (const SharedDesk& desk : desks_) {
-      desk->look_now({}, false);
-      desk->housekeeping.reset();
-      desk->next_chores = {};
-      if (!desk->busy) schedule(*desk, Clock::now());
+    for (const SharedPoller& poller : box_pollers_) {
+      poller->look_now({}, false);
+      poller->housekeeping.reset();
+      poller->next_chores = {};
+      if (!poller->busy) schedule(*poller, Clock::now());
     }
     wake(others_wanted());
   }
-  std::exception_ptr trouble;
+  std::exception_ptr failure;
   std::optional<Countdown> countdown;
   {
     const std::stop_callback at_stop{stop, [&end] { end.request_stop(); }};
@@ -187,7 +188,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
       }
       watch(end.get_token());
     } catch (const std::system_error&) {
-      trouble = std::current_exception();
+      failure = std::current_exception();
     }
     house_end_.request_stop();
     shut_down();
@@ -203,49 +204,50 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
   }
   say_goodbye();
   end_run();
-  if (trouble) std::rethrow_exception(trouble);
+  if (failure) std::rethrow_exception(failure);
 }
 
 /// What is still to be written down is, if the store lets it; then nobody listens to it any more.
 void Dispatcher::Loop::say_goodbye() {
   const StopScope in_time{last_calls_.get_token()};
-  std::vector<std::pair<SharedDesk, std::vector<Settlement>>> left;
-  std::vector<SharedDesk> desks;
+  std::vector<std::pair<SharedPoller, std::vector<Settlement>>> left;
+  std::vector<SharedPoller> box_pollers;
   {
     const std::scoped_lock lock{mutex_};
     active_ = false;
     for (Schedule& schedule : schedules_) schedule.clear();
     starving_.clear();
-    desks = desks_;
+    box_pollers = box_pollers_;
     // Those that hang must not use up the time of the others.
-    std::stable_partition(desks.begin(), desks.end(),
-                          [](const SharedDesk& desk) { return desk->trust != Trust::failing; });
-    for (const SharedDesk& desk : desks) {
-      desk->at = never;
-      desk->starving = false;
-      if (desk->finished.empty()) continue;
-      left.emplace_back(desk, std::exchange(desk->finished, {}));
-      ++desk->unlisted;
+    std::stable_partition(box_pollers.begin(), box_pollers.end(), [](const SharedPoller& poller) {
+      return poller->store_health != StoreHealth::failing;
+    });
+    for (const SharedPoller& poller : box_pollers) {
+      poller->at = never;
+      poller->starving = false;
+      if (poller->finished.empty()) continue;
+      left.emplace_back(poller, std::exchange(poller->finished, {}));
+      ++poller->untracked;
     }
   }
-  for (auto& [desk, finished] : left) {
-    write_down_or_log(*desk, std::move(finished));
+  for (auto& [poller, finished] : left) {
+    write_down_or_log(*poller, std::move(finished));
     const std::scoped_lock lock{mutex_};
-    --desk->unlisted;
+    --poller->untracked;
   }
   // A thousand stores must not hold up the end: those that are not told forget within a day.
   const Clock::time_point polite_until = Clock::now() + 1s;
-  for (const SharedDesk& desk : desks) {
+  for (const SharedPoller& poller : box_pollers) {
     const bool polite = Clock::now() < polite_until;
-    if (polite) release_lost_or_log(*desk);
-    desk->stop_listening(polite);
+    if (polite) release_lost_or_log(*poller);
+    poller->stop_listening(polite);
   }
   const std::scoped_lock lock{mutex_};
-  for (const SharedDesk& desk : desks) {
-    if (desk->leaving && desk->held.empty()) {
-      take_out(*desk);
-    } else if (!desk->held.empty()) {
-      schedule(*desk, desk->next_renewal);
+  for (const SharedPoller& poller : box_pollers) {
+    if (poller->leaving && poller->held.empty()) {
+      take_out(*poller);
+    } else if (!poller->held.empty()) {
+      schedule(*poller, poller->next_renewal);
     }
   }
 }
@@ -254,17 +256,17 @@ void Dispatcher::Loop::say_goodbye() {
 void Dispatcher::Loop::end_run() {
   const std::scoped_lock lock{mutex_};
   last_calls_ = std::stop_source{};
-  over_ = true;
+  finished_ = true;
   wake(others_wanted());
-  calm_.notify_all();
+  idle_changed_.notify_all();
 }
 
-void Dispatcher::Loop::release_lost_or_log(Desk& desk) {
+void Dispatcher::Loop::release_lost_or_log(BoxPoller& poller) {
   try {
-    release_lost(desk);
+    release_lost(poller);
   } catch (const std::exception& error) {
     environment_.write(LogLevel::warning, "release_lost_error",
-                       {{"store", std::string_view{desk.store()}}, {"error", text_of(error)}});
+                       {{"store", std::string_view{poller.store()}}, {"error", text_of(error)}});
   }
 }
 
@@ -277,9 +279,9 @@ void Dispatcher::Loop::watch(const std::stop_token& stop) {
     retimed_ = false;
     watched_until_ = next_report();
     if (watched_until_ == never) {
-      calm_.wait(lock, stop, [&] { return retimed_; });
+      idle_changed_.wait(lock, stop, [&] { return retimed_; });
     } else {
-      calm_.wait_until(lock, stop, watched_until_, [&] { return retimed_; });
+      idle_changed_.wait_until(lock, stop, watched_until_, [&] { return retimed_; });
     }
   }
   watched_until_ = Clock::time_point::min();
@@ -290,7 +292,7 @@ void Dispatcher::Loop::call_watcher(Clock::time_point by) {
   if (by >= watched_until_) return;
   watched_until_ = by;
   retimed_ = true;
-  calm_.notify_all();
+  idle_changed_.notify_all();
 }
 
 Clock::time_point Dispatcher::Loop::next_report() const {
@@ -323,12 +325,12 @@ void Dispatcher::Loop::report_slow(Lock& lock) {
     const std::scoped_lock before_its_end{task->watch->telling};
     if (!task->watch->in_handler) continue;
     environment_.write(level, "handler_slow",
-                       {{"store", std::string_view{task->desk->store()}},
+                       {{"store", std::string_view{task->poller->store()}},
                         {"topic", task->message.topic.view()},
                         {"handler", task->message.handler.view()},
                         {"id", task->message.id.view()},
                         {"running_s", std::chrono::duration<double>(running).count()}});
-    if (observer_.slow) observer_.slow(task->desk->store(), task->message, running);
+    if (observer_.slow) observer_.slow(task->poller->store(), task->message, running);
   }
   lock.lock();
 }
@@ -344,11 +346,11 @@ void Dispatcher::Loop::report_timeouts(Lock& lock) {
   for (const SharedTask& task : late) {
     task->watch->stop.request_stop();
     environment_.write(LogLevel::warning, "timeout",
-                       {{"store", std::string_view{task->desk->store()}},
+                       {{"store", std::string_view{task->poller->store()}},
                         {"topic", task->message.topic.view()},
                         {"handler", task->message.handler.view()},
                         {"id", task->message.id.view()}});
-    if (observer_.timed_out) observer_.timed_out(task->desk->store(), task->message);
+    if (observer_.timed_out) observer_.timed_out(task->poller->store(), task->message);
   }
   lock.lock();
 }
@@ -360,30 +362,30 @@ void Dispatcher::Loop::shut_down() {
     const std::scoped_lock lock{mutex_};
     draining_ = true;
     for (const SharedTask& task : std::exchange(waiting_, {})) {
-      let_go(task);
-      task->desk->finished.push_back({message_of(task), {.act = Verdict::Act::release}});
+      forget_task(task);
+      task->poller->finished.push_back({message_of(task), {.action = Verdict::Action::release}});
     }
     running = running_;
     for (const SharedTask& task : running) task->watch->shutting_down = true;
     const Clock::time_point now = Clock::now();
-    for (const SharedDesk& desk : desks_) {
-      if (!desk->busy) schedule_next(*desk, now);
+    for (const SharedPoller& poller : box_pollers_) {
+      if (!poller->busy) schedule_next(*poller, now);
     }
     wake(others_wanted());
   }
   claims_.request_stop();
   for (const SharedTask& task : running) task->watch->stop.request_stop();
   Lock lock{mutex_};
-  calm_.wait_until(lock, Clock::now() + options_.grace, [&] {
-    return std::all_of(desks_.begin(), desks_.end(),
-                       [](const SharedDesk& desk) { return desk->has_nothing(); });
+  idle_changed_.wait_until(lock, Clock::now() + options_.grace, [&] {
+    return std::all_of(box_pollers_.begin(), box_pollers_.end(),
+                       [](const SharedPoller& poller) { return poller->has_nothing(); });
   });
   stopping_ = true;
 }
 
 void Dispatcher::Loop::wait_for_visits() {
   Lock lock{mutex_};
-  calm_.wait(lock, [&] { return visits_ == 0 && writes_ == 0; });
+  idle_changed_.wait(lock, [&] { return visits_ == 0 && writes_ == 0; });
 }
 
 // ---- pause
@@ -392,7 +394,7 @@ void Dispatcher::Loop::set_paused(bool paused) {
   const std::scoped_lock lock{mutex_};
   paused_ = paused;
   if (paused) {
-    for (const SharedDesk& desk : desks_) give_back(*desk, everything);
+    for (const SharedPoller& poller : box_pollers_) release_waiting(*poller, everything);
   }
   look_again();
 }
@@ -400,15 +402,15 @@ void Dispatcher::Loop::set_paused(bool paused) {
 void Dispatcher::Loop::set_store_paused(std::string_view store, bool paused) {
   const std::scoped_lock lock{mutex_};
   bool found = false;
-  for (const SharedDesk& desk : desks_) {
-    if (desk->store() != store) continue;
-    desk->paused = paused;
-    if (paused) give_back(*desk, everything);
+  for (const SharedPoller& poller : box_pollers_) {
+    if (poller->store() != store) continue;
+    poller->paused = paused;
+    if (paused) release_waiting(*poller, everything);
     found = true;
   }
   if (!found) {
     throw UsageError("dispatcher: there is no store '" + std::string{store} + "' to pause; " +
-                     std::to_string(desks_.size()) + " are known");
+                     std::to_string(box_pollers_.size()) + " are known");
   }
   look_again();
 }
@@ -417,8 +419,8 @@ void Dispatcher::Loop::set_topic_paused(const Topic& topic, bool paused) {
   const std::scoped_lock lock{mutex_};
   if (paused) {
     paused_topics_.insert(topic.str());
-    for (const SharedDesk& desk : desks_) {
-      give_back(*desk, [&](const Task& task) { return task.message.topic == topic; });
+    for (const SharedPoller& poller : box_pollers_) {
+      release_waiting(*poller, [&](const Task& task) { return task.message.topic == topic; });
     }
     look_again();
   } else {
@@ -428,8 +430,8 @@ void Dispatcher::Loop::set_topic_paused(const Topic& topic, bool paused) {
 
 void Dispatcher::Loop::look_again() {
   const Clock::time_point now = Clock::now();
-  for (const SharedDesk& desk : desks_) {
-    if (active_ && !desk->busy && desk->at > now) schedule(*desk, now);
+  for (const SharedPoller& poller : box_pollers_) {
+    if (active_ && !poller->busy && poller->at > now) schedule(*poller, now);
   }
   wake(others_wanted());
 }

@@ -13,7 +13,7 @@ constexpr Duration prefetch_time = 20ms;
 /// Under load, what has finished waits this long for others to be written down with.
 constexpr Duration settle_delay = 2ms;
 /// What takes no longer is waited for: a commit takes about as long.
-constexpr Duration moment = 500us;
+constexpr Duration short_call = 500us;
 /// A claim that takes longer holds back no room for itself: its store may be out of reach.
 constexpr Duration reservation_time = 50ms;
 /// For stores that failed before.
@@ -21,104 +21,108 @@ constexpr int failing_share = 16;
 
 }  // namespace
 
-void Dispatcher::Loop::schedule(Desk& desk, Clock::time_point at) {
-  Schedule& schedule = schedule_of(desk.trust);
-  if (desk.at != never) schedule.erase({desk.at, &desk});
-  desk.at = at;
-  if (at != never) schedule.emplace(at, &desk);
+void Dispatcher::Loop::schedule(BoxPoller& poller, Clock::time_point at) {
+  Schedule& schedule = schedule_of(poller.store_health);
+  if (poller.at != never) schedule.erase({poller.at, &poller});
+  poller.at = at;
+  if (at != never) schedule.emplace(at, &poller);
 }
 
 // ---- beside which others
 
 Clock::time_point Dispatcher::Loop::hanging_since(Clock::time_point now) const {
   Clock::time_point since = never;
-  for (const Desk* desk : visited_) {
-    if (desk->visit.hangs(now)) since = std::min(since, desk->visit.began());
+  for (const BoxPoller* poller : visited_) {
+    if (poller->visit.hangs(now)) since = std::min(since, poller->visit.began());
   }
   return since;
 }
 
-bool Dispatcher::Loop::answered_since(const Desk& desk, Clock::time_point since) {
-  return desk.trust != Trust::failing && std::max(desk.answered_at, desk.told_at.load()) >= since;
+bool Dispatcher::Loop::answered_since(const BoxPoller& poller, Clock::time_point since) {
+  return poller.store_health != StoreHealth::failing &&
+         std::max(poller.answered_at, poller.committed_at.load()) >= since;
 }
 
 /// A visit that hangs keeps its thread and leaves its slot: another thread takes the next store.
 /// Stores that have never answered, or not the last time, have slots of their own. While some hang,
 /// so have those that are known to work: nothing else can keep them waiting for the others.
-Dispatcher::Loop::Admission Dispatcher::Loop::admission(Trust trust, bool answers,
+Dispatcher::Loop::Admission Dispatcher::Loop::admission(StoreHealth store_health, bool answers,
                                                         Clock::time_point now) const {
   int all = 0;
   int brief = 0;
-  for (const Desk* desk : visited_) {
-    if (desk->answers != answers || (!answers && desk->trust != trust)) continue;
+  for (const BoxPoller* poller : visited_) {
+    if (poller->answers != answers || (!answers && poller->store_health != store_health)) continue;
     ++all;
-    brief += desk->visit.is_brief(now) ? 1 : 0;
+    brief += poller->visit.is_brief(now) ? 1 : 0;
   }
-  if (trust != Trust::failing && brief >= options_.pollers) return Admission::later;
-  const bool shared_out = trust == Trust::failing && all >= failing_share;
-  const int slots = answers ? 2 * options_.pollers : trust == Trust::works ? options_.pollers : 0;
+  if (store_health != StoreHealth::failing && brief >= options_.pollers) return Admission::later;
+  const bool shared_out = store_health == StoreHealth::failing && all >= failing_share;
+  const int slots = answers                              ? 2 * options_.pollers
+                    : store_health == StoreHealth::works ? options_.pollers
+                                                         : 0;
   return !shared_out && visits_ + writes_ < most_hanging + slots ? Admission::now
                                                                  : Admission::when_one_ends;
 }
 
-Desk* Dispatcher::Loop::next_visit(Clock::time_point now) const {
-  if (rests_now()) return nullptr;
-  Desk* first = nullptr;
+BoxPoller* Dispatcher::Loop::next_visit(Clock::time_point now) const {
+  if (is_stopping_run()) return nullptr;
+  BoxPoller* first = nullptr;
   const Clock::time_point since = hanging_since(now);
-  for (const Trust trust : every_trust) {
-    const Schedule& schedule = schedule_of(trust);
+  for (const StoreHealth store_health : every_store_health) {
+    const Schedule& schedule = schedule_of(store_health);
     if (schedule.empty() || schedule.begin()->first > now) continue;
-    const bool any = admission(trust, false, now) == Admission::now;
-    const bool answering =
-        since != never && trust != Trust::failing && admission(trust, true, now) == Admission::now;
+    const bool any = admission(store_health, false, now) == Admission::now;
+    const bool answering = since != never && store_health != StoreHealth::failing &&
+                           admission(store_health, true, now) == Admission::now;
     if (!any && !answering) continue;
-    for (const auto& [at, desk] : schedule) {
+    for (const auto& [at, poller] : schedule) {
       if (at > now || (first != nullptr && first->at <= at)) break;
-      if (desk->asking || !(any || answered_since(*desk, since))) continue;
-      first = desk;
+      if (poller->asking || !(any || answered_since(*poller, since))) continue;
+      first = poller;
       break;
     }
   }
   return first;
 }
 
-bool Dispatcher::Loop::waits_for_admission(Trust trust, Clock::time_point now) const {
-  const Schedule& schedule = schedule_of(trust);
+bool Dispatcher::Loop::waits_for_admission(StoreHealth store_health, Clock::time_point now) const {
+  const Schedule& schedule = schedule_of(store_health);
   return !schedule.empty() && schedule.begin()->first <= now &&
-         admission(trust, false, now) != Admission::now;
+         admission(store_health, false, now) != Admission::now;
 }
 
 Clock::time_point Dispatcher::Loop::next_time(Clock::time_point now) const {
-  if (rests_now()) return never;
+  if (is_stopping_run()) return never;
   Clock::time_point first = next_hanging_call(now);
   bool waits = false;
-  for (const Trust trust : every_trust) {
-    const Schedule& schedule = schedule_of(trust);
+  for (const StoreHealth store_health : every_store_health) {
+    const Schedule& schedule = schedule_of(store_health);
     const auto next = schedule.lower_bound({now, nullptr});
     if (next != schedule.end()) first = std::min(first, next->first);
-    waits = waits || waits_for_admission(trust, now);
+    waits = waits || waits_for_admission(store_health, now);
   }
   if (!waits) return first;
-  for (const Desk* desk : visited_) {
-    for (const auto at : {desk->visit.brief_until(), desk->visit.patience_ends()}) {
+  for (const BoxPoller* poller : visited_) {
+    for (const auto at : {poller->visit.brief_until(), poller->visit.interruptible_at()}) {
       if (at > now) first = std::min(first, at);
     }
   }
   return first;
 }
 
-Desk* Dispatcher::Loop::visit_to_end(Clock::time_point now) const {
-  if (rests_now()) return nullptr;
-  Desk* longest = nullptr;
-  for (const Trust trust : every_trust) {
-    const Schedule& schedule = schedule_of(trust);
+BoxPoller* Dispatcher::Loop::visit_to_end(Clock::time_point now) const {
+  if (is_stopping_run()) return nullptr;
+  BoxPoller* longest = nullptr;
+  for (const StoreHealth store_health : every_store_health) {
+    const Schedule& schedule = schedule_of(store_health);
     if (schedule.empty() || schedule.begin()->first > now) continue;
-    if (admission(trust, false, now) != Admission::when_one_ends) continue;
-    for (Desk* desk : visited_) {
-      if (trust == Trust::failing && desk->trust != Trust::failing) continue;
-      const Clock::time_point end = desk->visit.patience_ends();
-      if (end <= now && (longest == nullptr || end < longest->visit.patience_ends()))
-        longest = desk;
+    if (admission(store_health, false, now) != Admission::when_one_ends) continue;
+    for (BoxPoller* poller : visited_) {
+      if (store_health == StoreHealth::failing && poller->store_health != StoreHealth::failing)
+        continue;
+      const Clock::time_point end = poller->visit.interruptible_at();
+      if (end <= now && (longest == nullptr || end < longest->visit.interruptible_at()))
+        longest = poller;
     }
   }
   return longest;
@@ -134,51 +138,54 @@ void Dispatcher::Loop::end_call(StoreCall& call, Lock& lock) {
 
 // ---- when
 
-void Dispatcher::Loop::schedule_settling(Desk& desk, Clock::time_point now) {
-  if (desk.busy || (desk.finished.empty() && !desk.leaving)) return;
-  const Clock::time_point at = desk.finished.empty() ? now : settle_time(desk, now);
-  if (at < desk.at) schedule(desk, at);
+void Dispatcher::Loop::schedule_settling(BoxPoller& poller, Clock::time_point now) {
+  if (poller.busy || (poller.finished.empty() && !poller.leaving)) return;
+  const Clock::time_point at = poller.finished.empty() ? now : settle_time(poller, now);
+  if (at < poller.at) schedule(poller, at);
 }
 
-void Dispatcher::Loop::schedule_next(Desk& desk, Clock::time_point now) {
+void Dispatcher::Loop::schedule_next(BoxPoller& poller, Clock::time_point now) {
   Clock::time_point at = never;
-  if (takes_more(desk)) {
-    if (!desk.has_place()) {
-      at = desk.next_try();
-    } else if (desk.next_look() > now && !desk.called) {
-      at = desk.next_look();
+  if (takes_more(poller)) {
+    if (!poller.has_slot()) {
+      at = poller.next_try();
+    } else if (poller.next_look() > now && !poller.called) {
+      at = poller.next_look();
     } else if (worth_a_claim()) {
       at = options_.order == PollOrder::drain_first ? Clock::time_point::min() : now;
     } else {
       // A claim under way that does not return loses its room.
       if (!reservations_.empty()) at = now + reservation_time;
-      if (!desk.starving && options_.order == PollOrder::drain_first) starving_.push_front(&desk);
-      if (!desk.starving && options_.order == PollOrder::round_robin) starving_.push_back(&desk);
-      desk.starving = true;
-      if (desk.full_since == never && calls_ >= options_.workers) desk.full_since = now;
-      if (desk.full_since != never && !desk.told_full)
-        at = std::min(at, desk.full_since + options_.lease / 3);
+      if (!poller.starving && options_.order == PollOrder::drain_first)
+        starving_.push_front(&poller);
+      if (!poller.starving && options_.order == PollOrder::round_robin)
+        starving_.push_back(&poller);
+      poller.starving = true;
+      if (poller.full_since == never && calls_ >= options_.workers) poller.full_since = now;
+      if (poller.full_since != never && !poller.logged_full)
+        at = std::min(at, poller.full_since + options_.lease / 3);
     }
   }
-  at = std::min(at, desk.next_try());
-  if (!draining_ && !desk.leaving) at = std::min(at, std::max(now, desk.next_presence()));
-  if (!desk.held.empty()) at = std::min(at, desk.next_renewal);
-  if (!desk.finished.empty()) at = std::min(at, settle_time(desk, now));
-  schedule(desk, at);
+  at = std::min(at, poller.next_try());
+  if (!draining_ && !poller.leaving) at = std::min(at, std::max(now, poller.next_heartbeat()));
+  if (!poller.held.empty()) at = std::min(at, poller.next_renewal);
+  if (!poller.finished.empty()) at = std::min(at, settle_time(poller, now));
+  schedule(poller, at);
 }
 
-Clock::time_point Dispatcher::Loop::settle_time(const Desk& desk, Clock::time_point now) const {
-  if (desk.held.empty()) return now;
+Clock::time_point Dispatcher::Loop::settle_time(const BoxPoller& poller,
+                                                Clock::time_point now) const {
+  if (poller.held.empty()) return now;
   // One commit for all of them.
-  if (in_a_moment(desk.held.size())) return now + settle_delay;
+  if (is_short(poller.held.size())) return now + settle_delay;
   const bool light = waiting_.empty();
-  const bool many = static_cast<std::int64_t>(desk.finished.size()) * 2 >= options_.batch;
+  const bool many = static_cast<std::int64_t>(poller.finished.size()) * 2 >= options_.batch;
   return light || many ? now : now + settle_delay;
 }
 
-bool Dispatcher::Loop::in_a_moment(std::size_t count) const {
+bool Dispatcher::Loop::is_short(std::size_t count) const {
   const Duration all = usual_time_ * static_cast<std::int64_t>(count) / options_.workers;
-  return usual_time_ != Duration{} && all < moment;
+  return usual_time_ != Duration{} && all < short_call;
 }
 
 // ---- how much
@@ -198,7 +205,7 @@ std::int64_t Dispatcher::Loop::room() const {
     return std::min(options_.batch, capacity() - taken);
   const Clock::time_point now = Clock::now();
   if (all_workers_are_busy) taken -= hanging_calls(now);
-  for (const auto& [desk, reservation] : reservations_) {
+  for (const auto& [poller, reservation] : reservations_) {
     if (now - reservation.at < reservation_time) taken += reservation.count;
   }
   return std::min(options_.batch, capacity() - taken);
@@ -208,16 +215,18 @@ bool Dispatcher::Loop::worth_a_claim() const {
   const std::int64_t free = room();
   if (free <= 0) return false;
   // While the workers are busy anyway, a claim waits until it brings more.
-  const std::int64_t enough = in_a_moment(waiting_.size()) ? options_.batch : capacity() / 2;
+  const std::int64_t enough = is_short(waiting_.size()) ? options_.batch : capacity() / 2;
   return waiting_.empty() || free >= std::min(options_.batch, enough);
 }
 
-std::int64_t Dispatcher::Loop::reserve(const Desk& desk, Clock::time_point now) {
+std::int64_t Dispatcher::Loop::reserve(const BoxPoller& poller, Clock::time_point now) {
   if (!worth_a_claim()) return 0;
   // To see whether it answers. It probably does not, and holds back no room from those that do.
-  if (desk.trust == Trust::failing || (!desk.answers && hanging_since(now) != never)) return 1;
+  if (poller.store_health == StoreHealth::failing ||
+      (!poller.answers && hanging_since(now) != never))
+    return 1;
   const std::int64_t free = room();
-  reservations_[&desk] = {now, free};
+  reservations_[&poller] = {now, free};
   return free;
 }
 
@@ -242,11 +251,11 @@ Clock::time_point Dispatcher::Loop::next_hanging_call(Clock::time_point now) con
 
 void Dispatcher::Loop::feed_starving() {
   if (starving_.empty() || !worth_a_claim()) return;
-  Desk& desk = *starving_.front();
+  BoxPoller& poller = *starving_.front();
   starving_.pop_front();
-  desk.starving = false;
+  poller.starving = false;
   const Clock::time_point now = Clock::now();
-  if (!desk.busy && desk.at > now) schedule(desk, now);
+  if (!poller.busy && poller.at > now) schedule(poller, now);
 }
 
 }  // namespace twinbox

@@ -11,7 +11,7 @@ namespace {
 
 std::size_t discard(Box& box, Session& session, const OwnerToken& owner, const Settlement& one) {
   return box.run(session, box.sql().discard_held,
-                 {{"id", one.message->work_id.number()},
+                 {{"id", one.message->delivery_id.number()},
                   {"owner", Value{owner.uuid()}},
                   {"epoch", std::int64_t{one.message->epoch}},
                   {"reason", one.verdict.reason},
@@ -22,42 +22,42 @@ Value text_or_null(const std::string& text) {
   return text.empty() ? Value{} : Value{std::string_view{text}};
 }
 
-/// What became of a call at most once: its mark ends as done or dead, or is a duty again.
+/// What became of a call at most once: its mark ends as done or dead, or is a delivery again.
 void settle_mark(Box& box, Session& session, const Settlement& one) {
-  using Act = Verdict::Act;
+  using Action = Verdict::Action;
   const Verdict& verdict = one.verdict;
-  const std::string kept = cut_error(verdict.error);
-  const Arg id{"id", one.message->work_id.number()};
+  const std::string kept = truncate_error(verdict.error);
+  const Arg id{"id", one.message->delivery_id.number()};
   const Arg name{"handler", one.message->handler.view()};
   const Arg message_id{"message_id", one.message->id.view()};
   const Arg source{"source", one.message->source.view()};
   const Arg error{"error", text_or_null(kept)};
-  if (verdict.act == Act::ack || verdict.act == Act::fail) {
+  if (verdict.action == Action::ack || verdict.action == Action::fail) {
     box.run(session, box.sql().finish_marked,
             {id,
              name,
              message_id,
              source,
              error,
-             {"state", verdict.act == Act::fail ? 2 : 1},
+             {"state", verdict.action == Action::fail ? 2 : 1},
              {"reason", text_or_null(verdict.reason)},
              box.now()});
     return;
   }
-  box.run(session, box.sql().put_back,
+  box.run(session, box.sql().release_marked,
           {id,
            name,
            message_id,
            source,
            error,
            {"delay", verdict.delay ? verdict.delay->count() : std::int64_t{0}},
-           {"until", verdict.act == Act::postpone ? Value{verdict.until} : Value{}},
-           {"failed", verdict.act == Act::abandon ? 1 : 0},
+           {"until", verdict.action == Action::postpone ? Value{verdict.until} : Value{}},
+           {"failed", verdict.action == Action::abandon ? 1 : 0},
            box.now()});
 }
 
 bool is_plain_ack(const Settlement& one) {
-  return one.verdict.act == Verdict::Act::ack && !one.verdict.marked;
+  return one.verdict.action == Verdict::Action::ack && !one.verdict.marked;
 }
 
 std::size_t settle_one(WorkQueue& queue, Session& session, const OwnerToken& owner,
@@ -65,19 +65,20 @@ std::size_t settle_one(WorkQueue& queue, Session& session, const OwnerToken& own
   const Verdict& verdict = one.verdict;
   if (verdict.marked) {
     // Nobody can take a mark over: where it is gone, an operator has dealt with it.
-    settle_mark(queue.box(), session, one);
+    settle_mark(box_of(queue), session, one);
     return 1;
   }
-  switch (verdict.act) {
-    case Verdict::Act::ack: return queue.ack(session, owner, *one.message);
-    case Verdict::Act::abandon:
+  switch (verdict.action) {
+    case Verdict::Action::ack: return queue.ack(session, owner, *one.message);
+    case Verdict::Action::abandon:
       return queue.abandon(session, owner, *one.message, verdict.error, verdict.delay);
-    case Verdict::Act::fail:
+    case Verdict::Action::fail:
       return queue.fail(session, owner, *one.message, verdict.error,
                         {.reason = verdict.reason, .handler_failed = verdict.handler_failed});
-    case Verdict::Act::postpone: return queue.postpone(session, owner, *one.message, verdict.until);
-    case Verdict::Act::release: return queue.release(session, owner, *one.message);
-    case Verdict::Act::discard: return discard(queue.box(), session, owner, one);
+    case Verdict::Action::postpone:
+      return queue.postpone(session, owner, *one.message, verdict.until);
+    case Verdict::Action::release: return queue.release(session, owner, *one.message);
+    case Verdict::Action::discard: return discard(box_of(queue), session, owner, one);
   }
   return 0;
 }
@@ -100,10 +101,10 @@ std::size_t settle(WorkQueue& queue, Session& session, const OwnerToken& owner,
 std::size_t settle(WorkQueue& queue, const OwnerToken& owner,
                    const std::vector<Settlement>& settlements) {
   if (settlements.empty()) return 0;
-  const bool one_act = std::all_of(settlements.begin(), settlements.end(), is_plain_ack) ||
-                       (settlements.size() == 1 && settlements.front().verdict.marked);
-  return queue.box().own(
-      Access::write, one_act ? Scope::statement : Scope::transaction,
+  const bool single_statement = std::all_of(settlements.begin(), settlements.end(), is_plain_ack) ||
+                                (settlements.size() == 1 && settlements.front().verdict.marked);
+  return box_of(queue).in_own_transaction(
+      Access::write, single_statement ? Scope::statement : Scope::transaction,
       [&](Session& session) { return settle(queue, session, owner, settlements); });
 }
 
@@ -111,12 +112,12 @@ void report(const WorkQueue& queue, const DispatchObserver& observer,
             const std::vector<Settlement>& settlements) {
   for (const Settlement& one : settlements) {
     const Message& message = *one.message;
-    if (one.verdict.act == Verdict::Act::fail) {
-      log_dead(queue.box(), message, one.verdict.reason,
+    if (one.verdict.action == Verdict::Action::fail) {
+      log_dead(box_of(queue), message, one.verdict.reason,
                one.verdict.cause ? one.verdict.cause->str() : std::string{});
       if (observer.dead)
         observer.dead(queue.database().name(), message, one.verdict.reason, one.verdict.error);
-    } else if (one.verdict.act == Verdict::Act::abandon && observer.failed) {
+    } else if (one.verdict.action == Verdict::Action::abandon && observer.failed) {
       observer.failed(queue.database().name(), message, one.verdict.error);
     }
   }

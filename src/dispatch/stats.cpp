@@ -1,5 +1,3 @@
-#include "twinbox/stats.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -11,6 +9,7 @@
 
 #include "dispatch/name_table.hpp"
 #include "dispatch/then.hpp"
+#include "twinbox/dispatcher.hpp"
 
 namespace twinbox {
 namespace {
@@ -27,11 +26,11 @@ class Counter {
   std::atomic<std::uint64_t> count_ = 0;
 };
 
-class SpreadCounter {
+class HistogramCounter {
  public:
   void add(std::uint64_t value) noexcept {
     const auto bucket = static_cast<std::size_t>(std::bit_width(value));
-    buckets_[std::min(bucket, Spread::bucket_count - 1)].add();
+    buckets_[std::min(bucket, Histogram::bucket_count - 1)].add();
     sum_.add(value);
     std::uint64_t known = largest_.load(std::memory_order_relaxed);
     while (known < value && !largest_.compare_exchange_weak(known, value)) continue;
@@ -40,19 +39,19 @@ class SpreadCounter {
   void add(Duration time) noexcept {
     add(static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0)));
   }
-  [[nodiscard]] Spread read() const noexcept {
-    Spread spread;
-    for (std::size_t i = 0; i < Spread::bucket_count; ++i) {
-      spread.buckets[i] = buckets_[i].read();
-      spread.count += spread.buckets[i];
+  [[nodiscard]] Histogram read() const noexcept {
+    Histogram histogram;
+    for (std::size_t i = 0; i < Histogram::bucket_count; ++i) {
+      histogram.buckets[i] = buckets_[i].read();
+      histogram.count += histogram.buckets[i];
     }
-    spread.sum = sum_.read();
-    spread.largest = largest_.load(std::memory_order_relaxed);
-    return spread;
+    histogram.sum = sum_.read();
+    histogram.largest = largest_.load(std::memory_order_relaxed);
+    return histogram;
   }
 
  private:
-  std::array<Counter, Spread::bucket_count> buckets_;
+  std::array<Counter, Histogram::bucket_count> buckets_;
   Counter sum_;
   std::atomic<std::uint64_t> largest_ = 0;
 };
@@ -78,7 +77,7 @@ class SlowCalls {
   using Key = std::tuple<std::int64_t, std::int64_t, std::string>;
   /// The id tells an outbox and an inbox apart, whose work may have the same numbers.
   static Key key_of(const Message& message) {
-    return {message.work_id.number(), message.epoch, message.id.str()};
+    return {message.delivery_id.number(), message.epoch, message.id.str()};
   }
 
   std::mutex mutex_;
@@ -94,7 +93,7 @@ struct StoreCounters {
   /// whatever began in between.
   std::atomic<std::uint64_t> in_flight = 0;
   SlowCalls slow;
-  SpreadCounter claim_size, claim_time, handler_time, start_age, wake_latency, settle_time;
+  HistogramCounter claim_size, claim_time, handler_time, queue_latency, wake_latency, settle_time;
 
   [[nodiscard]] StoreStats read(std::string name) const {
     return {.store = std::move(name),
@@ -115,7 +114,7 @@ struct StoreCounters {
             .claim_size = claim_size.read(),
             .claim_time = claim_time.read(),
             .handler_time = handler_time.read(),
-            .start_age = start_age.read(),
+            .queue_latency = queue_latency.read(),
             .wake_latency = wake_latency.read(),
             .settle_time = settle_time.read()};
   }
@@ -136,11 +135,11 @@ struct TopicCounters {
 
 }  // namespace
 
-double Spread::mean() const noexcept {
+double Histogram::mean() const noexcept {
   return count == 0 ? 0.0 : static_cast<double>(sum) / static_cast<double>(count);
 }
 
-double Spread::quantile(double share) const noexcept {
+double Histogram::quantile(double share) const noexcept {
   if (count == 0) return 0.0;
   const double wanted = std::clamp(share, 0.0, 1.0) * static_cast<double>(count);
   const auto most = static_cast<double>(largest);
@@ -158,7 +157,7 @@ double Spread::quantile(double share) const noexcept {
   return most;
 }
 
-Spread& Spread::operator+=(const Spread& other) noexcept {
+Histogram& Histogram::operator+=(const Histogram& other) noexcept {
   for (std::size_t i = 0; i < bucket_count; ++i) buckets[i] += other.buckets[i];
   count += other.count;
   sum += other.sum;
@@ -184,7 +183,7 @@ StoreStats& StoreStats::operator+=(const StoreStats& other) noexcept {
   claim_size += other.claim_size;
   claim_time += other.claim_time;
   handler_time += other.handler_time;
-  start_age += other.start_age;
+  queue_latency += other.queue_latency;
   wake_latency += other.wake_latency;
   settle_time += other.settle_time;
   return *this;
@@ -203,11 +202,11 @@ DispatchStats::DispatchStats(StatsLimits limits) : state_(std::make_shared<State
 DispatchStats::~DispatchStats() = default;
 
 DispatchObserver DispatchStats::observer(DispatchObserver next) const {
-  using Store = DispatchObserver::Store;
+  using StoreName = DispatchObserver::StoreName;
   const std::shared_ptr<State>& state = state_;
   DispatchObserver observer;
   observer.claimed = then(
-      [state](Store store, std::size_t count, Duration took) {
+      [state](StoreName store, std::size_t count, Duration took) {
         StoreCounters& counters = state->stores[store];
         counters.claimed.add(count);
         counters.claim_size.add(std::uint64_t{count});
@@ -215,14 +214,14 @@ DispatchObserver DispatchStats::observer(DispatchObserver next) const {
       },
       std::move(next.claimed));
   observer.started = then(
-      [state](Store store, const Message&, Duration age) {
+      [state](StoreName store, const Message&, Duration age) {
         StoreCounters& counters = state->stores[store];
         counters.in_flight.fetch_add(1, std::memory_order_relaxed);
-        counters.start_age.add(age);
+        counters.queue_latency.add(age);
       },
       std::move(next.started));
   observer.handled = then(
-      [state](Store store, const Message& message, const Outcome&, Duration took) {
+      [state](StoreName store, const Message& message, const Outcome&, Duration took) {
         StoreCounters& counters = state->stores[store];
         counters.handler_time.add(took);
         counters.handled.add();
@@ -232,41 +231,42 @@ DispatchObserver DispatchStats::observer(DispatchObserver next) const {
       },
       std::move(next.handled));
   observer.failed = then(
-      [state](Store store, const Message& message, std::string_view) {
+      [state](StoreName store, const Message& message, std::string_view) {
         state->stores[store].failed.add();
         state->topics[message.topic.view()].failed.add();
       },
       std::move(next.failed));
   observer.dead = then(
-      [state](Store store, const Message& message, std::string_view, std::string_view) {
+      [state](StoreName store, const Message& message, std::string_view, std::string_view) {
         state->stores[store].dead.add();
         state->topics[message.topic.view()].dead.add();
       },
       std::move(next.dead));
   observer.settled = then(
-      [state](Store store, std::size_t count, Duration took) {
+      [state](StoreName store, std::size_t count, Duration took) {
         StoreCounters& counters = state->stores[store];
         counters.settled.add(count);
         counters.settle_time.add(took);
       },
       std::move(next.settled));
-  observer.lease_lost =
-      then([state](Store store, std::size_t count) { state->stores[store].lease_lost.add(count); },
-           std::move(next.lease_lost));
+  observer.lease_lost = then(
+      [state](StoreName store, std::size_t count) { state->stores[store].lease_lost.add(count); },
+      std::move(next.lease_lost));
   observer.timed_out =
-      then([state](Store store, const Message&) { state->stores[store].timeouts.add(); },
+      then([state](StoreName store, const Message&) { state->stores[store].timeouts.add(); },
            std::move(next.timed_out));
-  observer.slow = then([state](Store store, const Message& message,
+  observer.slow = then([state](StoreName store, const Message& message,
                                Duration) { state->stores[store].slow.add(message); },
                        std::move(next.slow));
-  observer.woken = then(
-      [state](Store store, Duration latency) { state->stores[store].wake_latency.add(latency); },
-      std::move(next.woken));
+  observer.woken =
+      then([state](StoreName store,
+                   Duration latency) { state->stores[store].wake_latency.add(latency); },
+           std::move(next.woken));
   observer.loop_error =
-      then([state](Store store, std::string_view) { state->stores[store].loop_errors.add(); },
+      then([state](StoreName store, std::string_view) { state->stores[store].loop_errors.add(); },
            std::move(next.loop_error));
   observer.chore =
-      then([state](Store store,
+      then([state](StoreName store,
                    const ChoreReport& report) { count_chore(state->stores[store], report); },
            std::move(next.chore));
   return observer;

@@ -12,8 +12,9 @@ namespace twinbox {
 class StoreCall {
  public:
   struct Limits {
-    Duration brief;     ///< a call that lasts longer no longer occupies a slot
-    Duration patience;  ///< a call that lasts longer may be ended when another store needs a thread
+    Duration brief;            ///< a call that lasts longer no longer occupies a slot
+    Duration interrupt_after;  ///< a call that lasts longer may be ended when another store needs a
+                               ///< thread
   };
   explicit StoreCall(Limits limits) : limits_(limits) {}
 
@@ -48,10 +49,10 @@ class StoreCall {
   /// Never: it was chosen already. A store that is slow needs more patience than one that is dead,
   /// and the two look alike: the times follow 1, 2, 1, 4, 1, 2, 1, 8 …, so that a long try comes in
   /// the end, and short ones remain frequent.
-  [[nodiscard]] Clock::time_point patience_ends() const noexcept {
+  [[nodiscard]] Clock::time_point interruptible_at() const noexcept {
     if (!active_ || ending_) return never;
     const int next = cuts_ + 1;
-    return began_ + limits_.patience * (next & -next);
+    return began_ + limits_.interrupt_after * (next & -next);
   }
 
  private:

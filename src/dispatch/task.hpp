@@ -8,18 +8,18 @@
 
 namespace twinbox {
 
-class Desk;
+class BoxPoller;
 
 /// Monotonic: how long to wait, never when something is due.
 using Clock = std::chrono::steady_clock;
 inline constexpr Clock::time_point never = Clock::time_point::max();
 
 struct Task {
-  Task(std::shared_ptr<Desk> of, Message claimed, Clock::time_point at)
-      : desk(std::move(of)), message(std::move(claimed)), claimed_at(at) {}
+  Task(std::shared_ptr<BoxPoller> of, Message claimed, Clock::time_point at)
+      : poller(std::move(of)), message(std::move(claimed)), claimed_at(at) {}
 
-  const std::shared_ptr<Desk> desk;  ///< lives as long as something of it is under way
-  Message message;                   ///< of a batch that runs, only the first is still whole
+  const std::shared_ptr<BoxPoller> poller;  ///< lives as long as something of it is under way
+  Message message;                          ///< of a batch that runs, only the first is still whole
   const Clock::time_point claimed_at;
   // Null until it is called; shared by all messages of one call.
   std::shared_ptr<CallWatch> watch = {};
@@ -28,14 +28,14 @@ struct Task {
   Clock::time_point slow_at = Clock::time_point::max();
   Duration running = {};
   int times_slow = 0;
-  std::size_t place = 0;  ///< among the tasks its desk holds
+  std::size_t index = 0;  ///< among the tasks its poller holds
   bool lost = false;      ///< its lease is not ours any more
 
   /// At most once: it has no lease any more.
   [[nodiscard]] bool marked() const { return watch && watch->marked; }
 };
 
-// Shared by the worker that runs it and by the desk that renews and watches it.
+// Shared by the worker that runs it and by the poller that renews and watches it.
 using SharedTask = std::shared_ptr<Task>;
 
 inline std::shared_ptr<const Message> message_of(const SharedTask& task) {

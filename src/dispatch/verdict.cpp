@@ -33,24 +33,24 @@ Verdict retry_or_die(std::string error, int attempts, const std::optional<Durati
                      const RetryPolicy& retry, const Environment& environment) {
   const int failures = std::min(attempts, std::numeric_limits<int>::max() - 1) + 1;
   if (retry.exhausted(failures)) {
-    return {.act = Verdict::Act::fail, .error = std::move(error), .reason = "max_attempts"};
+    return {.action = Verdict::Action::fail, .error = std::move(error), .reason = "max_attempts"};
   }
-  return {.act = Verdict::Act::abandon,
+  return {.action = Verdict::Action::abandon,
           .error = std::move(error),
           .delay = std::clamp(delay ? *delay : delay_of(retry, failures, environment),
                               shortest_delay, longest_delay)};
 }
 
-Verdict decide_act(const Outcome& outcome, int attempts, const RetryPolicy& retry,
-                   const Environment& environment) {
+Verdict decide_action(const Outcome& outcome, int attempts, const RetryPolicy& retry,
+                      const Environment& environment) {
   switch (outcome.kind()) {
-    case Outcome::Kind::done: return {.act = Verdict::Act::ack};
+    case Outcome::Kind::done: return {.action = Verdict::Action::ack};
     case Outcome::Kind::dead:
-      return {.act = Verdict::Act::fail,
+      return {.action = Verdict::Action::fail,
               .error = outcome.reason(),
               .reason = std::string{outcome.cause()}};
     case Outcome::Kind::postpone:
-      return {.act = Verdict::Act::postpone,
+      return {.action = Verdict::Action::postpone,
               .until = std::clamp(outcome.until(), Instant{}, latest)};
     case Outcome::Kind::retry: break;
   }
@@ -61,7 +61,7 @@ Verdict decide_act(const Outcome& outcome, int attempts, const RetryPolicy& retr
 
 Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
                const Environment& environment) {
-  Verdict verdict = decide_act(outcome, attempts, retry, environment);
+  Verdict verdict = decide_action(outcome, attempts, retry, environment);
   verdict.cause = outcome.log_cause();
   return verdict;
 }
@@ -71,7 +71,7 @@ Verdict decide_unhandled(const Message& message, const DispatcherOptions& option
   if (!message.handler.view().empty()) {
     std::string error = "no handler has the key '" + message.handler.str() + "'";
     if (options.unknown_key == UnknownKey::dead) {
-      return {.act = Verdict::Act::fail,
+      return {.action = Verdict::Action::fail,
               .error = std::move(error),
               .reason = "unknown_key",
               .handler_failed = false};
@@ -82,20 +82,21 @@ Verdict decide_unhandled(const Message& message, const DispatcherOptions& option
   if (!options.missing.empty()) error += "; missing: " + options.missing;
   switch (options.no_handler) {
     case NoHandler::dead:
-      return {.act = Verdict::Act::fail,
+      return {.action = Verdict::Action::fail,
               .error = std::move(error),
               .reason = "no_handler",
               .handler_failed = false};
-    case NoHandler::discard: return {.act = Verdict::Act::discard, .reason = std::move(error)};
-    case NoHandler::complete: return {.act = Verdict::Act::ack};
+    case NoHandler::discard:
+      return {.action = Verdict::Action::discard, .reason = std::move(error)};
+    case NoHandler::complete: return {.action = Verdict::Action::ack};
     case NoHandler::retry: break;
   }
   return retry_or_die(std::move(error), message.attempts, {}, retry, environment);
 }
 
-Verdict put_off(const Message& message, Duration lease, Duration pause) {
+Verdict postpone_verdict(const Message& message, Duration lease, Duration pause) {
   const Instant claimed_at = message.lease_until - lease;
-  return {.act = Verdict::Act::postpone, .until = claimed_at + pause};
+  return {.action = Verdict::Action::postpone, .until = claimed_at + pause};
 }
 
 }  // namespace twinbox

@@ -9,9 +9,9 @@
 namespace twinbox {
 
 struct Verdict {
-  enum class Act { ack, abandon, fail, postpone, release, discard };
+  enum class Action { ack, abandon, fail, postpone, release, discard };
 
-  Act act;
+  Action action;
   std::string error = {};
   std::string reason = {};             ///< of a dead letter
   std::optional<LogCause> cause = {};  ///< what the log shows besides
@@ -30,6 +30,7 @@ Verdict decide_unhandled(const Message& message, const DispatcherOptions& option
                          const RetryPolicy& retry, const Environment& environment);
 
 /// Postponed by `pause` after its claim, under a lease of that length; no attempt is counted.
-Verdict put_off(const Message& message, Duration lease, Duration pause = std::chrono::seconds{15});
+Verdict postpone_verdict(const Message& message, Duration lease,
+                         Duration pause = std::chrono::seconds{15});
 
 }  // namespace twinbox

@@ -28,14 +28,14 @@ constexpr std::chrono::microseconds first_rest = 100us;
 constexpr std::chrono::microseconds longest_rest = 2ms;
 
 /// A descriptor that any thread can make readable.
-class Bell {
+class WakePipe {
  public:
-  Bell() : descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  WakePipe() : descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   }
-  ~Bell() { ::close(descriptor_); }
-  Bell(const Bell&) = delete;
-  Bell& operator=(const Bell&) = delete;
+  ~WakePipe() { ::close(descriptor_); }
+  WakePipe(const WakePipe&) = delete;
+  WakePipe& operator=(const WakePipe&) = delete;
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   void ring() const noexcept { static_cast<void>(::eventfd_write(descriptor_, 1)); }
@@ -141,12 +141,12 @@ class Watcher::Loop {
   void wait(Plan& plan);
   void rest(int descriptor, Clock::time_point now);
   void ask(Entry& entry);
-  void rest_while_busy(Entry& entry);
+  void wait_while_busy(Entry& entry);
   void wait_again(Entry& entry);
   void lose(Entry& entry, const std::string& error);
   void pause(Entry& entry, const std::string& error);
   const Times times_;
-  const Bell bell_;
+  const WakePipe bell_;
   std::mutex mutex_;
   std::vector<Shared> entries_;
   std::atomic<bool> closing_ = false;
@@ -326,13 +326,13 @@ void Watcher::Loop::ask(Entry& entry) {
       entry.active_at = Clock::now().time_since_epoch().count();
       entry.call();
     }
-    rest_while_busy(entry);
+    wait_while_busy(entry);
   } catch (const DatabaseError& error) {
     lose(entry, error.what());
   }
 }
 
-void Watcher::Loop::rest_while_busy(Entry& entry) {
+void Watcher::Loop::wait_while_busy(Entry& entry) {
   const Clock::time_point since{Clock::duration{entry.busy_since.load()}};
   if (entry.waiting || entry.resting || Clock::now() - since < times_.busy) return;
   entry.resting = true;
@@ -395,8 +395,8 @@ Watcher::~Watcher() = default;
 Watcher::Subscription Watcher::watch(WorkQueue& queue, std::function<void()> call) {
   Database& database = queue.database();
   const BoxName box{queue.options().schema, queue.options().table};
-  return watch(database.pool().watch(box), std::move(call), database.environment(), database.name(),
-               database.pool().watch_budget());
+  return watch(pool_of(database).watch(box), std::move(call), database.environment(),
+               database.name(), pool_of(database).watch_budget());
 }
 
 Watcher::Subscription Watcher::watch(OpenWatch open, std::function<void()> call,

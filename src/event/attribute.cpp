@@ -66,7 +66,7 @@ std::string_view next_parameter(std::string_view& rest) noexcept {
 
 }  // namespace
 
-std::string shown(std::string_view name) {
+std::string printable(std::string_view name) {
   std::string out;
   for (std::size_t at = 0; at < name.size();) {
     if (out.size() >= max_name_length) return out + "…";
@@ -83,12 +83,13 @@ void check_extension_name(std::string_view name) {
   }
   const bool fits = std::ranges::all_of(name, [](char c) { return is_lower(c) || is_digit(c); });
   if (!fits) {
-    throw EventError(shown(name), "not an attribute name; use only lower-case letters and digits");
+    throw EventError(printable(name),
+                     "not an attribute name; use only lower-case letters and digits");
   }
   if (name.size() > max_name_length) {
-    throw EventError(shown(name), std::to_string(name.size()) +
-                                      " characters in the name, at most " +
-                                      std::to_string(max_name_length) + " are allowed");
+    throw EventError(printable(name), std::to_string(name.size()) +
+                                          " characters in the name, at most " +
+                                          std::to_string(max_name_length) + " are allowed");
   }
 }
 
@@ -108,7 +109,7 @@ void check_string(std::string_view attribute, std::string_view value) {
   }
 }
 
-void check_filled(std::string_view attribute, std::string_view value, std::size_t limit) {
+void check_not_empty(std::string_view attribute, std::string_view value, std::size_t limit) {
   check_string(attribute, value);
   if (is_blank(value)) {
     throw EventError(std::string{attribute}, value.empty() ? "missing or empty; give it a value"
@@ -178,7 +179,7 @@ std::optional<std::string> media_type_parameter(std::string_view content_type,
   return std::nullopt;
 }
 
-DataKind kind_of(std::string_view content_type) {
+DataKind data_kind_of(std::string_view content_type) {
   const std::string type = media_type(content_type);
   if (type.ends_with("/json") || type.ends_with("+json")) return DataKind::json;
   const std::string charset = media_type_parameter(content_type, "charset").value_or("utf-8");

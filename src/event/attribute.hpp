@@ -12,14 +12,14 @@
 namespace twinbox {
 
 /// A name from outside as an error may show it: cut, without control characters.
-std::string shown(std::string_view name);
+std::string printable(std::string_view name);
 /// Throws EventError unless `name` can be an extension's.
 void check_extension_name(std::string_view name);
 /// Throws EventError unless `value` is a String of the specification: UTF-8 without control
 /// characters and noncharacters.
 void check_string(std::string_view attribute, std::string_view value);
 /// The same, and it must hold something, at most `limit` UTF-16 code units.
-void check_filled(std::string_view attribute, std::string_view value, std::size_t limit);
+void check_not_empty(std::string_view attribute, std::string_view value, std::size_t limit);
 /// A URI reference (RFC 3986); `absolute`: with a scheme.
 bool is_uri(std::string_view text, bool absolute) noexcept;
 /// `type/subtype` with parameters (RFC 2046).
@@ -31,7 +31,7 @@ std::string media_type(std::string_view content_type);
 std::optional<std::string> media_type_parameter(std::string_view content_type,
                                                 std::string_view name);
 /// The kind of data that a content type announces.
-DataKind kind_of(std::string_view content_type);
+DataKind data_kind_of(std::string_view content_type);
 
 /// Sets a member of `event` that is not an extension, or an extension. Throws EventError.
 void set_attribute(CloudEvent& event, const std::string& name, std::string value);

@@ -42,7 +42,7 @@ void check_extensions(const CloudEvent& event) {
 
 void check_data(const CloudEvent& event) {
   const DataKind announced =
-      event.datacontenttype ? kind_of(*event.datacontenttype) : DataKind::json;
+      event.datacontenttype ? data_kind_of(*event.datacontenttype) : DataKind::json;
   switch (event.data_kind) {
     case DataKind::none:
       if (!event.data.empty())
@@ -80,7 +80,7 @@ EventError::EventError(std::string attribute, const std::string& why)
     : std::invalid_argument(attribute + ": " + why), attribute_(std::move(attribute)) {}
 
 void CloudEvent::set_data(std::string content, std::optional<std::string> content_type) {
-  data_kind = content_type ? kind_of(*content_type) : DataKind::json;
+  data_kind = content_type ? data_kind_of(*content_type) : DataKind::json;
   datacontenttype = std::move(content_type);
   data = std::move(content);
 }
@@ -96,21 +96,21 @@ std::optional<std::string> CloudEvent::extension(std::string_view name) const {
 }
 
 void CloudEvent::check() const {
-  check_filled("id", id, 256);
-  check_filled("source", source, max_length);
+  check_not_empty("id", id, 256);
+  check_not_empty("source", source, max_length);
   if (!is_uri(source, false)) {
     throw EventError("source", "not a URI reference; encode other characters as %XX");
   }
-  check_filled("type", type, 500);
-  if (subject) check_filled("subject", *subject, max_length);
+  check_not_empty("type", type, 500);
+  if (subject) check_not_empty("subject", *subject, max_length);
   if (datacontenttype) {
-    check_filled("datacontenttype", *datacontenttype, 255);
+    check_not_empty("datacontenttype", *datacontenttype, 255);
     if (!is_media_type(*datacontenttype)) {
       throw EventError("datacontenttype", "not a media type; write it like application/json");
     }
   }
   if (dataschema) {
-    check_filled("dataschema", *dataschema, max_length);
+    check_not_empty("dataschema", *dataschema, max_length);
     if (!is_uri(*dataschema, true))
       throw EventError("dataschema",
                        "not an absolute URI; write it like https://example.com/schema");

@@ -5,7 +5,7 @@
 
 #include "twinbox/database.hpp"
 #include "twinbox/error.hpp"
-#include "twinbox/trace.hpp"
+#include "twinbox/event.hpp"
 
 namespace twinbox {
 
@@ -17,7 +17,7 @@ EventBus::EventBus(Outbox& outbox, EventBusOptions options)
 }
 
 EventBus& EventBus::local(const Topic& type, Channels& channels, std::string channel,
-                          LocalReach reach) {
+                          LocalDestination destination) {
   const Inbox* inbox = channels.inbox_of(channel);
   const std::string what = "event type '" + type.str() + "' for channel '" + channel + "'";
   if (inbox != nullptr && &inbox->database() != &outbox_.database()) {
@@ -25,7 +25,9 @@ EventBus& EventBus::local(const Topic& type, Channels& channels, std::string cha
                      ": the channel's inbox is in another database than the outbox, so one "
                      "transaction cannot hold both; let the outbox's dispatcher deliver it");
   }
-  if (!local_.try_emplace(type.str(), Local{&channels, std::move(channel), inbox != nullptr, reach})
+  if (!local_
+           .try_emplace(type.str(),
+                        LocalChannel{&channels, std::move(channel), inbox != nullptr, destination})
            .second) {
     throw UsageError(what + ": the type has a local channel already; name each type once");
   }
@@ -48,7 +50,7 @@ void EventBus::complete(CloudEvent& event) const {
   event.check();
 }
 
-const EventBus::Local* EventBus::local_of(const CloudEvent& event) const {
+const EventBus::LocalChannel* EventBus::find_local(const CloudEvent& event) const {
   const auto found = local_.find(event.type);
   return found == local_.end() ? nullptr : &found->second;
 }
@@ -72,24 +74,24 @@ Arrival EventBus::arrival_of(const CloudEvent& event, const PublishOptions& opti
 
 /// What belongs into the transaction.
 void EventBus::write(Session& session, const CloudEvent& event, const PublishOptions& options) {
-  const Local* local = local_of(event);
+  const LocalChannel* local = find_local(event);
   if (local != nullptr && local->has_inbox) {
     local->channels->accept(session, local->channel, arrival_of(event, options));
-    if (local->reach == LocalReach::inbox_only) return;
+    if (local->destination == LocalDestination::inbox_only) return;
   }
   outbox_.enqueue(session, message_of(event, options));
 }
 
 /// At once. An inbox that the caller's transaction may have locked is written to inside of it.
 void EventBus::send(Session* session, const CloudEvent& event, const PublishOptions& options) {
-  const Local* local = local_of(event);
+  const LocalChannel* local = find_local(event);
   if (local != nullptr) {
     if (session != nullptr && local->has_inbox) {
       local->channels->accept(*session, local->channel, arrival_of(event, options));
     } else {
       local->channels->accept(local->channel, arrival_of(event, options));
     }
-    if (local->reach == LocalReach::inbox_only) return;
+    if (local->destination == LocalDestination::inbox_only) return;
   }
   if (!options_.transport) {
     throw UsageError("event type '" + event.type +
@@ -111,10 +113,11 @@ MessageId EventBus::publish(Session& session, CloudEvent event, const PublishOpt
 
 MessageId EventBus::publish(CloudEvent event, const PublishOptions& options) {
   complete(event);
-  const Local* local = local_of(event);
+  const LocalChannel* local = find_local(event);
   if (!options.use_outbox) {
     send(nullptr, event, options);
-  } else if (local != nullptr && local->has_inbox && local->reach == LocalReach::inbox_only) {
+  } else if (local != nullptr && local->has_inbox &&
+             local->destination == LocalDestination::inbox_only) {
     local->channels->accept(local->channel, arrival_of(event, options));
   } else if (local != nullptr && local->has_inbox) {
     outbox_.database().in_transaction([&](Session& session) { write(session, event, options); });

@@ -1,17 +1,16 @@
-#include "twinbox/event_handler.hpp"
-
 #include <charconv>
 
 #include "core/text.hpp"
 #include "event/attribute.hpp"
+#include "twinbox/event_bus.hpp"
 
 namespace twinbox {
 namespace {
 
 constexpr std::size_t max_version_digits = 9;
 
-Outcome call_with_event(const EventCall& call, const EventFormat& format, Session* session,
-                        const Message& message, std::stop_token stop) {
+Outcome call_with_event(const detail::EventHandlerCall& call, const EventFormat& format,
+                        Session* session, const Message& message, std::stop_token stop) {
   std::optional<CloudEvent> event;
   try {
     event.emplace(event_of(message, format));
@@ -40,7 +39,7 @@ Outcome call_in_span(const Tracing& tracing, const Message& message, Call&& call
   };
   const Instant started = now();
   const auto clock = std::chrono::steady_clock::now();
-  const auto tell = [&](std::string_view error) {
+  const auto notify = [&](std::string_view error) {
     if (!tracing.observer) return;
     const auto took =
         std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - clock);
@@ -49,13 +48,13 @@ Outcome call_in_span(const Tracing& tracing, const Message& message, Call&& call
   const TraceScope scope{context};
   try {
     Outcome outcome = call();
-    tell(error_of(outcome));
+    notify(error_of(outcome));
     return outcome;
   } catch (const std::exception& error) {
-    tell(text_of(error));
+    notify(text_of(error));
     throw;
   } catch (...) {
-    tell("the handler threw something that is no std::exception");
+    notify("the handler threw something that is no std::exception");
     throw;
   }
 }
@@ -67,8 +66,8 @@ std::string EventName::type() const {
     throw EventError("version", std::to_string(version) + ", 1 to 999999999 are allowed");
   }
   std::string type = name + ".v" + std::to_string(version);
-  check_filled("event name", name, 500);
-  check_filled("event name with its version", type, 500);
+  check_not_empty("event name", name, 500);
+  check_not_empty("event name with its version", type, 500);
   return type;
 }
 
@@ -115,23 +114,23 @@ HandlerEntry traced(HandlerEntry entry, Tracing tracing) {
   return entry;  // a batch has as many traces as messages, so it is left to its handler
 }
 
-HandlerEntry event_entry(EventCall call, bool transactional, EventHandling handling,
-                         HandlerOptions options) {
+HandlerEntry detail::make_event_entry(detail::EventHandlerCall call, bool transactional,
+                                      EventHandlerOptions event_options, HandlerOptions options) {
   HandlerEntry entry;
   entry.options = std::move(options);
   if (transactional) {
     entry.call =
-        TransactionalHandler{[call = std::move(call), format = std::move(handling.format)](
+        TransactionalHandler{[call = std::move(call), format = std::move(event_options.format)](
                                  Session& session, const Message& message, std::stop_token stop) {
           return call_with_event(call, format, &session, message, std::move(stop));
         }};
   } else {
-    entry.call = MessageHandler{[call = std::move(call), format = std::move(handling.format)](
+    entry.call = MessageHandler{[call = std::move(call), format = std::move(event_options.format)](
                                     const Message& message, std::stop_token stop) {
       return call_with_event(call, format, nullptr, message, std::move(stop));
     }};
   }
-  return traced(std::move(entry), std::move(handling.tracing));
+  return traced(std::move(entry), std::move(event_options.tracing));
 }
 
 EventHandlers& EventHandlers::add(const EventName& name, HandlerEntry entry) {

@@ -91,7 +91,7 @@ CloudEvent read_binary(const HttpHeaders& headers, std::string_view body) {
     if (!has_prefix(field.name)) continue;
     std::string name = field.name;
     std::ranges::transform(name, name.begin(), lower);
-    if (!seen.insert(name).second) throw EventError(shown(name), "given twice; send it once");
+    if (!seen.insert(name).second) throw EventError(printable(name), "given twice; send it once");
     read_attribute(event, field);
   }
   if (!seen.contains("ce-specversion")) {
@@ -99,7 +99,8 @@ CloudEvent read_binary(const HttpHeaders& headers, std::string_view body) {
   }
   if (const auto type = content_type_of(headers)) event.datacontenttype = *type;
   if (!body.empty()) {
-    event.data_kind = event.datacontenttype ? kind_of(*event.datacontenttype) : DataKind::binary;
+    event.data_kind =
+        event.datacontenttype ? data_kind_of(*event.datacontenttype) : DataKind::binary;
     event.data = body;
   }
   event.check();
@@ -124,21 +125,21 @@ HttpContent json_content(std::string_view type, std::string body) {
 
 }  // namespace
 
-std::optional<EventMode> event_mode(const HttpHeaders& headers) {
+std::optional<ContentMode> content_mode(const HttpHeaders& headers) {
   const std::string type = media_type(headers.find("Content-Type").value_or(""));
-  if (type == event_batch_content_type) return EventMode::batch;
-  if (type.starts_with("application/cloudevents")) return EventMode::structured;
+  if (type == event_batch_content_type) return ContentMode::batch;
+  if (type.starts_with("application/cloudevents")) return ContentMode::structured;
   for (const HttpHeaders::Field& field : headers) {
-    if (has_prefix(field.name)) return EventMode::binary;
+    if (has_prefix(field.name)) return ContentMode::binary;
   }
   return std::nullopt;
 }
 
-HttpContent to_http(const CloudEvent& event, EventMode mode) {
+HttpContent to_http(const CloudEvent& event, ContentMode mode) {
   switch (mode) {
-    case EventMode::binary: return write_binary(event);
-    case EventMode::structured: return json_content(event_content_type, to_json(event));
-    case EventMode::batch: break;
+    case ContentMode::binary: return write_binary(event);
+    case ContentMode::structured: return json_content(event_content_type, to_json(event));
+    case ContentMode::batch: break;
   }
   return to_http(std::span{&event, 1});
 }
@@ -149,15 +150,15 @@ HttpContent to_http(std::span<const CloudEvent> batch) {
 
 std::vector<CloudEvent> events_from_http(const HttpHeaders& headers, std::string_view body,
                                          std::size_t max_events) {
-  const auto mode = event_mode(headers);
+  const auto mode = content_mode(headers);
   if (!mode) {
     throw EventError("specversion", "missing; send ce- headers, or Content-Type " +
                                         std::string{event_content_type});
   }
-  if (*mode == EventMode::binary) return {read_binary(headers, body)};
+  if (*mode == ContentMode::binary) return {read_binary(headers, body)};
   const std::string_view type = *content_type_of(headers);
   check_charset(type);
-  if (*mode == EventMode::batch) return events_from_json(body, max_events);
+  if (*mode == ContentMode::batch) return events_from_json(body, max_events);
   if (media_type(type) != event_content_type) {
     throw EventError("Content-Type", "not a format that is supported; send " +
                                          std::string{event_content_type} + " or " +

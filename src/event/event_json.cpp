@@ -1,8 +1,8 @@
 #include <charconv>
 #include <set>
 
+#include "core/encoding.hpp"
 #include "core/json.hpp"
-#include "crypto/encoding.hpp"
 #include "event/attribute.hpp"
 #include "twinbox/event.hpp"
 
@@ -100,7 +100,7 @@ bool is_string_attribute(std::string_view name) noexcept {
 /// `data` as the content type announces it.
 void read_data(CloudEvent& event, std::string_view value) {
   const DataKind announced =
-      event.datacontenttype ? kind_of(*event.datacontenttype) : DataKind::json;
+      event.datacontenttype ? data_kind_of(*event.datacontenttype) : DataKind::json;
   if (announced == DataKind::json) {
     event.data_kind = DataKind::json;
     event.data = value;
@@ -177,7 +177,7 @@ CloudEvent read_event(std::string_view text, Blanks around_data) {
     if (!name)
       throw EventError(
           "event", "the name of a member contains half of a surrogate pair; send whole characters");
-    if (!seen.insert(*name).second) throw EventError(shown(*name), "given twice; send it once");
+    if (!seen.insert(*name).second) throw EventError(printable(*name), "given twice; send it once");
     read_member(event, data, *name, part.value);
     if (*name == "data" && around_data == Blanks::kept) data.around = with_blanks(part.value, text);
     has_version |= *name == "specversion" && part.value != "null";

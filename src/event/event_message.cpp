@@ -2,7 +2,6 @@
 #include "core/text.hpp"
 #include "event/attribute.hpp"
 #include "twinbox/event.hpp"
-#include "twinbox/trace.hpp"
 
 namespace twinbox {
 namespace {
@@ -92,7 +91,8 @@ CloudEvent wrap(const Message& message) {
   }
   if (!message.payload.empty()) {
     event.data = message.payload;
-    event.data_kind = event.datacontenttype ? kind_of(*event.datacontenttype) : DataKind::binary;
+    event.data_kind =
+        event.datacontenttype ? data_kind_of(*event.datacontenttype) : DataKind::binary;
     const bool as_announced = event.data_kind == DataKind::json   ? is_json(event.data)
                               : event.data_kind == DataKind::text ? !find_invalid_utf8(event.data)
                                                                   : true;

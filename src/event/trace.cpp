@@ -1,9 +1,9 @@
-#include "twinbox/trace.hpp"
-
 #include <algorithm>
 #include <set>
 #include <span>
 #include <utility>
+
+#include "twinbox/event.hpp"
 
 namespace twinbox {
 namespace {

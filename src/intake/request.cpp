@@ -5,7 +5,6 @@
 
 #include "core/json.hpp"
 #include "twinbox/event.hpp"
-#include "twinbox/trace.hpp"
 
 namespace twinbox {
 namespace {
@@ -17,7 +16,7 @@ std::optional<unsigned> digit(char c) noexcept {
   return {};
 }
 
-std::string decode_piece(std::string_view text, const char* where = "path") {
+std::string decode_segment(std::string_view text, const char* where = "path") {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (text[at] != '%') {
@@ -64,15 +63,15 @@ std::optional<TraceContext> trace_of(const HttpRequest& request) {
 
 }  // namespace
 
-std::string lower(std::string_view text) {
+std::string to_lower(std::string_view text) {
   std::string out{text};
   std::ranges::transform(out, out.begin(),
                          [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   return out;
 }
 
-std::vector<std::string> path_pieces(const HttpRequest& request, std::string_view prefix,
-                                     std::size_t count) {
+std::vector<std::string> path_segments(const HttpRequest& request, std::string_view prefix,
+                                       std::size_t count) {
   std::string_view path = request.target;
   path = path.substr(0, path.find('?'));
   const auto not_found = [&]() -> RequestError { return {404, "there is nothing at this path"}; };
@@ -81,16 +80,16 @@ std::vector<std::string> path_pieces(const HttpRequest& request, std::string_vie
   if (count == 0 && path.empty()) return {};
   if (!path.starts_with('/')) throw not_found();
   path.remove_prefix(1);
-  std::vector<std::string> pieces;
+  std::vector<std::string> segments;
   while (true) {
     const std::size_t end = path.find('/');
-    pieces.push_back(decode_piece(path.substr(0, end)));
+    segments.push_back(decode_segment(path.substr(0, end)));
     if (end == std::string_view::npos) break;
     path.remove_prefix(end + 1);
-    if (pieces.size() == count) throw not_found();
+    if (segments.size() == count) throw not_found();
   }
-  if (pieces.size() != count) throw not_found();
-  return pieces;
+  if (segments.size() != count) throw not_found();
+  return segments;
 }
 
 std::optional<std::string> query_value(const HttpRequest& request, std::string_view name) {
@@ -103,8 +102,8 @@ std::optional<std::string> query_value(const HttpRequest& request, std::string_v
     const std::string_view part = rest.substr(0, rest.find('&'));
     rest.remove_prefix(part.size());
     const std::size_t equals = std::min(part.find('='), part.size());
-    if (decode_piece(part.substr(0, equals), "query") != name) continue;
-    return decode_piece(part.substr(std::min(equals + 1, part.size())), "query");
+    if (decode_segment(part.substr(0, equals), "query") != name) continue;
+    return decode_segment(part.substr(std::min(equals + 1, part.size())), "query");
   }
   return {};
 }
@@ -122,7 +121,7 @@ std::string properties_of(const HttpRequest& request, const IntakeOptions& optio
   }
   std::string kept = "{";
   for (const std::string& name : options.keep_headers) {
-    if (const auto value = request.headers.find(name)) add_member(kept, lower(name), *value);
+    if (const auto value = request.headers.find(name)) add_member(kept, to_lower(name), *value);
   }
   if (kept.size() > 1) json += R"(,"http":)" + kept + "}";
   return json + "}";

@@ -25,7 +25,7 @@ MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options
                         const Properties& properties);
 
 /// With the ASCII letters in lower case: names of headers are the same in any case.
-std::string lower(std::string_view text);
+std::string to_lower(std::string_view text);
 
 /// The first parameter of that name in the query, decoded. Throws RequestError for an escape that
 /// is none.

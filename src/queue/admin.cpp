@@ -1,5 +1,3 @@
-#include "twinbox/admin.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -8,6 +6,7 @@
 #include "queue/admin_list.hpp"
 #include "queue/group_table.hpp"
 #include "queue/read.hpp"
+#include "twinbox/operations.hpp"
 
 namespace twinbox {
 namespace {
@@ -24,8 +23,8 @@ constexpr std::array<std::string_view, 11> state_names = {
 /// The columns of `message_columns` in operator.sql.
 MessageView read_message(const Row& row) {
   return {.number = row.integer(0),
-          .source = Source{std::string{row.text(1)}, Trusted{}},
-          .id = MessageId{std::string{row.text(2)}, Trusted{}},
+          .source = Source{std::string{row.text(1)}, Unchecked{}},
+          .id = MessageId{std::string{row.text(2)}, Unchecked{}},
           .topic = maybe_named<Topic>(row, 3),
           .correlation_id = maybe_named<CorrelationId>(row, 4),
           .partition_key = maybe_named<PartitionKey>(row, 5),
@@ -40,27 +39,27 @@ MessageView read_message(const Row& row) {
           .size = row.is_null(13) ? 0 : row.integer(13)};
 }
 
-/// The columns of `work_columns` and `outcome_columns`, from column `at` on.
-DutyView read_duty(const Row& row, std::int64_t number, int at) {
-  return {
-      .key = {number, HandlerKey{std::string{row.text(at)}, Trusted{}}},
-      .state = static_cast<DutyState>(row.integer(at + 2)),
-      .work_id = row.is_null(at + 1) ? std::nullopt : std::optional{WorkId{row.integer(at + 1)}},
-      .attempts = static_cast<int>(row.integer(at + 3)),
-      .expiries = static_cast<int>(row.integer(at + 4)),
-      .requeues = static_cast<int>(row.integer(at + 5)),
-      .visible_at = maybe_instant(row, at + 6),
-      .lease_until = maybe_instant(row, at + 7),
-      .owner = maybe_uuid(row, at + 8),
-      .finished_at = maybe_instant(row, at + 9),
-      .reason = text_or_empty(row, at + 10),
-      .last_error = text_or_empty(row, at + 11)};
+/// The columns of `delivery_columns` and `outcome_columns`, from column `at` on.
+DeliveryView read_delivery(const Row& row, std::int64_t number, int at) {
+  return {.key = {number, HandlerKey{std::string{row.text(at)}, Unchecked{}}},
+          .state = static_cast<DeliveryState>(row.integer(at + 2)),
+          .delivery_id =
+              row.is_null(at + 1) ? std::nullopt : std::optional{DeliveryId{row.integer(at + 1)}},
+          .attempts = static_cast<int>(row.integer(at + 3)),
+          .expiries = static_cast<int>(row.integer(at + 4)),
+          .requeues = static_cast<int>(row.integer(at + 5)),
+          .visible_at = maybe_instant(row, at + 6),
+          .lease_until = maybe_instant(row, at + 7),
+          .owner = maybe_uuid(row, at + 8),
+          .finished_at = maybe_instant(row, at + 9),
+          .reason = text_or_empty(row, at + 10),
+          .last_error = text_or_empty(row, at + 11)};
 }
 
-DutyView seen_duty(std::int64_t number) {
+DeliveryView seen_delivery(std::int64_t number) {
   return {.key = {number},
-          .state = DutyState::seen,
-          .work_id = {},
+          .state = DeliveryState::seen,
+          .delivery_id = {},
           .visible_at = {},
           .lease_until = {},
           .owner = {},
@@ -78,7 +77,7 @@ void check_filter(const Filter& filter) {
 Value maybe_view(const auto& maybe) { return maybe ? Value{maybe->view()} : Value{}; }
 
 std::vector<Arg> filter_args(const Box& box, const Filter& filter,
-                             const std::optional<DutyKey>& after, std::int64_t limit) {
+                             const std::optional<DeliveryKey>& after, std::int64_t limit) {
   return {
       {"before", after ? after->number : INT64_MAX},
       {"before_handler", after ? after->handler.view() : std::string_view{}},
@@ -111,32 +110,32 @@ const Statement& list_statement(const Box& box, StateFilter state) {
   return box.sql().list_all;
 }
 
-/// What the chosen statement takes as @state: the state of a duty, or of an outcome.
+/// What the chosen statement takes as @state: the state of a delivery, or of an outcome.
 Value state_value(StateFilter state) {
   if (state == StateFilter::open) return {};
   const auto number = static_cast<std::int64_t>(state);
   return state < StateFilter::done ? number : number - 3;
 }
 
-/// One duty per entry.
-Page list_duties(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
-                 const std::optional<DutyKey>& after) {
+/// One delivery per entry.
+Page list_deliveries(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
+                     const std::optional<DeliveryKey>& after) {
   std::vector<Arg> args = filter_args(box, filter, after, limit);
   if (filter.state != StateFilter::dead) args.emplace_back("state", state_value(filter.state));
   Page page;
   box.run(session, list_statement(box, filter.state), args, [&](const Row& row) {
     MessageView message = read_message(row);
-    DutyView duty = read_duty(row, message.number, message_width);
-    page.entries.push_back({std::move(message), std::move(duty)});
+    DeliveryView delivery = read_delivery(row, message.number, message_width);
+    page.entries.push_back({std::move(message), std::move(delivery)});
   });
   if (static_cast<std::int64_t>(page.entries.size()) == limit)
-    page.next = page.entries.back().duty.key;
+    page.next = page.entries.back().delivery.key;
   return page;
 }
 
-/// Whole messages, with all their duties.
+/// Whole messages, with all their deliveries.
 Page list_messages(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
-                   const std::optional<DutyKey>& after) {
+                   const std::optional<DeliveryKey>& after) {
   std::vector<Arg> args = filter_args(box, filter, after, limit);
   args.emplace_back("seen", Value{filter.state == StateFilter::seen});
   std::erase_if(args,
@@ -146,15 +145,15 @@ Page list_messages(const Box& box, Session& session, const Filter& filter, std::
           [&](const Row& row) { messages.push_back(read_message(row)); });
   Page page;
   for (const MessageView& message : messages) {
-    std::vector<DutyView> duties = read_duties(box, session, message.number);
-    if (duties.empty()) duties.push_back(seen_duty(message.number));
-    for (DutyView& duty : duties) {
-      if (filter.handler && duty.key.handler != *filter.handler) continue;
-      page.entries.push_back({message, std::move(duty)});
+    std::vector<DeliveryView> deliveries = read_deliveries(box, session, message.number);
+    if (deliveries.empty()) deliveries.push_back(seen_delivery(message.number));
+    for (DeliveryView& delivery : deliveries) {
+      if (filter.handler && delivery.key.handler != *filter.handler) continue;
+      page.entries.push_back({message, std::move(delivery)});
     }
   }
   if (static_cast<std::int64_t>(messages.size()) == limit)
-    page.next = DutyKey{messages.back().number};
+    page.next = DeliveryKey{messages.back().number};
   return page;
 }
 
@@ -219,25 +218,25 @@ Counts read_all_counts(const Box& box, Session& session, bool include_history, s
 std::vector<HeldKey> read_held_keys(const Box& box, Session& session, std::int64_t first,
                                     std::int64_t last, std::int64_t limit) {
   std::vector<HeldKey> held;
-  box.run(
-      session, box.sql().held_keys,
-      {{"first", first}, {"last", last}, {"limit", limit}, {"most", HeldKey::most_counted}},
-      [&](const Row& row) {
-        held.push_back({.duty = {row.integer(0), HandlerKey{std::string{row.text(1)}, Trusted{}}},
-                        .key = PartitionKey{std::string{row.text(2)}, Trusted{}},
-                        .source = Source{std::string{row.text(4)}, Trusted{}},
-                        .id = MessageId{std::string{row.text(5)}, Trusted{}},
-                        .requeued = row.boolean(3),
-                        .waiting = row.integer(6)});
-      });
+  box.run(session, box.sql().held_keys,
+          {{"first", first}, {"last", last}, {"limit", limit}, {"most", HeldKey::max_counted}},
+          [&](const Row& row) {
+            held.push_back(
+                {.delivery = {row.integer(0), HandlerKey{std::string{row.text(1)}, Unchecked{}}},
+                 .key = PartitionKey{std::string{row.text(2)}, Unchecked{}},
+                 .source = Source{std::string{row.text(4)}, Unchecked{}},
+                 .id = MessageId{std::string{row.text(5)}, Unchecked{}},
+                 .requeued = row.boolean(3),
+                 .waiting = row.integer(6)});
+          });
   return held;
 }
 
 BlockedKey read_blocked_key(const Row& row) {
-  return {.duty = {row.integer(0), HandlerKey{std::string{row.text(1)}, Trusted{}}},
-          .key = PartitionKey{std::string{row.text(2)}, Trusted{}},
-          .source = Source{std::string{row.text(4)}, Trusted{}},
-          .id = MessageId{std::string{row.text(5)}, Trusted{}},
+  return {.delivery = {row.integer(0), HandlerKey{std::string{row.text(1)}, Unchecked{}}},
+          .key = PartitionKey{std::string{row.text(2)}, Unchecked{}},
+          .source = Source{std::string{row.text(4)}, Unchecked{}},
+          .id = MessageId{std::string{row.text(5)}, Unchecked{}},
           .due_at = row.instant(3),
           .waiting = row.integer(6)};
 }
@@ -247,14 +246,14 @@ std::vector<BlockedKey> read_blocked_keys(const Box& box, Session& session, std:
   box.run(session, box.sql().blocked_keys,
           {{"limit", limit},
            {"far", micros(BlockedKey::far)},
-           {"most", HeldKey::most_counted},
+           {"most", HeldKey::max_counted},
            box.now()},
           [&](const Row& row) { blocked.push_back(read_blocked_key(row)); });
   return blocked;
 }
 
 DeadGroups group_dead(const Box& box, Session& session, std::int64_t limit) {
-  GroupTable table(static_cast<std::size_t>(limit));
+  DeadGroupTable table(static_cast<std::size_t>(limit));
   box.run(session, box.sql().group_dead, {}, [&](const Row& row) {
     table.add(row.is_null(0) ? std::string_view{} : row.text(0), row.text(1),
               row.is_null(2) ? std::string_view{} : row.text(2), row.instant(3));
@@ -264,30 +263,30 @@ DeadGroups group_dead(const Box& box, Session& session, std::int64_t limit) {
 
 }  // namespace
 
-std::vector<DutyView> read_duties(const Box& box, Session& session, std::int64_t number) {
-  std::vector<DutyView> duties;
-  box.run(session, box.sql().duties, {{"number", number}, box.now()},
-          [&](const Row& row) { duties.push_back(read_duty(row, number, 0)); });
-  return duties;
+std::vector<DeliveryView> read_deliveries(const Box& box, Session& session, std::int64_t number) {
+  std::vector<DeliveryView> deliveries;
+  box.run(session, box.sql().deliveries, {{"number", number}, box.now()},
+          [&](const Row& row) { deliveries.push_back(read_delivery(row, number, 0)); });
+  return deliveries;
 }
 
 Page list_page(const Box& box, Session& session, const Filter& filter, std::int64_t limit,
-               const std::optional<DutyKey>& after) {
+               const std::optional<DeliveryKey>& after) {
   check_filter(filter);
   const bool whole = filter.state == StateFilter::any || filter.state == StateFilter::seen;
   return whole ? list_messages(box, session, filter, limit, after)
-               : list_duties(box, session, filter, limit, after);
+               : list_deliveries(box, session, filter, limit, after);
 }
 
 std::string_view to_string(StateFilter state) noexcept {
-  const auto place = static_cast<std::size_t>(state);
-  return place < state_names.size() ? state_names[place] : "unknown";
+  const auto index = static_cast<std::size_t>(state);
+  return index < state_names.size() ? state_names[index] : "unknown";
 }
 
-// The states of a duty are the first ones to look for, in the same order.
-static_assert(static_cast<int>(DutyState::seen) == static_cast<int>(StateFilter::seen));
+// The states of a delivery are the first ones to look for, in the same order.
+static_assert(static_cast<int>(DeliveryState::seen) == static_cast<int>(StateFilter::seen));
 
-std::string_view to_string(DutyState state) noexcept {
+std::string_view to_string(DeliveryState state) noexcept {
   return to_string(static_cast<StateFilter>(state));
 }
 
@@ -301,40 +300,42 @@ Admin::Admin(WorkQueue& queue) : queue_(queue) {}
 
 Counts Admin::counts(bool include_history, std::int64_t names) {
   require_limit(names);
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::statement, [&](Session& session) {
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
     return read_all_counts(box, session, include_history, names);
   });
 }
 
-Census Admin::census(std::int64_t names, std::int64_t groups) {
+CountsSnapshot Admin::counts_snapshot(std::int64_t names, std::int64_t groups) {
   require_limit(names);
   require_limit(groups);
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::transaction, [&](Session& session) {
-    return Census{.counts = read_all_counts(box, session, false, names),
-                  .dead = group_dead(box, session, groups),
-                  .held_keys = read_held_keys(box, session, 0, INT64_MAX, most_shown),
-                  .blocked_keys = read_blocked_keys(box, session, most_shown)};
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::transaction, [&](Session& session) {
+    return CountsSnapshot{.counts = read_all_counts(box, session, false, names),
+                          .dead = group_dead(box, session, groups),
+                          .held_keys = read_held_keys(box, session, 0, INT64_MAX, most_shown),
+                          .blocked_keys = read_blocked_keys(box, session, most_shown)};
   });
 }
 
-Page Admin::list(const Filter& filter, std::int64_t limit, const std::optional<DutyKey>& after) {
+Page Admin::list(const Filter& filter, std::int64_t limit,
+                 const std::optional<DeliveryKey>& after) {
   require_limit(limit);
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::transaction,
-                 [&](Session& session) { return list_page(box, session, filter, limit, after); });
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::transaction, [&](Session& session) {
+    return list_page(box, session, filter, limit, after);
+  });
 }
 
 std::optional<MessageDetail> Admin::get(const MessageKey& key) {
-  return queue_.box().own(Access::read, Scope::transaction,
-                          [&](Session& session) { return get(session, key); });
+  return box_of(queue_).in_own_transaction(Access::read, Scope::transaction,
+                                           [&](Session& session) { return get(session, key); });
 }
 
 std::optional<MessageDetail> Admin::get(Session& session, const MessageKey& key) {
-  Box& box = queue_.box();
+  Box& box = box_of(queue_);
   std::optional<MessageDetail> detail;
-  box.run(box.checked(session), box.sql().get,
+  box.run(box.require_usable(session), box.sql().get,
           {{"id", key.id.view()}, {"source", key.source.view()}}, [&](const Row& row) {
             detail.emplace(MessageDetail{read_message(row),
                                          std::string{row.bytes(message_width)},
@@ -350,10 +351,10 @@ std::optional<MessageDetail> Admin::get(Session& session, const MessageKey& key)
           });
   if (!detail) return detail;
   const std::int64_t number = detail->message.number;
-  detail->duties = read_duties(box, session, number);
-  const std::int64_t asked = MessageDetail::most_attempts + 1;
+  detail->deliveries = read_deliveries(box, session, number);
+  const std::int64_t asked = MessageDetail::max_timeline + 1;
   box.run(session, box.sql().failures, {{"number", number}, {"limit", asked}}, [&](const Row& row) {
-    detail->timeline.push_back({row.instant(0), HandlerKey{std::string{row.text(1)}, Trusted{}},
+    detail->timeline.push_back({row.instant(0), HandlerKey{std::string{row.text(1)}, Unchecked{}},
                                 static_cast<int>(row.integer(2)), maybe_uuid(row, 3),
                                 text_or_empty(row, 4)});
   });
@@ -366,7 +367,7 @@ std::optional<MessageDetail> Admin::get(Session& session, const MessageKey& key)
     box.run(session, box.sql().blocked_by,
             {{"number", number},
              {"far", micros(BlockedKey::far)},
-             {"most", HeldKey::most_counted},
+             {"most", HeldKey::max_counted},
              box.now()},
             [&](const Row& row) { detail->blocked_keys.push_back(read_blocked_key(row)); });
   }
@@ -374,17 +375,17 @@ std::optional<MessageDetail> Admin::get(Session& session, const MessageKey& key)
 }
 
 std::optional<MessageDetail> Admin::get(const MessageId& id) {
-  return queue_.box().own(Access::read, Scope::transaction,
-                          [&](Session& session) { return get(session, id); });
+  return box_of(queue_).in_own_transaction(Access::read, Scope::transaction,
+                                           [&](Session& session) { return get(session, id); });
 }
 
 std::optional<MessageDetail> Admin::get(Session& session, const MessageId& id) {
-  Box& box = queue_.box();
+  Box& box = box_of(queue_);
   std::vector<Source> sources;
   constexpr std::size_t most_sources = 10;  // are named
-  box.run(box.checked(session), box.sql().find_sources,
+  box.run(box.require_usable(session), box.sql().find_sources,
           {{"id", id.view()}, {"limit", static_cast<std::int64_t>(most_sources + 1)}},
-          [&](const Row& row) { sources.emplace_back(std::string{row.text(0)}, Trusted{}); });
+          [&](const Row& row) { sources.emplace_back(std::string{row.text(0)}, Unchecked{}); });
   if (sources.empty()) return std::nullopt;
   if (sources.size() == 1) return get(session, MessageKey{sources.front(), id});
   std::string names;
@@ -397,22 +398,23 @@ std::optional<MessageDetail> Admin::get(Session& session, const MessageId& id) {
 
 DeadGroups Admin::dead_groups(std::int64_t limit) {
   require_limit(limit);
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::statement,
-                 [&](Session& session) { return group_dead(box, session, limit); });
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::statement,
+                                [&](Session& session) { return group_dead(box, session, limit); });
 }
 
 std::vector<BlockedKey> Admin::blocked_keys(std::int64_t limit) {
   require_limit(limit);
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::statement,
-                 [&](Session& session) { return read_blocked_keys(box, session, limit); });
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
+    return read_blocked_keys(box, session, limit);
+  });
 }
 
 std::vector<HeldKey> Admin::held_keys(std::int64_t limit) {
   require_limit(limit);
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::statement, [&](Session& session) {
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
     return read_held_keys(box, session, 0, INT64_MAX, limit);
   });
 }

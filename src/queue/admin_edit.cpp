@@ -3,28 +3,28 @@
 
 #include "core/json.hpp"
 #include "core/text.hpp"
-#include "queue/admin_act.hpp"
 #include "queue/admin_list.hpp"
+#include "queue/admin_operation.hpp"
 #include "queue/operation.hpp"
 #include "queue/read.hpp"
 
 namespace twinbox {
 namespace {
 
-void check_edit(const Admin::Edit& change, const Act& act) {
+void check_edit(const Admin::Edit& change, const Operation& operation) {
   if (change.headers && !is_json_object(*change.headers)) {
     throw std::invalid_argument("headers: not a JSON object");
   }
   if (change.content_type) check_text("content type", *change.content_type, 1000);
-  check_act(act);
-  if (act.dry_run) throw UsageError("edit: a single edit knows no dry run; read it by get()");
+  check_operation(operation);
+  if (operation.dry_run) throw UsageError("edit: a single edit knows no dry run; read it by get()");
 }
 
-Content content_of(std::int64_t number, const Admin::Edit& change) {
+OperationFingerprint content_of(std::int64_t number, const Admin::Edit& change) {
   const auto version = change.content_version
                            ? std::optional{std::to_string(*change.content_version)}
                            : std::nullopt;
-  return Content{}
+  return OperationFingerprint{}
       .add(number)
       .add_maybe(change.payload)
       .add_maybe(change.headers)
@@ -48,15 +48,15 @@ bool replace_content(const Box& box, Session& session, std::int64_t number,
                   box.now()}) > 0;
 }
 
-/// Sends the dead duties of a message again, with a line of their own in the audit.
-void requeue_dead(Box& box, Session& session, std::int64_t number, const Act& act) {
-  std::vector<DutyKey> dead;
-  for (const DutyView& duty : read_duties(box, session, number)) {
-    if (duty.state == DutyState::dead) dead.push_back(duty.key);
+/// Sends the dead deliveries of a message again, with a line of their own in the audit.
+void requeue_dead(Box& box, Session& session, std::int64_t number, const Operation& operation) {
+  std::vector<DeliveryKey> dead;
+  for (const DeliveryView& delivery : read_deliveries(box, session, number)) {
+    if (delivery.state == DeliveryState::dead) dead.push_back(delivery.key);
   }
-  const Act again{.actor = act.actor, .reason = act.reason};
-  Operation{box, "requeue", again, Content{}.add(dead)}.run(
-      session, [&](Session& inside, const Operation::State&) -> Operation::Batch {
+  const Operation again{.actor = operation.actor, .reason = operation.reason};
+  OperationRecord{box, "requeue", again, OperationFingerprint{}.add(dead)}.run(
+      session, [&](Session& inside, const OperationRecord::State&) -> OperationRecord::Batch {
         return {requeue_some(box, inside, dead, {}), {}};
       });
 }
@@ -64,7 +64,7 @@ void requeue_dead(Box& box, Session& session, std::int64_t number, const Act& ac
 /// The columns of `audit_columns` in operator.sql.
 AuditEntry read_audit(const Row& row) {
   return {.id = row.integer(0),
-          .act = std::string{row.text(1)},
+          .action = std::string{row.text(1)},
           .actor = text_or_empty(row, 2),
           .reason = text_or_empty(row, 3),
           .operation_id = text_or_empty(row, 4),
@@ -77,34 +77,35 @@ AuditEntry read_audit(const Row& row) {
 
 }  // namespace
 
-Admin::Edited Admin::edit(std::int64_t number, const Edit& change, const Act& act) {
-  const Edited edited = queue_.box().own(Access::write, Scope::transaction, [&](Session& session) {
-    return edit(session, number, change, act);
-  });
-  if (change.requeue) queue_.box().wake();
+Admin::Edited Admin::edit(std::int64_t number, const Edit& change, const Operation& operation) {
+  const Edited edited = box_of(queue_).in_own_transaction(
+      Access::write, Scope::transaction,
+      [&](Session& session) { return edit(session, number, change, operation); });
+  if (change.requeue) box_of(queue_).wake();
   return edited;
 }
 
 Admin::Edited Admin::edit(Session& session, std::int64_t number, const Edit& change,
-                          const Act& act) {
-  check_edit(change, act);
-  Box& box = queue_.box();
+                          const Operation& operation) {
+  check_edit(change, operation);
+  Box& box = box_of(queue_);
   Edited edited{};
-  edited.changed = Operation{box, "edit", act, content_of(number, change)}.run(
-                       box.checked(session),
-                       [&](Session& inside, const Operation::State& state) -> Operation::Batch {
-                         if (!replace_content(box, inside, number, change, state.id)) return {};
-                         if (change.requeue) requeue_dead(box, inside, number, act);
-                         return {.changed = 1};
-                       }) > 0;
+  edited.changed =
+      OperationRecord{box, "edit", operation, content_of(number, change)}.run(
+          box.require_usable(session),
+          [&](Session& inside, const OperationRecord::State& state) -> OperationRecord::Batch {
+            if (!replace_content(box, inside, number, change, state.id)) return {};
+            if (change.requeue) requeue_dead(box, inside, number, operation);
+            return {.changed = 1};
+          }) > 0;
   box.run(session, box.sql().content_version, {{"number", number}},
           [&](const Row& row) { edited.content_version = static_cast<int>(row.integer(0)); });
   return edited;
 }
 
 std::optional<AuditEntry> Admin::operation(std::string_view id) {
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::statement, [&](Session& session) {
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
     std::optional<AuditEntry> found;
     box.run(session, box.sql().audit_find, {{"operation_id", id}},
             [&](const Row& row) { found = read_audit(row); });
@@ -114,8 +115,8 @@ std::optional<AuditEntry> Admin::operation(std::string_view id) {
 
 AuditPage Admin::audit(std::int64_t limit, std::optional<std::int64_t> after) {
   require_limit(limit);
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::statement, [&](Session& session) {
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
     AuditPage page;
     box.run(session, box.sql().audit_list,
             {{"before", after.value_or(INT64_MAX)}, {"limit", limit}},

@@ -1,7 +1,7 @@
 // Whole finished messages, deleted by a person.
-#include "database/answer_limit.hpp"
-#include "queue/admin_act.hpp"
+#include "database/answer_timeout.hpp"
 #include "queue/admin_list.hpp"
+#include "queue/admin_operation.hpp"
 
 namespace twinbox {
 namespace {
@@ -22,106 +22,115 @@ std::size_t prune_messages(const Box& box, Session& session,
   return deleted;
 }
 
-/// The messages of a page whose every duty is finished, each once.
+/// The messages of a page whose every delivery is finished, each once.
 std::vector<std::int64_t> finished_messages(const Box& box, Session& session, const Page& page) {
   std::vector<std::int64_t> numbers;
-  for (const Entry& entry : page.entries) {
+  for (const DeliveryEntry& entry : page.entries) {
     const std::int64_t number = entry.message.number;
     if (!numbers.empty() && numbers.back() == number) continue;
-    const Page whole = list_page(box, session, {}, 1, DutyKey{number + 1});
+    const Page whole = list_page(box, session, {}, 1, DeliveryKey{number + 1});
     const bool finished =
-        std::all_of(whole.entries.begin(), whole.entries.end(), [](const Entry& one) {
-          const DutyState state = one.duty.state;
-          return state == DutyState::done || state == DutyState::discarded ||
-                 state == DutyState::marked;
+        std::all_of(whole.entries.begin(), whole.entries.end(), [](const DeliveryEntry& one) {
+          const DeliveryState state = one.delivery.state;
+          return state == DeliveryState::done || state == DeliveryState::discarded ||
+                 state == DeliveryState::marked;
         });
     if (finished) numbers.push_back(number);
   }
   return numbers;
 }
 
-std::size_t count_finished(const Box& box, Session& session, std::span<const DutyKey> messages) {
+std::size_t count_finished(const Box& box, Session& session,
+                           std::span<const DeliveryKey> messages) {
   std::size_t count = 0;
-  for (const DutyKey& message : messages) {
-    Page page = list_page(box, session, {}, 1, DutyKey{message.number + 1});
+  for (const DeliveryKey& message : messages) {
+    Page page = list_page(box, session, {}, 1, DeliveryKey{message.number + 1});
     std::erase_if(page.entries,
-                  [&](const Entry& entry) { return entry.message.number != message.number; });
+                  [&](const DeliveryEntry& entry) { return entry.message.number != message.number; });
     count += finished_messages(box, session, page).size();
   }
   return count;
 }
 
 /// The number of each message as the place of an operation that goes from one to the next.
-std::vector<DutyKey> places_of(std::span<const std::int64_t> numbers, const Act& act) {
-  std::vector<DutyKey> messages;
-  for (const std::int64_t number : in_order(numbers, act.limit)) messages.push_back({number});
+std::vector<DeliveryKey> keys_of(std::span<const std::int64_t> numbers,
+                                 const Operation& operation) {
+  std::vector<DeliveryKey> messages;
+  for (const std::int64_t number : in_order(numbers, operation.limit)) messages.push_back({number});
   return messages;
 }
 
 std::size_t prune_numbers(Box& box, Session* callers, std::span<const std::int64_t> numbers,
-                          const Act& act) {
-  check_act(act);
-  if (callers != nullptr) box.checked(*callers);
-  const std::vector<DutyKey> messages = places_of(numbers, act);
-  if (act.dry_run) {
+                          const Operation& operation) {
+  check_operation(operation);
+  if (callers != nullptr) box.require_usable(*callers);
+  const std::vector<DeliveryKey> messages = keys_of(numbers, operation);
+  if (operation.dry_run) {
     return look(box, callers,
                 [&](Session& session) { return count_finished(box, session, messages); });
   }
-  return carry_out(Operation{box, "prune", act, Content{}.add("numbers").add(messages)}, callers,
-                   [&](Session& session, const Operation::State& state) -> Operation::Batch {
-                     const std::span<const DutyKey> batch = next_batch(messages, state, act);
-                     std::vector<std::int64_t> some;
-                     for (const DutyKey& message : batch) some.push_back(message.number);
-                     return {prune_messages(box, session, some), position_after(batch, messages)};
-                   });
+  return carry_out(
+      OperationRecord{box, "prune", operation, OperationFingerprint{}.add("numbers").add(messages)},
+      callers,
+      [&](Session& session, const OperationRecord::State& state) -> OperationRecord::Batch {
+        const std::span<const DeliveryKey> batch = next_batch(messages, state, operation);
+        std::vector<std::int64_t> some;
+        for (const DeliveryKey& message : batch) some.push_back(message.number);
+        return {prune_messages(box, session, some), position_after(batch, messages)};
+      });
 }
 
-std::size_t count_finished(Box& box, Session* callers, const Filter& filter, const Act& act) {
+std::size_t count_finished(Box& box, Session* callers, const Filter& filter,
+                           const Operation& operation) {
   std::size_t count = 0;
-  std::optional<DutyKey> after;
+  std::optional<DeliveryKey> after;
   do {
     count += look(box, callers, [&](Session& session) {
-      const Page page = list_page(box, session, filter, act.batch, after);
+      const Page page = list_page(box, session, filter, operation.batch, after);
       after = page.next;
       return finished_messages(box, session, page).size();
     });
-  } while (after && static_cast<std::int64_t>(count) < act.limit);
-  return std::min(count, static_cast<std::size_t>(act.limit));
+  } while (after && static_cast<std::int64_t>(count) < operation.limit);
+  return std::min(count, static_cast<std::size_t>(operation.limit));
 }
 
-std::size_t prune_filter(Box& box, Session* callers, const Filter& filter, const Act& act) {
-  check_act(act);
-  if (callers != nullptr) box.checked(*callers);
-  if (act.dry_run) return count_finished(box, callers, filter, act);
-  return carry_out(Operation{box, "prune", act, Content{}.add("filter").add(filter)}, callers,
-                   [&](Session& session, const Operation::State& state) -> Operation::Batch {
-                     const Page page = list_page(box, session, filter, act.batch, state.position);
-                     std::vector<std::int64_t> numbers = finished_messages(box, session, page);
-                     const auto room = static_cast<std::size_t>(act.limit) -
-                                       std::min(state.changed, static_cast<std::size_t>(act.limit));
-                     if (numbers.size() > room) numbers.resize(room);
-                     return {prune_messages(box, session, numbers), page.next};
-                   });
+std::size_t prune_filter(Box& box, Session* callers, const Filter& filter,
+                         const Operation& operation) {
+  check_operation(operation);
+  if (callers != nullptr) box.require_usable(*callers);
+  if (operation.dry_run) return count_finished(box, callers, filter, operation);
+  return carry_out(
+      OperationRecord{box, "prune", operation, OperationFingerprint{}.add("filter").add(filter)},
+      callers,
+      [&](Session& session, const OperationRecord::State& state) -> OperationRecord::Batch {
+        const Page page = list_page(box, session, filter, operation.batch, state.position);
+        std::vector<std::int64_t> numbers = finished_messages(box, session, page);
+        const auto room = static_cast<std::size_t>(operation.limit) -
+                          std::min(state.changed, static_cast<std::size_t>(operation.limit));
+        if (numbers.size() > room) numbers.resize(room);
+        return {prune_messages(box, session, numbers), page.next};
+      });
 }
 
 }  // namespace
 
-std::size_t Admin::prune(std::span<const std::int64_t> numbers, const Act& act) {
-  const WithoutAnswerLimit unlimited;
-  return prune_numbers(queue_.box(), nullptr, numbers, act);
+std::size_t Admin::prune(std::span<const std::int64_t> numbers, const Operation& operation) {
+  const WithoutAnswerTimeout unlimited;
+  return prune_numbers(box_of(queue_), nullptr, numbers, operation);
 }
 
-std::size_t Admin::prune(Session& session, std::span<const std::int64_t> numbers, const Act& act) {
-  return prune_numbers(queue_.box(), &session, numbers, act);
+std::size_t Admin::prune(Session& session, std::span<const std::int64_t> numbers,
+                         const Operation& operation) {
+  return prune_numbers(box_of(queue_), &session, numbers, operation);
 }
 
-std::size_t Admin::prune(const Filter& filter, const Act& act) {
-  const WithoutAnswerLimit unlimited;
-  return prune_filter(queue_.box(), nullptr, filter, act);
+std::size_t Admin::prune(const Filter& filter, const Operation& operation) {
+  const WithoutAnswerTimeout unlimited;
+  return prune_filter(box_of(queue_), nullptr, filter, operation);
 }
 
-std::size_t Admin::prune(Session& session, const Filter& filter, const Act& act) {
-  return prune_filter(queue_.box(), &session, filter, act);
+std::size_t Admin::prune(Session& session, const Filter& filter, const Operation& operation) {
+  return prune_filter(box_of(queue_), &session, filter, operation);
 }
 
 }  // namespace twinbox

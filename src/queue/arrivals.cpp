@@ -118,7 +118,7 @@ std::vector<Positions> rounds_of(std::span<const Incoming> messages) {
   return rounds;
 }
 
-bool goes_the_fast_way(const Incoming& message) { return !message.extras->partition_key; }
+bool can_insert_directly(const Incoming& message) { return !message.extras->partition_key; }
 
 bool have_own_ids(std::span<const Incoming> messages, const Positions& chosen) {
   return std::ranges::all_of(chosen, [&](std::size_t at) { return messages[at].own_id; });
@@ -127,23 +127,26 @@ bool have_own_ids(std::span<const Incoming> messages, const Positions& chosen) {
 /// The fast way for messages that are most likely new, sorted by key. Returns the positions of
 /// those that are not, in the same order.
 Positions add_new(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
-                  const Positions& chosen, const Addressees& addressees) {
+                  const Positions& chosen, const TargetHandlers& targets) {
   const Columns columns(messages, chosen);
   std::vector<Arg> args = columns.args();
   // add takes neither a partition key nor what only concerns known messages.
   args.resize(args.size() - 3, args.front());
-  args.emplace_back("handler", addressees.only());
+  args.emplace_back("handler", targets.only());
   args.push_back(box.now());
   const bool own = have_own_ids(messages, chosen);
   std::vector<bool> named;
   transaction([&](Session& session) {
     named.assign(chosen.size(), false);
-    box.run(session, own ? box.sql().add_own : box.sql().add, args, [&](const Row& row) {
-      const auto found = std::lower_bound(
-          chosen.begin(), chosen.end(), Key{row.text(0), row.text(1)},
-          [&](std::size_t position, const Key& key) { return key_of(messages[position]) < key; });
-      named[static_cast<std::size_t>(found - chosen.begin())] = true;
-    });
+    box.run(session, own ? box.sql().insert_generated : box.sql().insert_new, args,
+            [&](const Row& row) {
+              const auto found =
+                  std::lower_bound(chosen.begin(), chosen.end(), Key{row.text(0), row.text(1)},
+                                   [&](std::size_t position, const Key& key) {
+                                     return key_of(messages[position]) < key;
+                                   });
+              named[static_cast<std::size_t>(found - chosen.begin())] = true;
+            });
   });
   // Add names those that are new on PostgreSQL, which costs it less; all others name those that are
   // not.
@@ -159,11 +162,11 @@ Positions add_new(Box& box, const Transaction& transaction, std::span<const Inco
 
 /// `way` is accept, or again for what is known, sorted by key; that may leave some unanswered.
 void accept_some(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
-                 const Positions& chosen, const Addressees& addressees, const Statement& way,
+                 const Positions& chosen, const TargetHandlers& targets, const Statement& way,
                  std::span<std::optional<Accepted>> answers) {
   const Columns columns(messages, chosen);
   std::vector<Arg> args = columns.args();
-  args.emplace_back("handlers", addressees.json());
+  args.emplace_back("handlers", targets.json());
   args.push_back(box.now());
   std::vector<std::pair<std::size_t, Accepted>> found;
   transaction([&](Session& session) {
@@ -178,30 +181,30 @@ void accept_some(Box& box, const Transaction& transaction, std::span<const Incom
 
 /// Sets each answer once its statement has gone through `transaction`.
 void write_rounds(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
-                  const Addressees& addressees, std::span<std::optional<Accepted>> answers) {
+                  const TargetHandlers& targets, std::span<std::optional<Accepted>> answers) {
   for (const Positions& round : rounds_of(messages)) {
     Positions plain;
     Positions rest;
     plain.reserve(round.size());
     for (const std::size_t position : round) {
-      const bool fast = addressees.single() && goes_the_fast_way(messages[position]);
+      const bool fast = targets.single() && can_insert_directly(messages[position]);
       (fast ? plain : rest).push_back(position);
     }
     if (!plain.empty()) {
-      const Positions known = add_new(box, transaction, messages, plain, addressees);
+      const Positions known = add_new(box, transaction, messages, plain, targets);
       for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
       for (const std::size_t position : known) answers[position].reset();
       // Beside messages with partition keys they go the same way as those: one that came with a key
       // the last time has its place among them.
       if (!known.empty() && rest.empty())
-        accept_some(box, transaction, messages, known, addressees, box.sql().again, answers);
+        accept_some(box, transaction, messages, known, targets, box.sql().accept_known, answers);
       for (const std::size_t position : known) {
         if (!answers[position]) rest.push_back(position);
       }
     }
     std::sort(rest.begin(), rest.end());  // inside a partition key, order is what the caller gave
     if (!rest.empty())
-      accept_some(box, transaction, messages, rest, addressees, box.sql().accept, answers);
+      accept_some(box, transaction, messages, rest, targets, box.sql().accept, answers);
   }
 }
 
@@ -209,11 +212,11 @@ void write_rounds(Box& box, const Transaction& transaction, std::span<const Inco
 
 bool written_at_once(std::span<const Incoming> messages) {
   return std::ranges::all_of(messages, [](const Incoming& message) {
-    return message.own_id && goes_the_fast_way(message);
+    return message.own_id && can_insert_directly(message);
   });
 }
 
-Addressees::Addressees(std::span<const HandlerName> handlers)
+TargetHandlers::TargetHandlers(std::span<const HandlerName> handlers)
     : single_(handlers.empty() || (handlers.size() == 1 && handlers.front().legacy_keys.empty())),
       only_(handlers.empty() ? "" : handlers.front().key.str()) {
   std::set<std::string_view> keys;
@@ -262,24 +265,25 @@ void check_hash(const std::optional<ContentHash>& hash) {
 
 std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
                                      std::span<const Incoming> messages,
-                                     const Addressees& addressees) {
+                                     const TargetHandlers& targets) {
   std::vector<std::optional<Accepted>> answers(messages.size());
-  write_rounds(box, transaction, messages, addressees, answers);
+  write_rounds(box, transaction, messages, targets, answers);
   std::vector<Accepted> result;
   result.reserve(answers.size());
   for (const auto& answer : answers) result.push_back(answer.value());
   return result;
 }
 
-void write_shared(Box& box, std::span<const Incoming> messages, const Addressees& addressees,
+void write_shared(Box& box, std::span<const Incoming> messages, const TargetHandlers& targets,
                   std::span<std::optional<Accepted>> answers) {
-  const Storing storing{box};
+  const WriteRefusalReset storing{box};
   if (box.database().dialect() == Dialect::sqlite) {
     // A second commit would cost as much again as the first.
-    const auto written = box.own(Access::write, Scope::transaction, [&](Session& session) {
-      return write_messages(
-          box, [&](const auto& work) { work(session); }, messages, addressees);
-    });
+    const auto written =
+        box.in_own_transaction(Access::write, Scope::transaction, [&](Session& session) {
+          return write_messages(
+              box, [&](const auto& work) { work(session); }, messages, targets);
+        });
     std::copy(written.begin(), written.end(), answers.begin());
     storing.committed(answers);
     return;
@@ -288,7 +292,7 @@ void write_shared(Box& box, std::span<const Incoming> messages, const Addressees
   const Transaction each = [&](const std::function<void(Session&)>& work) {
     box.write([&](Session& session) { return work(session), true; });
   };
-  write_rounds(box, each, messages, addressees, answers);
+  write_rounds(box, each, messages, targets, answers);
   storing.committed(answers);
 }
 

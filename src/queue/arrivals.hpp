@@ -30,11 +30,12 @@ struct Incoming {
 /// New messages that one statement writes, or refuses: it needs no transaction around it.
 [[nodiscard]] bool written_at_once(std::span<const Incoming> messages);
 
-/// Who gets a duty, checked and written down as accept takes it.
-class Addressees {
+/// Who gets a delivery, checked and written down as accept takes it.
+class TargetHandlers {
  public:
-  /// No handlers: one duty, by topic. Throws std::invalid_argument for a key that is named twice.
-  explicit Addressees(std::span<const HandlerName> handlers);
+  /// No handlers: one delivery, by topic. Throws std::invalid_argument for a key that is named
+  /// twice.
+  explicit TargetHandlers(std::span<const HandlerName> handlers);
 
   [[nodiscard]] bool single() const noexcept { return single_; }
   [[nodiscard]] std::string_view only() const noexcept { return only_; }
@@ -52,9 +53,10 @@ void check_hash(const std::optional<ContentHash>& hash);
 
 /// A call of our own that stores messages, from its beginning: once one is stored, the database is
 /// known to take writes again.
-class Storing {
+class WriteRefusalReset {
  public:
-  explicit Storing(const Box& box) : pool_(box.database().pool()), refusals_(pool_.refusals()) {}
+  explicit WriteRefusalReset(const Box& box)
+      : pool_(pool_of(box.database())), refusals_(pool_.refusals()) {}
 
   /// `answers` are Accepted, or optional. A duplicate is not stored.
   template <class Answers>
@@ -77,11 +79,11 @@ using Transaction = std::function<void(const std::function<void(Session&)>&)>;
 /// the caller decides whether they share one.
 std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
                                      std::span<const Incoming> messages,
-                                     const Addressees& addressees);
+                                     const TargetHandlers& targets);
 
 /// Writes the messages of callers who share a commit. A message is durable once its answer is set:
 /// what has none when it throws is not.
-void write_shared(Box& box, std::span<const Incoming> messages, const Addressees& addressees,
+void write_shared(Box& box, std::span<const Incoming> messages, const TargetHandlers& targets,
                   std::span<std::optional<Accepted>> answers);
 
 }  // namespace twinbox

@@ -1,9 +1,8 @@
-#include "twinbox/at_most_once.hpp"
-
 #include <exception>
 #include <utility>
 
 #include "queue/box.hpp"
+#include "twinbox/inbox.hpp"
 
 namespace twinbox {
 namespace {
@@ -27,10 +26,10 @@ bool AtMostOnce::call(const MessageKey& key, const Handler& handler, Claim&& cla
         release();
       } catch (const std::exception& error) {
         // The handler's own exception is what the caller waits for.
-        inbox_->box().log(LogLevel::error, "release_claim_failed",
-                          {{"source", key.source.view()},
-                           {"id", key.id.view()},
-                           {"error", std::string_view{error.what()}}});
+        box_of(*inbox_).log(LogLevel::error, "release_claim_failed",
+                            {{"source", key.source.view()},
+                             {"id", key.id.view()},
+                             {"error", std::string_view{error.what()}}});
       }
     }
     throw;

@@ -16,8 +16,8 @@ constexpr std::int64_t largest_batch = 100'000;
 
 /// What a source is answered after.
 constexpr std::array<std::string_view, 8> taking_in = {
-    "add",       "again",    "accept", "observe", "mark_processed", "mark_processing",
-    "mark_dead", "try_claim"};
+    "insert_new",     "accept_known",    "accept",    "observe",
+    "mark_processed", "mark_processing", "mark_dead", "try_claim"};
 
 std::map<std::string_view, Statement> with_check(const StatementSet& set, bool synchronous) {
   std::map<std::string_view, Statement> checked;
@@ -37,10 +37,10 @@ const Statement& either(const std::map<std::string_view, Statement>& checked,
 
 Statements::Statements(const StatementSet& set, bool synchronous)
     : checked(with_check(set, synchronous)),
-      add(either(checked, set, "add")),
-      add_own(set.contains("add_own") ? set["add_own"] : add),
+      insert_new(either(checked, set, "insert_new")),
+      insert_generated(set.contains("insert_generated") ? set["insert_generated"] : insert_new),
       accept(either(checked, set, "accept")),
-      again(set.contains("again") ? either(checked, set, "again") : accept),
+      accept_known(set.contains("accept_known") ? either(checked, set, "accept_known") : accept),
       observe(either(checked, set, "observe")),
       state(set["state"]),
       lock_message(set["lock_message"]),
@@ -51,7 +51,7 @@ Statements::Statements(const StatementSet& set, bool synchronous)
       release_claim(set["release_claim"]),
       mark(set["mark"]),
       finish_marked(set["finish_marked"]),
-      put_back(set["put_back"]),
+      release_marked(set["release_marked"]),
       discard_held(set["discard_held"]),
       claim(set["claim"]),
       claim_message(set["claim_message"]),
@@ -70,7 +70,7 @@ Statements::Statements(const StatementSet& set, bool synchronous)
       max_age_pick(set["max_age_pick"]),
       expire(set["expire"]),
       next_due(set["next_due"]),
-      find_work(set["find_work"]),
+      find_due(set["find_due"]),
       requeue(set["requeue"]),
       discard(set["discard"]),
       postpone(set["postpone"]),
@@ -86,7 +86,7 @@ Statements::Statements(const StatementSet& set, bool synchronous)
       list_all(set["list_all"]),
       get(set["get"]),
       find_sources(set["find_sources"]),
-      duties(set["duties"]),
+      deliveries(set["deliveries"]),
       failures(set["failures"]),
       count(set["count"]),
       count_history(set["count_history"]),
@@ -101,7 +101,7 @@ Statements::Statements(const StatementSet& set, bool synchronous)
       operation_forget(set["operation_forget"]),
       audit_find(set["audit_find"]),
       audit_list(set["audit_list"]),
-      worker_tell(set["worker_tell"]),
+      worker_heartbeat(set["worker_heartbeat"]),
       worker_leave(set["worker_leave"]),
       worker_forget(set["worker_forget"]),
       worker_handles(set["worker_handles"]),
@@ -194,19 +194,19 @@ std::size_t Box::run(Session& session, const Statement& statement, std::span<con
   return count;
 }
 
-Session& Box::checked(Session& session) const {
+Session& Box::require_usable(Session& session) const {
   if (session.dialect() != database_.dialect()) {
     throw UsageError("the session speaks " + std::string{to_string(session.dialect())} +
                      ", but this " + std::string{to_string(kind_)} + " lives on " +
                      std::string{to_string(database_.dialect())} +
                      ": pass a session of the box's own database");
   }
-  const std::string_view place = session.database();
-  const std::string& own_place = database_.pool().database();
-  if (!place.empty() && !own_place.empty() && place != own_place) {
-    throw UsageError("the session belongs to another database (" + std::string{place} +
+  const std::string_view database_name = session.database();
+  const std::string& own_database = pool_of(database_).database();
+  if (!database_name.empty() && !own_database.empty() && database_name != own_database) {
+    throw UsageError("the session belongs to another database (" + std::string{database_name} +
                      ") than this " + std::string{to_string(kind_)} + " (store " +
-                     database_.name() + ", " + own_place +
+                     database_.name() + ", " + own_database +
                      "): pass a session of the box's own database");
   }
   if (!session.in_transaction()) {
@@ -224,7 +224,7 @@ void Box::log(LogLevel level, std::string_view event,
   std::vector<LogField> all{{"store", std::string_view{database_.name()}},
                             {"box", std::string_view{options_.table}}};
   all.insert(all.end(), fields.begin(), fields.end());
-  Untold::write(environment_, level, event, std::move(all));
+  BufferedLog::write(environment_, level, event, std::move(all));
 }
 
 void Box::advise(Duration lease, std::int64_t limit) {
@@ -239,9 +239,9 @@ void Box::advise(Duration lease, std::int64_t limit) {
   }
 }
 
-ActSavepoint::ActSavepoint(Session& session, bool asks_caller)
+CallSavepoint::CallSavepoint(Session& session, bool asks_caller)
     : session_(session),
-      name_("twinbox_act"),
+      name_("twinbox_call"),
       plain_(session.dialect() == Dialect::sqlite ||
              (session.dialect() == Dialect::postgres && asks_caller)) {
   if (plain_) session_.execute("savepoint " + name_);
@@ -253,11 +253,11 @@ ActSavepoint::ActSavepoint(Session& session, bool asks_caller)
   }
 }
 
-void ActSavepoint::keep() {
+void CallSavepoint::keep() {
   if (plain_) session_.execute("release " + name_);
 }
 
-void ActSavepoint::undo() {
+void CallSavepoint::undo() {
   if (!session_.in_transaction()) return;
   if (plain_) {
     session_.execute("rollback to " + name_);

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "database/pool.hpp"
-#include "queue/untold.hpp"
+#include "queue/buffered_log.hpp"
 #include "sql/render.hpp"
 #include "twinbox/schema.hpp"
 #include "twinbox/work_queue.hpp"
@@ -23,19 +23,19 @@ struct Statements {
   Statements(const StatementSet& set, bool synchronous);
 
   const std::map<std::string_view, Statement> checked;
-  const Statement &add, &add_own, &accept, &again, &observe, &state, &lock_message,
-      &mark_processing, &mark_processed, &mark_dead, &try_claim, &release_claim;
-  const Statement &mark, &finish_marked, &put_back, &discard_held;
+  const Statement &insert_new, &insert_generated, &accept, &accept_known, &observe, &state,
+      &lock_message, &mark_processing, &mark_processed, &mark_dead, &try_claim, &release_claim;
+  const Statement &mark, &finish_marked, &release_marked, &discard_held;
   const Statement &claim, &claim_message, &renew, &ack, &attempts, &abandon, &release,
       &release_lost, &fail, &reap, &reap_pick, &reap_picked, &expire_pick, &max_age_bound,
-      &max_age_pick, &expire, &next_due, &find_work;
+      &max_age_pick, &expire, &next_due, &find_due;
   const Statement &requeue, &discard, &postpone, &edit, &content_version, &lock_messages,
       &prune_bound, &prune_pick, &prune, &list_open, &list_dead, &list_finished, &list_all, &get,
-      &find_sources, &duties, &failures, &count, &count_history, &group_dead, &held_keys,
+      &find_sources, &deliveries, &failures, &count, &count_history, &group_dead, &held_keys,
       &blocked_keys, &blocked_by, &open_keys;
   const Statement &operation_begin, &operation_lock, &operation_move, &operation_forget,
       &audit_find, &audit_list;
-  const Statement &worker_tell, &worker_leave, &worker_forget, &worker_handles, &worker_list;
+  const Statement &worker_heartbeat, &worker_leave, &worker_forget, &worker_handles, &worker_list;
   const Statement &lease_acquire, &lease_renew, &lease_release, &lease_holders, &lease_list;
   const Statement &health, &clock;
 };
@@ -55,15 +55,15 @@ class Box {
 
   /// A call of our own, in a transaction of its own. What it logs is told when that is committed.
   template <class F>
-  auto own(Access access, Scope scope, F&& work) {
-    Untold untold;
-    const auto tried = [&](Session& session) { return untold.during(work, session); };
+  auto in_own_transaction(Access access, Scope scope, F&& work) {
+    BufferedLog buffered_log;
+    const auto tried = [&](Session& session) { return buffered_log.during(work, session); };
     if constexpr (std::is_void_v<std::invoke_result_t<F&, Session&>>) {
-      database_.pool().run(access, scope, tried);
-      untold.tell();
+      pool_of(database_).run(access, scope, tried);
+      buffered_log.flush();
     } else {
-      auto result = database_.pool().run(access, scope, tried);
-      untold.tell();
+      auto result = pool_of(database_).run(access, scope, tried);
+      buffered_log.flush();
       return result;
     }
   }
@@ -71,14 +71,14 @@ class Box {
   /// The usual call of our own: one statement that writes.
   template <class F>
   auto write(F&& work) {
-    return own(Access::write, Scope::statement, std::forward<F>(work));
+    return in_own_transaction(Access::write, Scope::statement, std::forward<F>(work));
   }
 
   /// Throws UsageError unless the caller's session can carry our statements.
-  Session& checked(Session& session) const;
+  Session& require_usable(Session& session) const;
 
   /// Something new has been committed: dispatchers of this process that wait look at once.
-  void wake() const { database_.pool().wake().notify(); }
+  void wake() const { pool_of(database_).wake().notify(); }
 
   void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) const;
   [[nodiscard]] bool logs(LogLevel level) const noexcept {
@@ -109,9 +109,9 @@ BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect);
 
 /// A savepoint in somebody else's transaction: undone unless it is kept. PostgreSQL needs one only
 /// where the caller is asked in between and may throw: its own errors end the whole transaction.
-class ActSavepoint {
+class CallSavepoint {
  public:
-  ActSavepoint(Session& session, bool asks_caller);
+  CallSavepoint(Session& session, bool asks_caller);
   void keep();
   void undo();
 
@@ -125,12 +125,12 @@ class ActSavepoint {
 /// nothing of it is told. `asks_caller`: what fails may be a function of the caller's.
 template <class F>
 auto all_or_nothing(Session& session, F&& work, bool asks_caller = false) {
-  ActSavepoint savepoint{session, asks_caller};
-  Untold untold;
+  CallSavepoint savepoint{session, asks_caller};
+  BufferedLog buffered_log;
   try {
-    auto result = untold.during(work);
+    auto result = buffered_log.during(work);
     savepoint.keep();
-    untold.hand_on();
+    buffered_log.flush_to_outer();
     return result;
   } catch (...) {
     savepoint.undo();
@@ -153,5 +153,14 @@ void require_limit(std::int64_t limit);
 inline constexpr Duration ever = std::chrono::years{1000};
 
 [[nodiscard]] inline std::int64_t micros(Duration duration) noexcept { return duration.count(); }
+
+Box& box_of(const WorkQueue& queue) noexcept;
+
+/// The arguments of statements about deliveries.
+struct DeliveryArgs {
+  static Arg ids(const Deliveries& of) { return {"id", ValueType::integer, of.ids_}; }
+  static Arg epochs(const Deliveries& of) { return {"epoch", ValueType::integer, of.epochs_}; }
+  static Arg check_epoch(const Deliveries& of) { return {"check_epoch", Value{of.check_epoch_}}; }
+};
 
 }  // namespace twinbox

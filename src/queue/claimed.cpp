@@ -22,9 +22,9 @@ struct Taken {
 
 /// What is known of a delivery without its message.
 Message read_missing(const Row& row) {
-  return Message{.work_id = WorkId{row.integer(0)},
+  return Message{.delivery_id = DeliveryId{row.integer(0)},
                  .epoch = number(row, 1),
-                 .handler = HandlerKey{std::string{row.text(2)}, Trusted{}},
+                 .handler = HandlerKey{std::string{row.text(2)}, Unchecked{}},
                  .attempts = number(row, 3),
                  .expiries = number(row, 4),
                  .requeues = number(row, 5),
@@ -32,8 +32,8 @@ Message read_missing(const Row& row) {
                  .lease_until = row.instant(7),
                  .last_error = text_or_empty(row, 8),
                  .source = Source::none(),
-                 .id = MessageId{{}, Trusted{}},
-                 .topic = Topic{{}, Trusted{}},
+                 .id = MessageId{{}, Unchecked{}},
+                 .topic = Topic{{}, Unchecked{}},
                  .payload = {},
                  .content_type = {},
                  .headers = {},
@@ -85,7 +85,7 @@ template <class Fail>
 bool only_dead(const Box& box, Taken taken, Claim& claim, const Fail& fail) {
   claim.leased = std::move(taken.leased);
   bool some = !taken.missing.empty();
-  if (some && fail(Duties{taken.missing}, missing_text, message_missing) > 0) {
+  if (some && fail(Deliveries{taken.missing}, missing_text, message_missing) > 0) {
     for (Message& message : taken.missing)
       claim.dead.push_back({std::move(message), message_missing.reason, std::string{missing_text}});
   }
@@ -94,7 +94,7 @@ bool only_dead(const Box& box, Taken taken, Claim& claim, const Fail& fail) {
     claim.leased.clear();
     some = true;
     const std::string text = crash_text(last);
-    if (fail(Duties{last}, text, crash_loop) > 0)
+    if (fail(Deliveries{last}, text, crash_loop) > 0)
       claim.dead.push_back({std::move(last), crash_loop.reason, text});
   }
   return some && claim.leased.empty();
@@ -107,27 +107,28 @@ void log_claim(const Box& box, const Claim& claim) {
 
 }  // namespace
 
-Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request) {
+Claim claim_or_dead_letter(WorkQueue& queue, const ClaimRequest& request) {
   using Clock = std::chrono::steady_clock;
-  Box& box = queue.box();
+  Box& box = box_of(queue);
   box.advise(request.lease, request.limit);
   // Where begin and commit cost no round trips, both questions are one call: a second one would
   // have to wait for the writer again.
   const bool together = request.asks_next_due && box.database().dialect() == Dialect::sqlite;
-  const auto fail = [&](const Duties& held, std::string_view error, const Failure& failure) {
+  const auto fail = [&](const Deliveries& held, std::string_view error, const Failure& failure) {
     return queue.fail(request.owner, held, error, failure);
   };
   Claim claim;
   bool due = true;
   if (together && request.looks_first) {
-    claim.next_due = box.own(Access::read, Scope::statement,
-                             [&](Session& session) { return until_next_due(box, session, ever); });
+    claim.next_due = box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
+      return until_next_due(box, session, ever);
+    });
     due = claim.next_due && *claim.next_due <= Duration::zero();
   }
   while (due) {
     const Clock::time_point begin = Clock::now();
     const Scope scope = together ? Scope::transaction : Scope::statement;
-    Taken taken = box.own(Access::write_relaxed, scope, [&](Session& session) {
+    Taken taken = box.in_own_transaction(Access::write_relaxed, scope, [&](Session& session) {
       Taken some = claim_some(box, session, request);
       if (together && some.leased.empty())
         claim.next_due = until_next_due(box, session, question_time);
@@ -135,9 +136,9 @@ Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request) {
     });
     if (request.asks_next_due && !together && taken.leased.empty()) {
       const auto took = std::chrono::duration_cast<Duration>(Clock::now() - begin);
-      claim.next_due = box.own(Access::read, Scope::statement, [&](Session& session) {
-        return until_next_due(box, session, took + question_time);
-      });
+      claim.next_due = box.in_own_transaction(
+          Access::read, Scope::statement,
+          [&](Session& session) { return until_next_due(box, session, took + question_time); });
     }
     due = only_dead(box, std::move(taken), claim, fail);
   }
@@ -147,15 +148,15 @@ Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request) {
 
 Duration wait_of_oldest_due(Box& box) {
   const std::optional<Duration> due =
-      box.own(Access::read, Scope::statement,
-              [&](Session& session) { return until_next_due(box, session, ever); });
+      box.in_own_transaction(Access::read, Scope::statement,
+                             [&](Session& session) { return until_next_due(box, session, ever); });
   return due ? std::max(-*due, Duration::zero()) : Duration::zero();
 }
 
-Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& request) {
-  Box& box = queue.box();
+Claim claim_or_dead_letter(WorkQueue& queue, Session& session, const ClaimRequest& request) {
+  Box& box = box_of(queue);
   box.advise(request.lease, request.limit);
-  const auto fail = [&](const Duties& held, std::string_view error, const Failure& failure) {
+  const auto fail = [&](const Deliveries& held, std::string_view error, const Failure& failure) {
     return queue.fail(session, request.owner, held, error, failure);
   };
   Claim claim;
@@ -177,9 +178,9 @@ std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
             "\":" + std::to_string(lease.epoch);
   }
   held += "}";
-  Box& box = queue.box();
+  Box& box = box_of(queue);
   const std::size_t released =
-      box.own(Access::write_relaxed, Scope::statement, [&](Session& session) {
+      box.in_own_transaction(Access::write_relaxed, Scope::statement, [&](Session& session) {
         return box.run(session, box.sql().release_lost,
                        {{"owner", Value{owner.uuid()}},
                         {"held", held},
@@ -204,9 +205,9 @@ void log_dead(const Box& box, const Message& message, std::string_view reason,
 
 Message read_claimed(const Row& row) {
   return Message{
-      .work_id = WorkId{row.integer(0)},
+      .delivery_id = DeliveryId{row.integer(0)},
       .epoch = number(row, 1),
-      .handler = HandlerKey{std::string{row.text(2)}, Trusted{}},
+      .handler = HandlerKey{std::string{row.text(2)}, Unchecked{}},
       .attempts = number(row, 3),
       .expiries = number(row, 4),
       .requeues = number(row, 5),
@@ -214,9 +215,9 @@ Message read_claimed(const Row& row) {
       // What has expired may never have been leased.
       .lease_until = row.is_null(7) ? row.instant(6) : row.instant(7),
       .last_error = row.is_null(8) ? std::string{} : std::string{row.text(8)},
-      .source = Source{std::string{row.text(9)}, Trusted{}},
-      .id = MessageId{std::string{row.text(10)}, Trusted{}},
-      .topic = Topic{std::string{row.text(11)}, Trusted{}},
+      .source = Source{std::string{row.text(9)}, Unchecked{}},
+      .id = MessageId{std::string{row.text(10)}, Unchecked{}},
+      .topic = Topic{std::string{row.text(11)}, Unchecked{}},
       .payload = std::string{row.bytes(12)},
       .content_type = maybe_text(row, 13),
       .headers = maybe_text(row, 14),

@@ -44,9 +44,9 @@ struct ClaimRequest {
 };
 
 /// WorkQueue::claim, telling what became of the rest, in a transaction of its own.
-Claim claim_or_bury(WorkQueue& queue, const ClaimRequest& request);
+Claim claim_or_dead_letter(WorkQueue& queue, const ClaimRequest& request);
 /// The same in a transaction that its owner rolls back when this throws.
-Claim claim_or_bury(WorkQueue& queue, Session& session, const ClaimRequest& request);
+Claim claim_or_dead_letter(WorkQueue& queue, Session& session, const ClaimRequest& request);
 
 /// For how long the delivery that is due first has waited for a claim; zero: none is due.
 Duration wait_of_oldest_due(Box& box);

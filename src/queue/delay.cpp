@@ -13,7 +13,7 @@ Instant DueTimes::ask_clock() const {
     return now;
   };
   if (session_ != nullptr) return ask(*session_);
-  return box_.database().pool().run(Access::read, Scope::statement, ask);
+  return pool_of(box_.database()).run(Access::read, Scope::statement, ask);
 }
 
 const MessageExtras* DueTimes::of(const MessageExtras& extras) {

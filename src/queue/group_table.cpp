@@ -10,8 +10,8 @@ constexpr std::size_t kept_per_wanted = 10;
 
 }  // namespace
 
-void GroupTable::add(std::string_view topic, std::string_view handler, std::string_view error,
-                     Instant at) {
+void DeadGroupTable::add(std::string_view topic, std::string_view handler, std::string_view error,
+                         Instant at) {
   words_.assign(topic).append(1, '\0').append(handler).append(1, '\0').append(error);
   const auto known = known_.find(words_);
   DeadGroup& group = known == known_.end() ? find(topic, handler, error, at) : *known->second;
@@ -20,20 +20,20 @@ void GroupTable::add(std::string_view topic, std::string_view handler, std::stri
   group.last_at = std::max(group.last_at, at);
 }
 
-DeadGroup& GroupTable::find(std::string_view topic, std::string_view handler,
-                            std::string_view error, Instant at) {
+DeadGroup& DeadGroupTable::find(std::string_view topic, std::string_view handler,
+                                std::string_view error, Instant at) {
   if (groups_.size() >= kept_per_wanted * wanted_) drop_small();
   if (known_.size() >= most_known) known_.clear();
   const std::string name{topic};
   const std::string key{handler};
   const std::string normal = normalise_error(error);
-  const auto place = groups_.try_emplace(
-      {name, key, normal}, DeadGroup{name, HandlerKey{key, Trusted{}}, normal, 0, at, at});
-  known_.emplace(words_, &place.first->second);
-  return place.first->second;
+  const auto inserted = groups_.try_emplace(
+      {name, key, normal}, DeadGroup{name, HandlerKey{key, Unchecked{}}, normal, 0, at, at});
+  known_.emplace(words_, &inserted.first->second);
+  return inserted.first->second;
 }
 
-void GroupTable::drop_small() {
+void DeadGroupTable::drop_small() {
   std::vector<std::int64_t> counts;
   for (const auto& [key, group] : groups_) counts.push_back(group.count);
   const auto middle = counts.begin() + std::ssize(counts) / 2;
@@ -52,7 +52,7 @@ void GroupTable::drop_small() {
   known_.clear();
 }
 
-DeadGroups GroupTable::largest() {
+DeadGroups DeadGroupTable::largest() {
   std::vector<DeadGroup> sorted;
   for (auto& [key, group] : groups_) sorted.push_back(std::move(group));
   std::stable_sort(sorted.begin(), sorted.end(),

@@ -7,15 +7,15 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "twinbox/admin.hpp"
+#include "twinbox/operations.hpp"
 
 namespace twinbox {
 
 /// Counts dead letters that look alike. Keeps ten times as many groups as are wanted; when there
 /// are more, the smaller half is summed up, so that a large group is always among the largest.
-class GroupTable {
+class DeadGroupTable {
  public:
-  explicit GroupTable(std::size_t wanted) : wanted_(wanted) {}
+  explicit DeadGroupTable(std::size_t wanted) : wanted_(wanted) {}
 
   void add(std::string_view topic, std::string_view handler, std::string_view error, Instant at);
   /// The wanted number, by count.

@@ -8,14 +8,14 @@
 #include <stdexcept>
 #include <vector>
 
-#include "database/answer_limit.hpp"
+#include "database/answer_timeout.hpp"
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
-#include "queue/local_time.hpp"
 #include "queue/prune.hpp"
+#include "queue/steady_time.hpp"
 #include "queue/sweep.hpp"
-#include "twinbox/stop_scope.hpp"
-#include "twinbox/worker.hpp"
+#include "twinbox/database.hpp"
+#include "twinbox/health.hpp"
 
 namespace twinbox {
 namespace {
@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr Duration a_week = 7 * 24h;
 constexpr Duration longest_wait = 24h;
-constexpr Duration rest_out_of_reach = 5s;
+constexpr Duration retry_out_of_reach = 5s;
 constexpr Duration longest_unseen = 24h;
 /// Of one chore: a failure that concerns every row must not try them all one by one.
 constexpr std::size_t most_skipped = 100;
@@ -108,7 +108,7 @@ HousekeepingOptions HousekeepingOptions::event_bus_inbox() {
 
 void HousekeepingOptions::check() const {
   for (const Chore chore : chores) check_chore(chore, of(*this, chore));
-  if (shortest_lease < 1ms || shortest_lease > 24h) refuse("shortest_lease", "1 ms to 1 day");
+  if (min_lease < 1ms || min_lease > 24h) refuse("min_lease", "1 ms to 1 day");
   if (retention && *retention < Duration::zero()) refuse("retention", "0 or longer");
 }
 
@@ -169,13 +169,13 @@ class Housekeeping::House {
   }
 
  private:
-  [[nodiscard]] Duration time() const { return local_time(queue_.database().environment()); }
+  [[nodiscard]] Duration time() const { return steady_time(queue_.database().environment()); }
 
   /// Where one chore does not reach its store, the others need not try, and wait, in vain.
   void rest() {
     for (const Chore chore : chores) {
       std::optional<Duration>& due = due_[index_of(chore)];
-      due = std::max(due.value_or(Duration::min()), time() + rest_out_of_reach);
+      due = std::max(due.value_or(Duration::min()), time() + retry_out_of_reach);
     }
   }
 
@@ -187,8 +187,9 @@ class Housekeeping::House {
     try {
       sweep(report, stop);
     } catch (const std::exception& error) {
-      const auto* trouble = dynamic_cast<const DatabaseError*>(&error);
-      out_of_reach_ = trouble != nullptr && trouble->kind() == DatabaseError::Kind::connection_lost;
+      const auto* database_error = dynamic_cast<const DatabaseError*>(&error);
+      out_of_reach_ = database_error != nullptr &&
+                      database_error->kind() == DatabaseError::Kind::connection_lost;
       report.end = End::failed;
       report.error = text_of(error);
     }
@@ -198,10 +199,9 @@ class Housekeeping::House {
   }
 
   void sweep(ChoreReport& report, const std::stop_token& stop) {
-    const Duration duration =
-        std::max(of(options_, report.chore).interval, options_.shortest_lease);
+    const Duration duration = std::max(of(options_, report.chore).interval, options_.min_lease);
     const LeaseName name{options_.lease_name.str() + "." + std::string{to_string(report.chore)},
-                         Trusted{}};
+                         Unchecked{}};
     std::optional<NamedLease> lease;
     try {
       const StopScope until_stop{stop};
@@ -251,14 +251,14 @@ class Housekeeping::House {
   }
 
   PageWork work_of(Pass pass) {
-    Box& box = queue_.box();
+    Box& box = box_of(queue_);
     switch (pass) {
       case Pass::reap: return std::bind_front(reap_page, std::cref(box));
       case Pass::expire: return std::bind_front(expire_page, std::cref(box));
       case Pass::max_age: {
-        const std::int64_t below = box.own(Access::read, Scope::statement, [&](Session& session) {
-          return max_age_bound(box, session);
-        });
+        const std::int64_t below =
+            box.in_own_transaction(Access::read, Scope::statement,
+                                   [&](Session& session) { return max_age_bound(box, session); });
         return
             [&box, below](Session& session, const Position& after, std::int64_t limit,
                           RowPage& page) { max_age_page(box, session, below, after, limit, page); };
@@ -274,13 +274,13 @@ class Housekeeping::House {
 
   /// One page, counted in `report`. True: there may be more.
   bool page(Pass pass, const PageWork& work, ChoreReport& report, const std::stop_token& stop) {
-    std::optional<WithoutAnswerLimit> unlimited;
+    std::optional<WithoutAnswerTimeout> unlimited;
     if (pass == Pass::prune) unlimited.emplace();
     const PageWalk::Step step = walks_[static_cast<std::size_t>(pass)].step(
-        queue_.box(), of(options_, report.chore).batch, work, stop);
+        box_of(queue_), of(options_, report.chore).batch, work, stop);
     report.count += step.page.changed;
     const std::string_view reason = pass == Pass::max_age ? max_age_reason : expired_reason;
-    for (const Message& message : step.page.dead) log_dead(queue_.box(), message, reason);
+    for (const Message& message : step.page.dead) log_dead(box_of(queue_), message, reason);
     if (dead_ && !step.page.dead.empty()) dead_(step.page.dead, reason);
     if (step.stuck) {
       ++report.skipped;
@@ -312,19 +312,19 @@ class Housekeeping::House {
     try {
       observer_(report);
     } catch (const std::exception& error) {
-      queue_.box().log(LogLevel::error, "observer_error", {{"error", text_of(error)}});
+      box_of(queue_).log(LogLevel::error, "observer_error", {{"error", text_of(error)}});
     }
   }
 
   void log(Chore chore, const StuckRow& stuck) {
-    queue_.box().log(LogLevel::error, "stuck_row",
-                     {{"chore", to_string(chore)},
-                      {"source", std::string_view{stuck.row.source}},
-                      {"id", std::string_view{stuck.row.id}},
-                      {"error", std::string_view{stuck.error}},
-                      {"advice",
-                       "remove the trigger, foreign key or lock that the error names; the next "
-                       "chore tries the row again"}});
+    box_of(queue_).log(LogLevel::error, "stuck_row",
+                       {{"chore", to_string(chore)},
+                        {"source", std::string_view{stuck.row.source}},
+                        {"id", std::string_view{stuck.row.id}},
+                        {"error", std::string_view{stuck.error}},
+                        {"advice",
+                         "remove the trigger, foreign key or lock that the error names; the next "
+                         "chore tries the row again"}});
   }
 
   void log(const ChoreReport& report) {
@@ -332,13 +332,13 @@ class Housekeeping::House {
                            : report.end == End::lost || report.skipped > 0 ? LogLevel::warning
                            : report.end == End::done && report.count > 0   ? LogLevel::info
                                                                            : LogLevel::debug;
-    queue_.box().log(level, "housekeeping",
-                     {{"chore", to_string(report.chore)},
-                      {"end", to_string(report.end)},
-                      {"count", static_cast<std::int64_t>(report.count)},
-                      {"skipped", static_cast<std::int64_t>(report.skipped)},
-                      {"took_ms", report.took / 1ms},
-                      {"error", std::string_view{report.error}}});
+    box_of(queue_).log(level, "housekeeping",
+                       {{"chore", to_string(report.chore)},
+                        {"end", to_string(report.end)},
+                        {"count", static_cast<std::int64_t>(report.count)},
+                        {"skipped", static_cast<std::int64_t>(report.skipped)},
+                        {"took_ms", report.took / 1ms},
+                        {"error", std::string_view{report.error}}});
   }
 
   WorkQueue& queue_;
@@ -347,7 +347,7 @@ class Housekeeping::House {
   const Observer observer_;
   const DeadLetters dead_;
   const OwnerToken owner_;
-  std::array<std::optional<Duration>, chores.size()> due_{};  ///< by local_time; empty: at once
+  std::array<std::optional<Duration>, chores.size()> due_{};  ///< by steady_time; empty: at once
 
   std::array<PageWalk, 4> walks_{};  ///< by Pass: what was cut short goes on where it was
 

@@ -58,9 +58,9 @@ std::vector<Incoming> checked_items(std::span<const Arrival> arrivals,
 }
 
 std::vector<Accepted> write_items(Box& box, Session& session, std::span<const Incoming> items,
-                                  const Addressees& addressees) {
+                                  const TargetHandlers& targets) {
   return write_messages(
-      box, [&](const auto& work) { work(session); }, items, addressees);
+      box, [&](const auto& work) { work(session); }, items, targets);
 }
 
 Arg id_arg(const MessageKey& key) { return {"id", key.id.view()}; }
@@ -90,17 +90,17 @@ std::string_view to_string(Acceptance acceptance) noexcept {
 
 Inbox::Inbox(Database& database, BoxOptions options)
     : WorkQueue(std::make_unique<Box>(database, BoxKind::inbox, std::move(options))),
-      writer_(std::make_unique<MessageWriter>(box())) {}
+      writer_(std::make_unique<MessageWriter>(*box_)) {}
 
 Inbox::~Inbox() = default;
 
 Accepted Inbox::accept(const Arrival& arrival) {
   check_arrival(arrival, false);
-  box().database().pool().check_reentry(Access::write);
-  DueTimes due_times{box(), nullptr};
+  pool_of(box_->database()).check_reentry(Access::write);
+  DueTimes due_times{*box_, nullptr};
   const Accepted accepted = writer_->submit(incoming(arrival, due_times), arrival.payload.size());
-  box().wake();
-  log_accept(box(), arrival, accepted);
+  box_->wake();
+  log_accept(*box_, arrival, accepted);
   return accepted;
 }
 
@@ -110,17 +110,17 @@ Accepted Inbox::accept(const Arrival& arrival, std::span<const HandlerName> hand
 
 std::vector<Accepted> Inbox::accept(std::span<const Arrival> arrivals,
                                     std::span<const HandlerName> handlers) {
-  DueTimes due_times{box(), nullptr};
+  DueTimes due_times{*box_, nullptr};
   const std::vector<Incoming> items = checked_items(arrivals, handlers, due_times);
-  const Addressees addressees{handlers};
+  const TargetHandlers targets{handlers};
   if (items.empty()) return {};
-  const Storing storing{box()};
-  const std::vector<Accepted> answers =
-      box().own(Access::write, Scope::transaction,
-                [&](Session& session) { return write_items(box(), session, items, addressees); });
+  const WriteRefusalReset storing{*box_};
+  const std::vector<Accepted> answers = box_->in_own_transaction(
+      Access::write, Scope::transaction,
+      [&](Session& session) { return write_items(*box_, session, items, targets); });
   storing.committed(answers);
-  box().wake();
-  log_accepts(box(), arrivals, answers);
+  box_->wake();
+  log_accepts(*box_, arrivals, answers);
   return answers;
 }
 
@@ -131,13 +131,13 @@ Accepted Inbox::accept(Session& session, const Arrival& arrival,
 
 std::vector<Accepted> Inbox::accept(Session& session, std::span<const Arrival> arrivals,
                                     std::span<const HandlerName> handlers) {
-  DueTimes due_times{box(), &box().checked(session)};
+  DueTimes due_times{*box_, &box_->require_usable(session)};
   const std::vector<Incoming> items = checked_items(arrivals, handlers, due_times);
-  const Addressees addressees{handlers};
+  const TargetHandlers targets{handlers};
   if (items.empty()) return {};
   const std::vector<Accepted> answers =
-      all_or_nothing(session, [&] { return write_items(box(), session, items, addressees); });
-  log_accepts(box(), arrivals, answers);
+      all_or_nothing(session, [&] { return write_items(*box_, session, items, targets); });
+  log_accepts(*box_, arrivals, answers);
   return answers;
 }
 
@@ -156,10 +156,10 @@ static Inbox::AcceptedAndClaimed write_and_claim(Inbox& inbox, Session& session,
                                                  const Arrival& arrival, const OwnerToken& owner,
                                                  Duration lease,
                                                  std::span<const HandlerName> handlers) {
-  Box& box = inbox.box();
+  Box& box = box_of(inbox);
   DueTimes due_times{box, &session};
   const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, handlers, due_times);
-  const Accepted accepted = write_items(box, session, items, Addressees{handlers}).front();
+  const Accepted accepted = write_items(box, session, items, TargetHandlers{handlers}).front();
   // What is stored is another message than the caller's, perhaps of another topic.
   if (accepted.conflict && arrival.on_duplicate == OnDuplicate::keep_first) return {accepted, {}};
   std::vector<Message> claimed;
@@ -184,13 +184,14 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(const Arrival& arrival, OwnerT
                                                   Duration lease,
                                                   std::span<const HandlerName> handlers) {
   require_lease(lease);
-  const Storing storing{box()};
-  AcceptedAndClaimed both = box().own(Access::write, Scope::transaction, [&](Session& session) {
-    return write_and_claim(*this, session, arrival, owner, lease, handlers);
-  });
+  const WriteRefusalReset storing{*box_};
+  AcceptedAndClaimed both =
+      box_->in_own_transaction(Access::write, Scope::transaction, [&](Session& session) {
+        return write_and_claim(*this, session, arrival, owner, lease, handlers);
+      });
   storing.committed(std::span{&both.accepted, 1});
-  if (both.messages.empty()) box().wake();  // it may be due later, and others wait for it
-  log_accept_and_claim(box(), arrival, both);
+  if (both.messages.empty()) box_->wake();  // it may be due later, and others wait for it
+  log_accept_and_claim(*box_, arrival, both);
   return both;
 }
 
@@ -198,10 +199,10 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(Session& session, const Arriva
                                                   OwnerToken owner, Duration lease,
                                                   std::span<const HandlerName> handlers) {
   require_lease(lease);
-  AcceptedAndClaimed both = all_or_nothing(box().checked(session), [&] {
+  AcceptedAndClaimed both = all_or_nothing(box_->require_usable(session), [&] {
     return write_and_claim(*this, session, arrival, owner, lease, handlers);
   });
-  log_accept_and_claim(box(), arrival, both);
+  log_accept_and_claim(*box_, arrival, both);
   return both;
 }
 
@@ -215,27 +216,27 @@ bool Inbox::already_processed(Session& session, const MessageKey& key,
 }
 
 Observed Inbox::observe(const MessageKey& key, const std::optional<ContentHash>& hash) {
-  return box().write([&](Session& session) { return observe(session, key, hash); });
+  return box_->write([&](Session& session) { return observe(session, key, hash); });
 }
 
 Observed Inbox::observe(Session& session, const MessageKey& key,
                         const std::optional<ContentHash>& hash) {
   check_hash(hash);
   Observed observed{};
-  box().run(box().checked(session), box().sql().observe,
+  box_->run(box_->require_usable(session), box_->sql().observe,
             {id_arg(key),
              source_arg(key),
              {"topic", Value{}},
              {"hash", hash ? Value{Bytes{hash->bytes}} : Value{}},
              {"hash_algorithm", hash ? Value{std::string_view{hash->algorithm}} : Value{}},
-             box().now()},
+             box_->now()},
             [&](const Row& row) {
               observed = {row.boolean(0), row.boolean(1)};
             });
-  box().log(LogLevel::debug, "observe",
+  box_->log(LogLevel::debug, "observe",
             {{"source", key.source.view()}, {"id", key.id.view()}, {"done", observed.done}});
   if (observed.conflict) {
-    box().log(LogLevel::warning, "conflict",
+    box_->log(LogLevel::warning, "conflict",
               {{"source", key.source.view()}, {"id", key.id.view()}});
   }
   return observed;
@@ -248,27 +249,28 @@ bool Inbox::has_processed(Session& session, const MessageKey& key) {
 }
 
 std::optional<MessageState> Inbox::state(const MessageKey& key) {
-  return box().own(Access::read, Scope::statement,
-                   [&](Session& session) { return state(session, key); });
+  return box_->in_own_transaction(Access::read, Scope::statement,
+                                  [&](Session& session) { return state(session, key); });
 }
 
 std::optional<MessageState> Inbox::state(Session& session, const MessageKey& key) {
   std::optional<MessageState> found;
-  box().run(box().checked(session), box().sql().state, {id_arg(key), source_arg(key)},
+  box_->run(box_->require_usable(session), box_->sql().state, {id_arg(key), source_arg(key)},
             [&](const Row& row) { found = static_cast<MessageState>(row.integer(0)); });
   return found;
 }
 
 bool Inbox::mark_processing(const MessageKey& key) {
-  return box().own(Access::write, Scope::transaction,
-                   [&](Session& session) { return mark_processing(session, key); });
+  return box_->in_own_transaction(Access::write, Scope::transaction,
+                                  [&](Session& session) { return mark_processing(session, key); });
 }
 
 bool Inbox::mark_processing(Session& session, const MessageKey& key) {
-  box().run(box().checked(session), box().sql().lock_message, {id_arg(key), source_arg(key)});
-  const bool changed = box().run(session, box().sql().mark_processing,
-                                 {id_arg(key), source_arg(key), box().now()}) > 0;
-  box().log(LogLevel::debug, "mark_processing",
+  box_->run(box_->require_usable(session), box_->sql().lock_message,
+            {id_arg(key), source_arg(key)});
+  const bool changed = box_->run(session, box_->sql().mark_processing,
+                                 {id_arg(key), source_arg(key), box_->now()}) > 0;
+  box_->log(LogLevel::debug, "mark_processing",
             {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
   return changed;
 }
@@ -282,21 +284,23 @@ static bool mark_done(const Box& box, Session& session, const MessageKey& key) {
 }
 
 /// Told when the call is over: one that is repeated, or fails, is not told as done.
-static bool tell_mark(const Box& box, LogLevel level, std::string_view act, const MessageKey& key,
-                      bool changed) {
-  box.log(level, act, {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
+static bool log_mark(const Box& box, LogLevel level, std::string_view action, const MessageKey& key,
+                     bool changed) {
+  box.log(level, action,
+          {{"source", key.source.view()}, {"id", key.id.view()}, {"changed", changed}});
   return changed;
 }
 
 bool Inbox::mark_processed(const MessageKey& key) {
-  const bool changed = box().own(Access::write, Scope::transaction,
-                                 [&](Session& session) { return mark_done(box(), session, key); });
-  return tell_mark(box(), LogLevel::debug, "mark_processed", key, changed);
+  const bool changed =
+      box_->in_own_transaction(Access::write, Scope::transaction,
+                               [&](Session& session) { return mark_done(*box_, session, key); });
+  return log_mark(*box_, LogLevel::debug, "mark_processed", key, changed);
 }
 
 bool Inbox::mark_processed(Session& session, const MessageKey& key) {
-  const bool changed = mark_done(box(), box().checked(session), key);
-  return tell_mark(box(), LogLevel::debug, "mark_processed", key, changed);
+  const bool changed = mark_done(*box_, box_->require_usable(session), key);
+  return log_mark(*box_, LogLevel::debug, "mark_processed", key, changed);
 }
 
 /// Accepted and marked at once: the answer to the arrival, and whether it is done by this call.
@@ -304,33 +308,34 @@ static std::pair<Accepted, bool> write_and_mark(Box& box, Session& session,
                                                 const Arrival& arrival) {
   DueTimes due_times{box, &session};
   const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, {}, due_times);
-  const Accepted accepted = write_items(box, session, items, Addressees{{}}).front();
+  const Accepted accepted = write_items(box, session, items, TargetHandlers{{}}).front();
   return {accepted, mark_done(box, session, arrival.key())};
 }
 
-static bool tell_marked(const Box& box, const Arrival& arrival,
-                        const std::pair<Accepted, bool>& marked) {
+static bool log_marked(const Box& box, const Arrival& arrival,
+                       const std::pair<Accepted, bool>& marked) {
   log_accept(box, arrival, marked.first);
-  return tell_mark(box, LogLevel::debug, "mark_processed", arrival.key(), marked.second);
+  return log_mark(box, LogLevel::debug, "mark_processed", arrival.key(), marked.second);
 }
 
 bool Inbox::mark_processed(const Arrival& arrival) {
-  return tell_marked(box(), arrival,
-                     box().own(Access::write, Scope::transaction, [&](Session& session) {
-                       return write_and_mark(box(), session, arrival);
-                     }));
+  return log_marked(
+      *box_, arrival,
+      box_->in_own_transaction(Access::write, Scope::transaction, [&](Session& session) {
+        return write_and_mark(*box_, session, arrival);
+      }));
 }
 
 bool Inbox::mark_processed(Session& session, const Arrival& arrival) {
-  return tell_marked(box(), arrival, all_or_nothing(box().checked(session), [&] {
-                       return write_and_mark(box(), session, arrival);
-                     }));
+  return log_marked(*box_, arrival, all_or_nothing(box_->require_usable(session), [&] {
+    return write_and_mark(*box_, session, arrival);
+  }));
 }
 
 static bool mark_dead_in(const Box& box, Session& session, const MessageKey& key,
                          std::string_view error) {
   box.run(session, box.sql().lock_message, {id_arg(key), source_arg(key)});
-  const std::string cut = cut_error(error);
+  const std::string cut = truncate_error(error);
   bool changed = false;
   box.run(session, box.sql().mark_dead,
           {id_arg(key),
@@ -343,50 +348,50 @@ static bool mark_dead_in(const Box& box, Session& session, const MessageKey& key
 }
 
 bool Inbox::mark_dead(const MessageKey& key, std::string_view error) {
-  const bool changed = box().own(Access::write, Scope::transaction, [&](Session& session) {
-    return mark_dead_in(box(), session, key, error);
-  });
-  return tell_mark(box(), LogLevel::info, "mark_dead", key, changed);
+  const bool changed = box_->in_own_transaction(
+      Access::write, Scope::transaction,
+      [&](Session& session) { return mark_dead_in(*box_, session, key, error); });
+  return log_mark(*box_, LogLevel::info, "mark_dead", key, changed);
 }
 
 bool Inbox::mark_dead(Session& session, const MessageKey& key, std::string_view error) {
-  const bool changed = mark_dead_in(box(), box().checked(session), key, error);
-  return tell_mark(box(), LogLevel::info, "mark_dead", key, changed);
+  const bool changed = mark_dead_in(*box_, box_->require_usable(session), key, error);
+  return log_mark(*box_, LogLevel::info, "mark_dead", key, changed);
 }
 
 bool Inbox::try_claim(const MessageKey& key, const Topic& type, const HandlerKey& handler) {
   if (!options().gate) return true;
-  return box().write([&](Session& session) { return try_claim(session, key, type, handler); });
+  return box_->write([&](Session& session) { return try_claim(session, key, type, handler); });
 }
 
 bool Inbox::try_claim(Session& session, const MessageKey& key, const Topic& type,
                       const HandlerKey& handler) {
-  box().checked(session);
+  box_->require_usable(session);
   if (!options().gate) return true;
-  const bool claimed = box().run(session, box().sql().try_claim,
+  const bool claimed = box_->run(session, box_->sql().try_claim,
                                  {id_arg(key),
                                   source_arg(key),
                                   {"topic", type.view()},
                                   {"handler", handler.view()},
                                   {"hash", Value{}},
                                   {"hash_algorithm", Value{}},
-                                  box().now()}) > 0;
-  box().log(LogLevel::debug, "try_claim",
+                                  box_->now()}) > 0;
+  box_->log(LogLevel::debug, "try_claim",
             {{"source", key.source.view()}, {"id", key.id.view()}, {"claimed", claimed}});
   return claimed;
 }
 
 bool Inbox::release_claim(const MessageKey& key, const HandlerKey& handler) {
   if (!options().gate) return false;
-  return box().write([&](Session& session) { return release_claim(session, key, handler); });
+  return box_->write([&](Session& session) { return release_claim(session, key, handler); });
 }
 
 bool Inbox::release_claim(Session& session, const MessageKey& key, const HandlerKey& handler) {
-  box().checked(session);
+  box_->require_usable(session);
   if (!options().gate) return false;
-  const bool released = box().run(session, box().sql().release_claim,
+  const bool released = box_->run(session, box_->sql().release_claim,
                                   {id_arg(key), source_arg(key), {"handler", handler.view()}}) > 0;
-  box().log(LogLevel::debug, "release_claim",
+  box_->log(LogLevel::debug, "release_claim",
             {{"source", key.source.view()}, {"id", key.id.view()}, {"released", released}});
   return released;
 }

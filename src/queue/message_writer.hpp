@@ -1,16 +1,16 @@
-// Single messages for the duty by topic, written in shared commits.
+// Single messages for the delivery by topic, written in shared commits.
 #pragma once
 
 #include "queue/arrivals.hpp"
 #include "queue/group_commit.hpp"
-#include "twinbox/stop_scope.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 
-/// One duty, by topic.
-inline const Addressees& by_topic() {
-  static const Addressees addressees{{}};
-  return addressees;
+/// One delivery, by topic.
+inline const TargetHandlers& by_topic() {
+  static const TargetHandlers targets{{}};
+  return targets;
 }
 
 /// Thread-safe.

@@ -1,12 +1,11 @@
-#include "twinbox/named_lease.hpp"
-
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
 #include <vector>
 
 #include "queue/box.hpp"
-#include "queue/local_time.hpp"
+#include "queue/steady_time.hpp"
+#include "twinbox/housekeeping.hpp"
 
 namespace twinbox {
 namespace {
@@ -21,15 +20,15 @@ void require_slots(int slots) {
 }
 
 LeaseName slot(const LeaseName& name, int number) {
-  return LeaseName{name.str() + "/" + std::to_string(number), Trusted{}};
+  return LeaseName{name.str() + "/" + std::to_string(number), Unchecked{}};
 }
 
 std::vector<LeaseHolder> read_holders(Box& box, const Statement& statement,
                                       std::span<const Arg> args) {
-  return box.own(Access::read, Scope::statement, [&](Session& session) {
+  return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
     std::vector<LeaseHolder> found;
     box.run(session, statement, args, [&](const Row& row) {
-      found.push_back({{LeaseName{std::string{row.text(0)}, Trusted{}}, OwnerToken{row.uuid(1)},
+      found.push_back({{LeaseName{std::string{row.text(0)}, Unchecked{}}, OwnerToken{row.uuid(1)},
                         row.integer(2)},
                        row.instant(3)});
     });
@@ -48,14 +47,14 @@ std::vector<LeaseHolder> holders(Box& box, const std::vector<LeaseName>& names) 
 
 std::vector<LeaseHolder> NamedLeases::held(std::int64_t limit, std::string_view after) {
   require_limit(limit);
-  const Arg args[] = {{"limit", limit}, {"after", after}, queue_.box().now()};
-  return read_holders(queue_.box(), queue_.box().sql().lease_list, args);
+  const Arg args[] = {{"limit", limit}, {"after", after}, box_of(queue_).now()};
+  return read_holders(box_of(queue_), box_of(queue_).sql().lease_list, args);
 }
 
 std::optional<NamedLease> NamedLeases::try_acquire(const LeaseName& name, OwnerToken owner,
                                                    Duration duration) {
   require_lease(duration);
-  Box& box = queue_.box();
+  Box& box = box_of(queue_);
   // Durable: an epoch that a power cut took back would be given out a second time.
   const auto epoch = box.write([&](Session& session) {
     std::optional<std::int64_t> given;
@@ -79,7 +78,7 @@ std::optional<NamedLease> NamedLeases::try_acquire_one_of(const LeaseName& name,
   require_slots(slots);
   std::vector<LeaseName> free;
   for (int number = 1; number <= slots; ++number) free.push_back(slot(name, number));
-  for (const LeaseHolder& taken : holders(queue_.box(), free)) {
+  for (const LeaseHolder& taken : holders(box_of(queue_), free)) {
     if (taken.lease.owner != owner) {
       std::erase(free, taken.lease.name);
     } else if (auto again = try_acquire(taken.lease.name, owner, duration)) {
@@ -94,37 +93,39 @@ std::optional<NamedLease> NamedLeases::try_acquire_one_of(const LeaseName& name,
 
 bool NamedLeases::renew(const NamedLease& lease, Duration duration) {
   require_lease(duration);
-  Box& box = queue_.box();
+  Box& box = box_of(queue_);
   // A power cut that takes it back also ends this process on SQLite: nothing of it is needed then.
-  const bool renewed = box.own(Access::write_relaxed, Scope::statement, [&](Session& session) {
-    return box.run(session, box.sql().lease_renew,
-                   {{"name", lease.name.view()},
-                    {"owner", Value{lease.owner.uuid()}},
-                    {"epoch", lease.epoch},
-                    {"lease", micros(duration)},
-                    box.now()}) > 0;
-  });
+  const bool renewed =
+      box.in_own_transaction(Access::write_relaxed, Scope::statement, [&](Session& session) {
+        return box.run(session, box.sql().lease_renew,
+                       {{"name", lease.name.view()},
+                        {"owner", Value{lease.owner.uuid()}},
+                        {"epoch", lease.epoch},
+                        {"lease", micros(duration)},
+                        box.now()}) > 0;
+      });
   box.log(LogLevel::debug, "lease_renew",
           {{"name", lease.name.view()}, {"epoch", lease.epoch}, {"renewed", renewed}});
   return renewed;
 }
 
 bool NamedLeases::release(const NamedLease& lease) {
-  Box& box = queue_.box();
-  const bool released = box.own(Access::write_relaxed, Scope::statement, [&](Session& session) {
-    return box.run(session, box.sql().lease_release,
-                   {{"name", lease.name.view()},
-                    {"owner", Value{lease.owner.uuid()}},
-                    {"epoch", lease.epoch},
-                    box.now()}) > 0;
-  });
+  Box& box = box_of(queue_);
+  const bool released =
+      box.in_own_transaction(Access::write_relaxed, Scope::statement, [&](Session& session) {
+        return box.run(session, box.sql().lease_release,
+                       {{"name", lease.name.view()},
+                        {"owner", Value{lease.owner.uuid()}},
+                        {"epoch", lease.epoch},
+                        box.now()}) > 0;
+      });
   box.log(LogLevel::debug, "lease_release",
           {{"name", lease.name.view()}, {"epoch", lease.epoch}, {"released", released}});
   return released;
 }
 
 std::optional<LeaseHolder> NamedLeases::holder(const LeaseName& name) {
-  const std::vector<LeaseHolder> found = holders(queue_.box(), {name});
+  const std::vector<LeaseHolder> found = holders(box_of(queue_), {name});
   if (found.empty()) return std::nullopt;
   return found.front();
 }
@@ -132,12 +133,12 @@ std::optional<LeaseHolder> NamedLeases::holder(const LeaseName& name) {
 /// What is held is under the mutex; everything else belongs to the thread that steps.
 class LeaseKeeper::State {
  public:
-  State(WorkQueue& queue, LeaseName name, OwnerToken owner, LeaseKeeping options)
+  State(WorkQueue& queue, LeaseName name, OwnerToken owner, LeaseKeeperOptions options)
       : queue_(queue), leases_(queue), name_(std::move(name)), owner_(owner), options_(options) {
     require_lease(options_.lease);
     require_slots(options_.slots);
-    if (options_.try_every <= Duration::zero())
-      throw std::out_of_range("try_every: must be longer than zero");
+    if (options_.retry_interval <= Duration::zero())
+      throw std::out_of_range("retry_interval: must be longer than zero");
   }
 
   Duration step() {
@@ -161,7 +162,7 @@ class LeaseKeeper::State {
       step();
       if (held()) return true;
       if (time() >= deadline) return false;
-      waiting_.wait_for(lock, stop, std::min(options_.try_every, deadline - time()),
+      waiting_.wait_for(lock, stop, std::min(options_.retry_interval, deadline - time()),
                         [] { return false; });
     }
     return held();
@@ -184,13 +185,13 @@ class LeaseKeeper::State {
       release();
     } catch (const std::exception& error) {
       // It runs out by itself.
-      queue_.box().log(LogLevel::warning, "lease_release_error",
-                       {{"name", name_.view()}, {"error", std::string_view{error.what()}}});
+      box_of(queue_).log(LogLevel::warning, "lease_release_error",
+                         {{"name", name_.view()}, {"error", std::string_view{error.what()}}});
     }
   }
 
  private:
-  [[nodiscard]] Duration time() const { return local_time(queue_.database().environment()); }
+  [[nodiscard]] Duration time() const { return steady_time(queue_.database().environment()); }
 
   [[nodiscard]] std::pair<std::optional<NamedLease>, Duration> kept() const {
     const std::scoped_lock lock{mutex_};
@@ -203,8 +204,8 @@ class LeaseKeeper::State {
   }
   void lose(const NamedLease& lease) {
     keep(std::nullopt, {});
-    queue_.box().log(LogLevel::warning, "lease_lost",
-                     {{"name", lease.name.view()}, {"epoch", lease.epoch}});
+    box_of(queue_).log(LogLevel::warning, "lease_lost",
+                       {{"name", lease.name.view()}, {"epoch", lease.epoch}});
   }
 
   Duration try_to_acquire(Duration now) {
@@ -212,10 +213,10 @@ class LeaseKeeper::State {
     const auto lease = options_.slots == 1 ? leases_.try_acquire(name_, owner_, options_.lease)
                                            : leases_.try_acquire_one_of(name_, options_.slots,
                                                                         owner_, options_.lease);
-    if (!lease) return options_.try_every;
+    if (!lease) return options_.retry_interval;
     keep(lease, now + options_.lease);
-    queue_.box().log(LogLevel::info, "lease_held",
-                     {{"name", lease->name.view()}, {"epoch", lease->epoch}});
+    box_of(queue_).log(LogLevel::info, "lease_held",
+                       {{"name", lease->name.view()}, {"epoch", lease->epoch}});
     return options_.lease / 3;
   }
 
@@ -223,17 +224,18 @@ class LeaseKeeper::State {
   NamedLeases leases_;
   const LeaseName name_;
   const OwnerToken owner_;
-  const LeaseKeeping options_;
+  const LeaseKeeperOptions options_;
 
   mutable std::mutex mutex_;
   std::optional<NamedLease> lease_;
-  Duration ends_{};  ///< by local_time
+  Duration ends_{};  ///< by steady_time
 
   std::mutex wait_mutex_;
   std::condition_variable_any waiting_;
 };
 
-LeaseKeeper::LeaseKeeper(WorkQueue& queue, LeaseName name, OwnerToken owner, LeaseKeeping options)
+LeaseKeeper::LeaseKeeper(WorkQueue& queue, LeaseName name, OwnerToken owner,
+                         LeaseKeeperOptions options)
     : state_(std::make_unique<State>(queue, std::move(name), owner, options)) {}
 
 LeaseKeeper::~LeaseKeeper() { state_->release_quietly(); }

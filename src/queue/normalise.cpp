@@ -1,6 +1,6 @@
 #include <cctype>
 
-#include "twinbox/admin.hpp"
+#include "twinbox/operations.hpp"
 
 namespace twinbox {
 namespace {

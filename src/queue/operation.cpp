@@ -9,31 +9,36 @@ Value text_or_null(const std::string& text) {
   return text.empty() ? Value{} : Value{std::string_view{text}};
 }
 
-std::string hash_of(std::string_view name, const Act& act, const Content& content) {
+std::string hash_of(std::string_view name, const Operation& operation,
+                    const OperationFingerprint& content) {
   // Who asks is left out: a colleague may finish what somebody has begun.
-  const Content whole = Content{}.add(name).add(act.reason).add(act.limit).add(content.text());
+  const OperationFingerprint whole = OperationFingerprint{}
+                                         .add(name)
+                                         .add(operation.reason)
+                                         .add(operation.limit)
+                                         .add(content.text());
   const Sha256 hash = sha256(whole.text());
   return {hash.begin(), hash.end()};
 }
 
 }  // namespace
 
-Content& Content::add(std::string_view text) {
+OperationFingerprint& OperationFingerprint::add(std::string_view text) {
   text_ += std::to_string(text.size()) + ':';
   text_ += text;
   return *this;
 }
 
-Content& Content::add_maybe(const std::optional<Instant>& instant) {
+OperationFingerprint& OperationFingerprint::add_maybe(const std::optional<Instant>& instant) {
   return instant ? add(instant->time_since_epoch().count()) : add("-");
 }
 
-Content& Content::add_maybe(const std::optional<std::string>& text) {
+OperationFingerprint& OperationFingerprint::add_maybe(const std::optional<std::string>& text) {
   add(std::int64_t{text.has_value()});
   return text ? add(std::string_view{*text}) : *this;
 }
 
-Content& Content::add(const Filter& filter) {
+OperationFingerprint& OperationFingerprint::add(const Filter& filter) {
   const auto name = [](const auto& maybe) {
     return maybe ? std::optional{maybe->str()} : std::nullopt;
   };
@@ -48,23 +53,25 @@ Content& Content::add(const Filter& filter) {
       .add_maybe(filter.created_before);
 }
 
-Content& Content::add(std::span<const DutyKey> duties) {
-  for (const DutyKey& duty : duties) add(duty.number).add(duty.handler.view());
+OperationFingerprint& OperationFingerprint::add(std::span<const DeliveryKey> deliveries) {
+  for (const DeliveryKey& delivery : deliveries) add(delivery.number).add(delivery.handler.view());
   return *this;
 }
 
-Operation::Operation(Box& box, std::string_view name, const Act& act, const Content& content)
-    : box_(box), name_(name), act_(act), hash_(hash_of(name, act, content)) {}
+OperationRecord::OperationRecord(Box& box, std::string_view name, const Operation& operation,
+                                 const OperationFingerprint& content)
+    : box_(box), name_(name), operation_(operation), hash_(hash_of(name, operation, content)) {}
 
-std::size_t Operation::run(const Step& step) {
+std::size_t OperationRecord::run(const Step& step) {
   std::optional<std::int64_t> row;
   std::size_t added = 0;
   for (;;) {
-    const State state = box_.own(Access::write, Scope::transaction,
-                                 [&](Session& session) { return advance(session, row, step); });
+    const State state =
+        box_.in_own_transaction(Access::write, Scope::transaction,
+                                [&](Session& session) { return advance(session, row, step); });
     row = state.id;
     added += state.added;
-    const bool wanted = !act_.go_on || act_.go_on(state.changed);
+    const bool wanted = !operation_.on_progress || operation_.on_progress(state.changed);
     if (state.finished || !wanted) {
       log(added);
       box_.wake();
@@ -73,7 +80,7 @@ std::size_t Operation::run(const Step& step) {
   }
 }
 
-std::size_t Operation::run(Session& session, const Step& step) {
+std::size_t OperationRecord::run(Session& session, const Step& step) {
   std::size_t added = 0;
   const auto all = [&] {
     std::optional<std::int64_t> row;
@@ -81,27 +88,28 @@ std::size_t Operation::run(Session& session, const Step& step) {
       const State state = advance(session, row, step);
       row = state.id;
       added += state.added;
-      const bool wanted = !act_.go_on || act_.go_on(state.changed);
+      const bool wanted = !operation_.on_progress || operation_.on_progress(state.changed);
       if (state.finished || !wanted) return state.changed;
     }
   };
-  const std::size_t changed = all_or_nothing(session, all, static_cast<bool>(act_.go_on));
+  const std::size_t changed =
+      all_or_nothing(session, all, static_cast<bool>(operation_.on_progress));
   log(added);
   return changed;
 }
 
 /// One batch, written down where it happens.
-Operation::State Operation::advance(Session& session, std::optional<std::int64_t> row,
-                                    const Step& step) {
+OperationRecord::State OperationRecord::advance(Session& session, std::optional<std::int64_t> row,
+                                                const Step& step) {
   State state = enter(session, row);
   if (state.finished) return state;
   const Batch batch = step(session, state);
   state.added = batch.changed;
   state.changed += batch.changed;
   state.position = batch.position;
-  state.finished = !batch.position || static_cast<std::int64_t>(state.changed) >= act_.limit;
+  state.finished = !batch.position || static_cast<std::int64_t>(state.changed) >= operation_.limit;
   // What changed nothing, and will not be asked for again, is no line of the audit.
-  if (state.finished && state.changed == 0 && act_.operation_id.empty()) {
+  if (state.finished && state.changed == 0 && operation_.operation_id.empty()) {
     box_.run(session, box_.sql().operation_forget, {{"id", state.id}});
     return state;
   }
@@ -116,7 +124,7 @@ Operation::State Operation::advance(Session& session, std::optional<std::int64_t
 }
 
 /// Begins it, or finds the one that was begun under its id, and holds its row.
-Operation::State Operation::enter(Session& session, std::optional<std::int64_t> row) {
+OperationRecord::State OperationRecord::enter(Session& session, std::optional<std::int64_t> row) {
   std::optional<State> found;
   std::string other;
   const auto read = [&](const Row& line) {
@@ -127,35 +135,37 @@ Operation::State Operation::enter(Session& session, std::optional<std::int64_t> 
                   .changed = static_cast<std::size_t>(line.integer(4)),
                   .finished = line.boolean(5)};
     if (!line.is_null(6)) {
-      found->position = DutyKey{line.integer(6), HandlerKey{std::string{line.text(7)}, Trusted{}}};
+      found->position =
+          DeliveryKey{line.integer(6), HandlerKey{std::string{line.text(7)}, Unchecked{}}};
     }
   };
   if (!row) {
     box_.run(session, box_.sql().operation_begin,
-             {{"act", name_},
-              {"actor", text_or_null(act_.actor)},
-              {"reason", text_or_null(act_.reason)},
-              {"operation_id", text_or_null(act_.operation_id)},
+             {{"action", name_},
+              {"actor", text_or_null(operation_.actor)},
+              {"reason", text_or_null(operation_.reason)},
+              {"operation_id", text_or_null(operation_.operation_id)},
               {"content_hash", Value{Bytes{hash_}}},
               box_.now()},
              read);
   }
   if (!found) {
     box_.run(session, box_.sql().operation_lock,
-             {{"id", row}, {"operation_id", text_or_null(act_.operation_id)}}, read);
+             {{"id", row}, {"operation_id", text_or_null(operation_.operation_id)}}, read);
   }
   if (!found) throw UsageError("operation: its line in the audit was deleted; ask for it anew");
   if (!other.empty()) {
-    throw UsageError("operation '" + act_.operation_id + "' is another act (" + other +
+    throw UsageError("operation '" + operation_.operation_id + "' is another operation (" + other +
                      ") than the one that is asked for: give this one an id of its own");
   }
   return *found;
 }
 
-void Operation::log(std::size_t count) const {
+void OperationRecord::log(std::size_t count) const {
   if (count == 0) return;
-  box_.log(LogLevel::info, name_,
-           {{"count", static_cast<std::int64_t>(count)}, {"actor", std::string_view{act_.actor}}});
+  box_.log(
+      LogLevel::info, name_,
+      {{"count", static_cast<std::int64_t>(count)}, {"actor", std::string_view{operation_.actor}}});
 }
 
 }  // namespace twinbox

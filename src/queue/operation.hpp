@@ -1,5 +1,5 @@
-// An act of a person as a row of the audit: begun once, moved by each batch, finished. Asked for
-// again under its id it goes on where it stopped.
+// An operation of a person as a row of the audit: begun once, moved by each batch, finished. Asked
+// for again under its id it goes on where it stopped.
 #pragma once
 
 #include <functional>
@@ -8,19 +8,21 @@
 #include <string_view>
 
 #include "queue/box.hpp"
-#include "twinbox/admin.hpp"
+#include "twinbox/operations.hpp"
 
 namespace twinbox {
 
 /// What was asked for, as text in which no two things look alike.
-class Content {
+class OperationFingerprint {
  public:
-  Content& add(std::string_view text);
-  Content& add(std::int64_t number) { return add(std::string_view{std::to_string(number)}); }
-  Content& add_maybe(const std::optional<Instant>& instant);
-  Content& add_maybe(const std::optional<std::string>& text);
-  Content& add(const Filter& filter);
-  Content& add(std::span<const DutyKey> duties);
+  OperationFingerprint& add(std::string_view text);
+  OperationFingerprint& add(std::int64_t number) {
+    return add(std::string_view{std::to_string(number)});
+  }
+  OperationFingerprint& add_maybe(const std::optional<Instant>& instant);
+  OperationFingerprint& add_maybe(const std::optional<std::string>& text);
+  OperationFingerprint& add(const Filter& filter);
+  OperationFingerprint& add(std::span<const DeliveryKey> deliveries);
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
@@ -28,7 +30,7 @@ class Content {
   std::string text_;
 };
 
-class Operation {
+class OperationRecord {
  public:
   /// How far it has come.
   struct State {
@@ -37,19 +39,21 @@ class Operation {
     std::size_t changed = 0;
     std::size_t added = 0;  ///< by the last batch of this call
     bool finished = false;
-    std::optional<DutyKey> position = {};  ///< empty: nothing has been looked at
+    std::optional<DeliveryKey> position = {};  ///< empty: nothing has been looked at
   };
   struct Batch {
     std::size_t changed = 0;
-    std::optional<DutyKey> position = {};  ///< the last that was looked at; empty: there is no more
+    std::optional<DeliveryKey> position =
+        {};  ///< the last that was looked at; empty: there is no more
   };
   using Step = std::function<Batch(Session&, const State&)>;
 
-  /// `act` must outlive it.
-  Operation(Box& box, std::string_view name, const Act& act, const Content& content);
+  /// `operation` must outlive it.
+  OperationRecord(Box& box, std::string_view name, const Operation& operation,
+                  const OperationFingerprint& content);
 
   /// Batch after batch, each a transaction. Returns how many were changed under this id, also by
-  /// those that were cut off. Throws UsageError when the id is another act's.
+  /// those that were cut off. Throws UsageError when the id is another operation's.
   std::size_t run(const Step& step);
   /// All of it in the caller's transaction.
   std::size_t run(Session& session, const Step& step);
@@ -61,7 +65,7 @@ class Operation {
 
   Box& box_;
   const std::string_view name_;
-  const Act& act_;
+  const Operation& operation_;
   const std::string hash_;
 };
 

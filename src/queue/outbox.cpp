@@ -72,32 +72,32 @@ std::vector<Accepted> write_batch(Box& box, Session& session, const Batch& batch
 
 Outbox::Outbox(Database& database, BoxOptions options)
     : WorkQueue(std::make_unique<Box>(database, BoxKind::outbox, std::move(options))),
-      writer_(std::make_unique<MessageWriter>(box())) {}
+      writer_(std::make_unique<MessageWriter>(*box_)) {}
 
 Outbox::~Outbox() = default;
 
 Enqueued Outbox::enqueue(const NewMessage& message) {
   check_extras(message.extras);
-  MessageId id = id_of(message, box().environment());
-  box().database().pool().check_reentry(Access::write);
-  DueTimes due_times{box(), nullptr};
+  MessageId id = id_of(message, box_->environment());
+  pool_of(box_->database()).check_reentry(Access::write);
+  DueTimes due_times{*box_, nullptr};
   const Incoming item = incoming(message, id, due_times);
   const Accepted accepted = writer_->submit(item, message.payload.size());
-  box().wake();
-  log_enqueue(box(), item, accepted);
+  box_->wake();
+  log_enqueue(*box_, item, accepted);
   return {std::move(id), accepted.duplicate(), accepted.conflict};
 }
 
 std::vector<Enqueued> Outbox::enqueue(std::span<const NewMessage> messages) {
-  Batch batch(messages, box(), nullptr);
+  Batch batch(messages, *box_, nullptr);
   if (messages.empty()) return {};
   const Scope scope = written_at_once(batch.items) ? Scope::statement : Scope::transaction;
-  const Storing storing{box()};
-  const std::vector<Accepted> answers = box().own(
-      Access::write, scope, [&](Session& session) { return write_batch(box(), session, batch); });
+  const WriteRefusalReset storing{*box_};
+  const std::vector<Accepted> answers = box_->in_own_transaction(
+      Access::write, scope, [&](Session& session) { return write_batch(*box_, session, batch); });
   storing.committed(answers);
-  box().wake();
-  return answer_batch(box(), std::move(batch), answers);
+  box_->wake();
+  return answer_batch(*box_, std::move(batch), answers);
 }
 
 Enqueued Outbox::enqueue(Session& session, const NewMessage& message) {
@@ -105,12 +105,12 @@ Enqueued Outbox::enqueue(Session& session, const NewMessage& message) {
 }
 
 std::vector<Enqueued> Outbox::enqueue(Session& session, std::span<const NewMessage> messages) {
-  box().checked(session);
-  Batch batch(messages, box(), &session);
+  box_->require_usable(session);
+  Batch batch(messages, *box_, &session);
   if (messages.empty()) return {};
   const std::vector<Accepted> answers =
-      all_or_nothing(session, [&] { return write_batch(box(), session, batch); });
-  return answer_batch(box(), std::move(batch), answers);
+      all_or_nothing(session, [&] { return write_batch(*box_, session, batch); });
+  return answer_batch(*box_, std::move(batch), answers);
 }
 
 }  // namespace twinbox

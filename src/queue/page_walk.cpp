@@ -32,7 +32,7 @@ PageWalk::Step PageWalk::step(Box& box, std::int64_t limit, const PageWork& work
   const std::int64_t size = size_ == 0 ? limit : std::min(size_, limit);
   Step step;
   try {
-    box.own(Access::write, Scope::transaction, [&](Session& session) {
+    box.in_own_transaction(Access::write, Scope::transaction, [&](Session& session) {
       step.page = {};
       work(session, after_, size, step.page);
     });

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "database/answer_limit.hpp"
+#include "database/answer_timeout.hpp"
 
 namespace twinbox {
 namespace {
@@ -24,9 +24,10 @@ std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options
 }  // namespace
 
 std::int64_t prune_bound(Box& box, const PruneOptions& options) {
-  const WithoutAnswerLimit unlimited;
-  return box.own(Access::read, Scope::statement,
-                 [&](Session& session) { return prune_bound(box, session, options); });
+  const WithoutAnswerTimeout unlimited;
+  return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
+    return prune_bound(box, session, options);
+  });
 }
 
 void prune_page(const Box& box, Session& session, const PruneOptions& options, std::int64_t below,
@@ -68,15 +69,16 @@ Pruning::Pruning(Box& box, const PruneOptions& options)
     : box_(box), options_((check_prune(options), options)), below_(prune_bound(box, options)) {}
 
 bool Pruning::step() {
-  const WithoutAnswerLimit unlimited;
+  const WithoutAnswerTimeout unlimited;
   const std::int64_t limit =
       std::min(options_.batch, options_.limit - static_cast<std::int64_t>(deleted_));
   if (limit <= 0) return false;
-  const RowPage page = box_.own(Access::write, Scope::transaction, [&](Session& session) {
-    RowPage some;
-    prune_page(box_, session, options_, below_, after_, limit, some);
-    return some;
-  });
+  const RowPage page =
+      box_.in_own_transaction(Access::write, Scope::transaction, [&](Session& session) {
+        RowPage some;
+        prune_page(box_, session, options_, below_, after_, limit, some);
+        return some;
+      });
   deleted_ += page.changed;
   if (static_cast<std::int64_t>(page.picked.size()) < limit) return false;
   after_ = page.picked.back().position;

@@ -12,7 +12,7 @@ namespace twinbox {
 template <class T>
 std::optional<T> maybe_named(const Row& row, int column) {
   if (row.is_null(column)) return std::nullopt;
-  return T{std::string{row.text(column)}, Trusted{}};
+  return T{std::string{row.text(column)}, Unchecked{}};
 }
 
 inline std::string text_or_empty(const Row& row, int column) {

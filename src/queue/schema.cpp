@@ -6,7 +6,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "database/answer_limit.hpp"
+#include "database/answer_timeout.hpp"
 #include "queue/box.hpp"
 #include "queue/script.hpp"
 
@@ -114,7 +114,7 @@ void forget_edited(Session& session, const Tables& tables, Applied& applied) {
 template <class Read>
 Applied read_alone(Database& database, Read read) {
   try {
-    return database.pool().run(Access::read, Scope::statement, read);
+    return pool_of(database).run(Access::read, Scope::statement, read);
   } catch (const DatabaseError& error) {
     if (error.kind() != DatabaseError::Kind::missing_schema) throw;
     return {};
@@ -142,7 +142,7 @@ void write_version(Session& session, const Script& script, const Tables& tables)
               {"hash", script.hash}});
 }
 
-std::string place(const Database& database, BoxKind kind, const BoxOptions& options) {
+std::string tables_of_store(const Database& database, BoxKind kind, const BoxOptions& options) {
   return "store " + database.name() + ": the tables of the " + std::string{to_string(kind)} + " " +
          options.schema + "." + options.table;
 }
@@ -160,7 +160,7 @@ void refuse_other_kind(const Database& database, BoxKind kind, const BoxOptions&
   const auto foreign_names = names(*foreign);
   for (const auto& [name, entry] : applied) {
     if (own_names.contains(name) || !foreign_names.contains(name)) continue;
-    throw SchemaError(place(database, kind, options) + " belong to an " +
+    throw SchemaError(tables_of_store(database, kind, options) + " belong to an " +
                       std::string{to_string(other(kind))} + " (" + name +
                       "): give each box a table name of its own in BoxOptions");
   }
@@ -295,7 +295,7 @@ std::string on_one_line(std::string text) {
 
 [[noreturn]] void refuse_newer(const Database& database, BoxKind kind, const BoxOptions& options,
                                const SchemaState& state) {
-  throw SchemaError(place(database, kind, options) + " have version " +
+  throw SchemaError(tables_of_store(database, kind, options) + " have version " +
                     std::to_string(state.version) + ", this program knows version " +
                     std::to_string(state.known_version) + " and older: use a newer program");
 }
@@ -313,27 +313,30 @@ Schema::Schema(Database& database, BoxKind kind, BoxOptions options)
 
 std::vector<std::string> Schema::deploy() {
   const Tables tables(database_.dialect(), kind_, options_);
-  const WithoutAnswerLimit unlimited;
-  const auto done = database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
-    tables.run(session, "deploy_alone");
-    tables.run(session, "create_schema");
-    for (const std::string& statement : split_statements(tables.known.bootstrap, session.dialect()))
-      session.execute(statement);
-    Applied applied = read_applied(session, tables);
-    refuse_other_kind(database_, kind_, options_, applied, tables);
-    forget_edited(session, tables, applied);
-    const SchemaState state = compare(applied, tables.known);
-    if (state.too_new()) refuse_newer(database_, kind_, options_, state);
-    std::vector<std::string> scripts;
-    for (const Script& script : tables.known.scripts) {
-      if (std::find(state.pending.begin(), state.pending.end(), script.name) == state.pending.end())
-        continue;
-      apply(session, script, tables);
-      write_version(session, script, tables);
-      scripts.push_back(script.name);
-    }
-    return scripts;
-  });
+  const WithoutAnswerTimeout unlimited;
+  const auto done =
+      pool_of(database_).run(Access::write, Scope::transaction, [&](Session& session) {
+        tables.run(session, "deploy_alone");
+        tables.run(session, "create_schema");
+        for (const std::string& statement :
+             split_statements(tables.known.bootstrap, session.dialect()))
+          session.execute(statement);
+        Applied applied = read_applied(session, tables);
+        refuse_other_kind(database_, kind_, options_, applied, tables);
+        forget_edited(session, tables, applied);
+        const SchemaState state = compare(applied, tables.known);
+        if (state.too_new()) refuse_newer(database_, kind_, options_, state);
+        std::vector<std::string> scripts;
+        for (const Script& script : tables.known.scripts) {
+          if (std::find(state.pending.begin(), state.pending.end(), script.name) ==
+              state.pending.end())
+            continue;
+          apply(session, script, tables);
+          write_version(session, script, tables);
+          scripts.push_back(script.name);
+        }
+        return scripts;
+      });
   for (const std::string& name : done) {
     database_.environment().write(LogLevel::info, "deploy",
                                   {{"store", std::string_view{database_.name()}},
@@ -361,15 +364,16 @@ void Schema::require() {
   const SchemaState state = compare(applied, tables.known);
   if (state.too_new()) refuse_newer(database_, kind_, options_, state);
   if (state.missing()) {
-    throw SchemaError(place(database_, kind_, options_) +
+    throw SchemaError(tables_of_store(database_, kind_, options_) +
                       " are missing: create them with Schema::deploy(), with "
                       "BoxOptions{.deploy_schema = true}, or by "
                       "the script that Schema::print() gives");
   }
   if (state.version < state.known_version) {
     throw SchemaError(
-        place(database_, kind_, options_) + " have version " + std::to_string(state.version) +
-        ", this program needs version " + std::to_string(state.known_version) +
+        tables_of_store(database_, kind_, options_) + " have version " +
+        std::to_string(state.version) + ", this program needs version " +
+        std::to_string(state.known_version) +
         ": upgrade them with Schema::deploy() or with BoxOptions{.deploy_schema = true}");
   }
   const std::string stale = stale_functions(state, tables.known);
@@ -383,8 +387,8 @@ void Schema::require() {
 std::vector<RepairedSequence> Schema::repair() {
   require();
   const Tables tables(database_.dialect(), kind_, options_);
-  const WithoutAnswerLimit unlimited;
-  auto repaired = database_.pool().run(Access::write, Scope::transaction, [&](Session& session) {
+  const WithoutAnswerTimeout unlimited;
+  auto repaired = pool_of(database_).run(Access::write, Scope::transaction, [&](Session& session) {
     std::vector<RepairedSequence> found;
     tables.run(session, "repair_sequences", {}, [&](const Row& row) {
       found.push_back({std::string{row.text(0)}, row.integer(1), row.integer(2)});

@@ -71,7 +71,7 @@ Placeholders function_placeholders(Dialect dialect, const BoxName& box) {
     if (dialect != Dialect::sqlserver) continue;
     // Every SELECT is a result of the procedure: one with an answer of its own leaves the last out.
     const std::string& whole = statement.steps.front().sql;
-    values["act:" + std::string{name}] = whole.substr(0, whole.rfind("\nselect ") + 1);
+    values["body:" + std::string{name}] = whole.substr(0, whole.rfind("\nselect ") + 1);
   }
   return values;
 }

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "core/text.hpp"
-#include "database/answer_limit.hpp"
+#include "database/answer_timeout.hpp"
 #include "queue/box.hpp"
 #include "queue/claimed.hpp"
 #include "queue/direct_sweep.hpp"
@@ -21,18 +21,18 @@ namespace {
 
 Value owner_value(const OwnerToken& owner) { return owner.uuid(); }
 
-/// The same value for each of `count` duties.
+/// The same value for each of `count` deliveries.
 std::vector<Value> repeated(const Value& value, std::size_t count) {
   return std::vector<Value>(count, value);
 }
 
 Value text_or_null(std::string_view text) { return text.empty() ? Value{} : Value{text}; }
 
-/// A way to settle duties: its name, and what it does to those that are still held.
+/// A way to settle deliveries: its name, and what it does to those that are still held.
 template <class Apply>
 struct Settling {
-  std::string_view act;
-  Apply apply;  ///< (Box&, Session&, const Duties&), returns how many were changed
+  std::string_view action;
+  Apply apply;  ///< (Box&, Session&, const Deliveries&), returns how many were changed
   LogLevel level = LogLevel::debug;
   std::string reason = {};  ///< to be told
   Scope scope = Scope::statement;
@@ -46,44 +46,47 @@ template <class Apply>
 Settling(std::string_view, Apply, LogLevel, std::string, Scope) -> Settling<Apply>;
 
 auto acking(const OwnerToken& owner) {
-  return Settling{
-      "ack", [&owner](Box& box, Session& session, const Duties& held) {
-        return box.run(
-            session, box.sql().ack,
-            {{"owner", owner_value(owner)}, held.ids(), held.epochs(), held.guarded(), box.now()});
-      }};
+  return Settling{"ack", [&owner](Box& box, Session& session, const Deliveries& held) {
+                    return box.run(session, box.sql().ack,
+                                   {{"owner", owner_value(owner)},
+                                    DeliveryArgs::ids(held),
+                                    DeliveryArgs::epochs(held),
+                                    DeliveryArgs::check_epoch(held),
+                                    box.now()});
+                  }};
 }
 
 auto failing(const OwnerToken& owner, std::string_view error, const Failure& failure) {
-  return Settling{
-      "fail",
-      [&owner, cut = cut_error(error), &failure](Box& box, Session& session, const Duties& held) {
-        const std::vector<Value> errors = repeated(text_or_null(cut), held.size());
-        const std::string reason = cut_error(failure.reason);
-        const bool holds = box.options().hold_keys && failure.reason != message_missing.reason;
-        return box.run(session, box.sql().fail,
-                       {{"owner", owner_value(owner)},
-                        held.ids(),
-                        held.epochs(),
-                        held.guarded(),
-                        {"error", ValueType::text, errors},
-                        {"reason", reason},
-                        {"counts", Value{failure.handler_failed}},
-                        {"hold_keys", Value{holds}},
-                        box.now()});
-      },
-      LogLevel::info, cut_error(failure.reason)};
+  return Settling{"fail",
+                  [&owner, cut = truncate_error(error), &failure](Box& box, Session& session,
+                                                                  const Deliveries& held) {
+                    const std::vector<Value> errors = repeated(text_or_null(cut), held.size());
+                    const std::string reason = truncate_error(failure.reason);
+                    const bool holds =
+                        box.options().hold_keys && failure.reason != message_missing.reason;
+                    return box.run(session, box.sql().fail,
+                                   {{"owner", owner_value(owner)},
+                                    DeliveryArgs::ids(held),
+                                    DeliveryArgs::epochs(held),
+                                    DeliveryArgs::check_epoch(held),
+                                    {"error", ValueType::text, errors},
+                                    {"reason", reason},
+                                    {"counts", Value{failure.handler_failed}},
+                                    {"hold_keys", Value{holds}},
+                                    box.now()});
+                  },
+                  LogLevel::info, truncate_error(failure.reason)};
 }
 
 /// The statement doubles by itself; chance, or a function of the user's own, is asked here.
 bool delays_here(const RetryPolicy& retry) { return retry.custom || retry.jitter != Jitter::none; }
 
-std::vector<Value> delays_of(Box& box, Session& session, const Duties& held) {
+std::vector<Value> delays_of(Box& box, Session& session, const Deliveries& held) {
   std::vector<Value> delays(held.size());
   const RetryPolicy& retry = box.options().retry;
   if (!delays_here(retry)) return delays;
   std::unordered_map<std::int64_t, int> attempts;
-  const Arg ids = held.ids();
+  const Arg ids = DeliveryArgs::ids(held);
   box.run(session, box.sql().attempts, {ids}, [&](const Row& row) {
     attempts.emplace(row.integer(0), static_cast<int>(row.integer(1)));
   });
@@ -100,106 +103,107 @@ auto abandoning(const OwnerToken& owner, std::string_view error,
                 const std::optional<Duration>& delay, const RetryPolicy& retry) {
   if (delay) require_delay(*delay);
   const bool one_statement = delay || !delays_here(retry);
-  return Settling{"abandon",
-                  [&, cut = cut_error(error)](Box& box, Session& session, const Duties& held) {
-                    const std::vector<Value> errors = repeated(text_or_null(cut), held.size());
-                    const std::vector<Value> delays =
-                        delay ? repeated(Value{micros(*delay)}, held.size())
-                              : delays_of(box, session, held);
-                    return box.run(session, box.sql().abandon,
-                                   {{"owner", owner_value(owner)},
-                                    held.ids(),
-                                    held.epochs(),
-                                    held.guarded(),
-                                    {"error", ValueType::text, errors},
-                                    {"delay", ValueType::integer, delays},
-                                    {"first_delay", micros(retry.first_delay)},
-                                    {"max_delay", micros(retry.max_delay)},
-                                    box.now()});
-                  },
-                  LogLevel::debug,
-                  {},
-                  one_statement ? Scope::statement : Scope::transaction};
+  return Settling{
+      "abandon",
+      [&, cut = truncate_error(error)](Box& box, Session& session, const Deliveries& held) {
+        const std::vector<Value> errors = repeated(text_or_null(cut), held.size());
+        const std::vector<Value> delays =
+            delay ? repeated(Value{micros(*delay)}, held.size()) : delays_of(box, session, held);
+        return box.run(session, box.sql().abandon,
+                       {{"owner", owner_value(owner)},
+                        DeliveryArgs::ids(held),
+                        DeliveryArgs::epochs(held),
+                        DeliveryArgs::check_epoch(held),
+                        {"error", ValueType::text, errors},
+                        {"delay", ValueType::integer, delays},
+                        {"first_delay", micros(retry.first_delay)},
+                        {"max_delay", micros(retry.max_delay)},
+                        box.now()});
+      },
+      LogLevel::debug,
+      {},
+      one_statement ? Scope::statement : Scope::transaction};
 }
 
-auto releasing(std::string_view act, const std::optional<OwnerToken>& owner,
+auto releasing(std::string_view action, const std::optional<OwnerToken>& owner,
                std::optional<Instant> until) {
   if (until) until = not_before_1970(*until);
-  return Settling{act, [=](Box& box, Session& session, const Duties& held) {
+  return Settling{action, [=](Box& box, Session& session, const Deliveries& held) {
                     return box.run(session, box.sql().release,
                                    {{"owner", owner ? owner_value(*owner) : Value{}},
-                                    held.ids(),
-                                    held.epochs(),
-                                    held.guarded(),
+                                    DeliveryArgs::ids(held),
+                                    DeliveryArgs::epochs(held),
+                                    DeliveryArgs::check_epoch(held),
                                     {"until", until},
                                     box.now()});
                   }};
 }
 
 /// Only when it is over: a call that is repeated, or fails, is not told as done.
-void tell(const Box& box, LogLevel level, std::string_view act, std::size_t changed,
-          std::string_view reason = {}) {
+void log_count(const Box& box, LogLevel level, std::string_view action, std::size_t changed,
+               std::string_view reason = {}) {
   const LogField count{"count", static_cast<std::int64_t>(changed)};
   if (reason.empty()) {
-    box.log(level, act, {count});
+    box.log(level, action, {count});
   } else {
-    box.log(level, act, {count, {"reason", reason}});
+    box.log(level, action, {count, {"reason", reason}});
   }
 }
 
 /// In a transaction of its own or, with a session, as a part of the caller's.
 template <class Apply>
-std::size_t settle(Box& box, Session* callers, const Duties& duties, const Settling<Apply>& way) {
-  if (callers != nullptr) box.checked(*callers);
-  if (duties.empty()) return 0;
-  const auto work = [&](Session& session) { return way.apply(box, session, duties); };
+std::size_t settle(Box& box, Session* callers, const Deliveries& deliveries,
+                   const Settling<Apply>& way) {
+  if (callers != nullptr) box.require_usable(*callers);
+  if (deliveries.empty()) return 0;
+  const auto work = [&](Session& session) { return way.apply(box, session, deliveries); };
   const std::size_t changed =
-      callers != nullptr ? work(*callers) : box.own(Access::write, way.scope, work);
-  tell(box, way.level, way.act, changed, way.reason);
+      callers != nullptr ? work(*callers) : box.in_own_transaction(Access::write, way.scope, work);
+  log_count(box, way.level, way.action, changed, way.reason);
   return changed;
 }
 
-/// Settles the duty under '' of each message id.
+/// Settles the delivery under '' of each message id.
 template <class Apply>
 SettledById settle(Box& box, Session* callers, std::span<const MessageId> ids,
                    const Settling<Apply>& way) {
-  if (callers != nullptr) box.checked(*callers);
+  if (callers != nullptr) box.require_usable(*callers);
   if (ids.empty()) return {};
   const std::set<MessageId> unique(ids.begin(), ids.end());
   std::vector<Value> names;
   for (const MessageId& id : unique) names.emplace_back(id.view());
   const auto work = [&](Session& session) {
     SettledById result;
-    std::vector<WorkId> found;
-    box.run(session, box.sql().find_work, {{"id", ValueType::text, names}}, [&](const Row& row) {
+    std::vector<DeliveryId> found;
+    box.run(session, box.sql().find_due, {{"id", ValueType::text, names}}, [&](const Row& row) {
       if (row.integer(1) > 1) {
-        result.ambiguous.emplace_back(std::string{row.text(0)}, Trusted{});
+        result.ambiguous.emplace_back(std::string{row.text(0)}, Unchecked{});
       } else if (!row.is_null(2)) {
         found.emplace_back(row.integer(2));
       }
     });
-    if (!found.empty()) result.changed = way.apply(box, session, Duties{found});
+    if (!found.empty()) result.changed = way.apply(box, session, Deliveries{found});
     return result;
   };
   const SettledById settled = callers != nullptr
                                   ? all_or_nothing(*callers, [&] { return work(*callers); })
-                                  : box.own(Access::write, Scope::transaction, work);
+                                  : box.in_own_transaction(Access::write, Scope::transaction, work);
   for (const MessageId& id : settled.ambiguous) {
     box.log(LogLevel::warning, "ambiguous_id", {{"id", id.view()}});
   }
-  tell(box, way.level, way.act, settled.changed, way.reason);
+  log_count(box, way.level, way.action, settled.changed, way.reason);
   return settled;
 }
 
-std::vector<WorkId> renew_some(Box& box, Session& session, const OwnerToken& owner,
-                               const Duties& held, Duration lease) {
-  std::vector<WorkId> still_held;
+std::vector<DeliveryId> renew_some(Box& box, Session& session, const OwnerToken& owner,
+                                   const Deliveries& held, Duration lease) {
+  std::vector<DeliveryId> still_held;
   if (held.empty()) return still_held;
   box.run(session, box.sql().renew,
           {{"owner", owner_value(owner)},
-           held.ids(),
-           held.epochs(),
-           held.guarded(),
+           DeliveryArgs::ids(held),
+           DeliveryArgs::epochs(held),
+           DeliveryArgs::check_epoch(held),
            {"lease", micros(lease)},
            box.now()},
           [&](const Row& row) { still_held.emplace_back(row.integer(0)); });
@@ -215,7 +219,7 @@ std::size_t reap_some(Box& box, Session& session, std::int64_t limit) {
 std::size_t reap_batch(Box& box, std::int64_t limit) {
   const std::size_t changed =
       box.write([&](Session& session) { return reap_some(box, session, limit); });
-  tell(box, LogLevel::info, "reap", changed);
+  log_count(box, LogLevel::info, "reap", changed);
   return changed;
 }
 
@@ -238,20 +242,21 @@ std::array<RowPage, 2> expire_some(Box& box, Session& session, std::int64_t limi
   return pages;
 }
 
-constexpr auto tell_nothing = [](const RowPage&) {};
+constexpr auto log_nothing = [](const RowPage&) {};
 
 std::size_t reap_rest(Box& box, std::int64_t limit, std::size_t before,
                       const std::stop_token& stop) {
   return before + sweep_page_by_page(
-                      box, {.act = "reap", .page = sweep_batch, .limit = limit, .before = before},
-                      std::bind_front(reap_page, std::cref(box)), stop, tell_nothing);
+                      box,
+                      {.action = "reap", .page = sweep_batch, .limit = limit, .before = before},
+                      std::bind_front(reap_page, std::cref(box)), stop, log_nothing);
 }
 
-std::size_t tell_expired(const Box& box, const std::array<RowPage, 2>& pages) {
+std::size_t log_expired(const Box& box, const std::array<RowPage, 2>& pages) {
   for (const Message& message : pages[0].dead) log_dead(box, message, expired_reason);
   for (const Message& message : pages[1].dead) log_dead(box, message, max_age_reason);
   const std::size_t ended = pages[0].changed + pages[1].changed;
-  if (ended > 0) tell(box, LogLevel::info, "expire", ended);
+  if (ended > 0) log_count(box, LogLevel::info, "expire", ended);
   return ended;
 }
 
@@ -263,12 +268,12 @@ std::size_t expire_rest(Box& box, std::int64_t limit, const std::stop_token& sto
     const auto told = [&](const RowPage& page) {
       std::array<RowPage, 2> pages;
       pages.at(which) = page;
-      ended += tell_expired(box, pages);
+      ended += log_expired(box, pages);
     };
     try {
       const auto left = limit - static_cast<std::int64_t>(ended);
-      const Sweeping sweeping{.act = "expire", .page = sweep_batch, .limit = left};
-      if (left > 0) sweep_page_by_page(box, sweeping, work, stop, told);
+      const SweepOptions sweep_options{.action = "expire", .page = sweep_batch, .limit = left};
+      if (left > 0) sweep_page_by_page(box, sweep_options, work, stop, told);
     } catch (const DatabaseError& error) {
       if (!may_be_a_row(error)) throw;
       if (!stuck) stuck = std::current_exception();
@@ -276,9 +281,9 @@ std::size_t expire_rest(Box& box, std::int64_t limit, const std::stop_token& sto
   };
   walk(0, std::bind_front(expire_page, std::cref(box)));
   if (box.options().max_age) {
-    const std::int64_t below = box.own(Access::read, Scope::statement, [&](Session& session) {
-      return max_age_bound(box, session);
-    });
+    const std::int64_t below =
+        box.in_own_transaction(Access::read, Scope::statement,
+                               [&](Session& session) { return max_age_bound(box, session); });
     walk(1, [&box, below](Session& session, const Position& after, std::int64_t some,
                           RowPage& page) { max_age_page(box, session, below, after, some, page); });
   }
@@ -302,6 +307,8 @@ std::size_t with_rest(const Fast& fast, const Rest& rest) {
 WorkQueue::WorkQueue(std::unique_ptr<Box> box) : box_(std::move(box)) {}
 WorkQueue::~WorkQueue() = default;
 
+Box& box_of(const WorkQueue& queue) noexcept { return *queue.box_; }
+
 void WorkQueue::wake() const { box_->wake(); }
 
 Database& WorkQueue::database() const noexcept { return box_->database(); }
@@ -311,101 +318,104 @@ std::vector<Message> WorkQueue::claim(OwnerToken owner, Duration lease, std::int
                                       std::optional<Instant> visible_from) {
   require_lease(lease);
   require_limit(limit);
-  return claim_or_bury(*this, {owner, lease, limit, visible_from}).leased;
+  return claim_or_dead_letter(*this, {owner, lease, limit, visible_from}).leased;
 }
 
 std::vector<Message> WorkQueue::claim(Session& session, OwnerToken owner, Duration lease,
                                       std::int64_t limit, std::optional<Instant> visible_from) {
   require_lease(lease);
   require_limit(limit);
-  return all_or_nothing(box_->checked(session), [&] {
-    return claim_or_bury(*this, session, {owner, lease, limit, visible_from}).leased;
+  return all_or_nothing(box_->require_usable(session), [&] {
+    return claim_or_dead_letter(*this, session, {owner, lease, limit, visible_from}).leased;
   });
 }
 
-std::vector<WorkId> WorkQueue::renew(OwnerToken owner, const Duties& duties, Duration lease) {
+std::vector<DeliveryId> WorkQueue::renew(OwnerToken owner, const Deliveries& deliveries,
+                                         Duration lease) {
   require_lease(lease);
-  if (duties.empty()) return {};
-  std::vector<WorkId> still_held = box_->write(
-      [&](Session& session) { return renew_some(*box_, session, owner, duties, lease); });
-  tell(*box_, LogLevel::debug, "renew", still_held.size());
+  if (deliveries.empty()) return {};
+  std::vector<DeliveryId> still_held = box_->write(
+      [&](Session& session) { return renew_some(*box_, session, owner, deliveries, lease); });
+  log_count(*box_, LogLevel::debug, "renew", still_held.size());
   return still_held;
 }
 
-std::vector<WorkId> WorkQueue::renew(Session& session, OwnerToken owner, const Duties& duties,
-                                     Duration lease) {
+std::vector<DeliveryId> WorkQueue::renew(Session& session, OwnerToken owner,
+                                         const Deliveries& deliveries, Duration lease) {
   require_lease(lease);
-  std::vector<WorkId> still_held = renew_some(*box_, box_->checked(session), owner, duties, lease);
-  if (!duties.empty()) tell(*box_, LogLevel::debug, "renew", still_held.size());
+  std::vector<DeliveryId> still_held =
+      renew_some(*box_, box_->require_usable(session), owner, deliveries, lease);
+  if (!deliveries.empty()) log_count(*box_, LogLevel::debug, "renew", still_held.size());
   return still_held;
 }
 
-std::size_t WorkQueue::ack(OwnerToken owner, const Duties& duties) {
-  return settle(*box_, nullptr, duties, acking(owner));
+std::size_t WorkQueue::ack(OwnerToken owner, const Deliveries& deliveries) {
+  return settle(*box_, nullptr, deliveries, acking(owner));
 }
 
-std::size_t WorkQueue::ack(Session& session, OwnerToken owner, const Duties& duties) {
-  return settle(*box_, &session, duties, acking(owner));
+std::size_t WorkQueue::ack(Session& session, OwnerToken owner, const Deliveries& deliveries) {
+  return settle(*box_, &session, deliveries, acking(owner));
 }
 
-std::size_t WorkQueue::abandon(OwnerToken owner, const Duties& duties, std::string_view error,
-                               std::optional<Duration> delay) {
-  return settle(*box_, nullptr, duties, abandoning(owner, error, delay, options().retry));
-}
-
-std::size_t WorkQueue::abandon(Session& session, OwnerToken owner, const Duties& duties,
+std::size_t WorkQueue::abandon(OwnerToken owner, const Deliveries& deliveries,
                                std::string_view error, std::optional<Duration> delay) {
-  return settle(*box_, &session, duties, abandoning(owner, error, delay, options().retry));
+  return settle(*box_, nullptr, deliveries, abandoning(owner, error, delay, options().retry));
 }
 
-std::size_t WorkQueue::fail(OwnerToken owner, const Duties& duties, std::string_view error,
+std::size_t WorkQueue::abandon(Session& session, OwnerToken owner, const Deliveries& deliveries,
+                               std::string_view error, std::optional<Duration> delay) {
+  return settle(*box_, &session, deliveries, abandoning(owner, error, delay, options().retry));
+}
+
+std::size_t WorkQueue::fail(OwnerToken owner, const Deliveries& deliveries, std::string_view error,
                             const Failure& failure) {
-  return settle(*box_, nullptr, duties, failing(owner, error, failure));
+  return settle(*box_, nullptr, deliveries, failing(owner, error, failure));
 }
 
-std::size_t WorkQueue::fail(Session& session, OwnerToken owner, const Duties& duties,
+std::size_t WorkQueue::fail(Session& session, OwnerToken owner, const Deliveries& deliveries,
                             std::string_view error, const Failure& failure) {
-  return settle(*box_, &session, duties, failing(owner, error, failure));
+  return settle(*box_, &session, deliveries, failing(owner, error, failure));
 }
 
-std::size_t WorkQueue::release(OwnerToken owner, const Duties& duties) {
-  return settle(*box_, nullptr, duties, releasing("release", owner, {}));
+std::size_t WorkQueue::release(OwnerToken owner, const Deliveries& deliveries) {
+  return settle(*box_, nullptr, deliveries, releasing("release", owner, {}));
 }
 
-std::size_t WorkQueue::release(Session& session, OwnerToken owner, const Duties& duties) {
-  return settle(*box_, &session, duties, releasing("release", owner, {}));
+std::size_t WorkQueue::release(Session& session, OwnerToken owner, const Deliveries& deliveries) {
+  return settle(*box_, &session, deliveries, releasing("release", owner, {}));
 }
 
-std::size_t WorkQueue::postpone(OwnerToken owner, const Duties& duties, Instant until) {
-  return settle(*box_, nullptr, duties, releasing("postpone", owner, until));
+std::size_t WorkQueue::postpone(OwnerToken owner, const Deliveries& deliveries, Instant until) {
+  return settle(*box_, nullptr, deliveries, releasing("postpone", owner, until));
 }
 
-std::size_t WorkQueue::postpone(Session& session, OwnerToken owner, const Duties& duties,
+std::size_t WorkQueue::postpone(Session& session, OwnerToken owner, const Deliveries& deliveries,
                                 Instant until) {
-  return settle(*box_, &session, duties, releasing("postpone", owner, until));
+  return settle(*box_, &session, deliveries, releasing("postpone", owner, until));
 }
 
-/// An operator names duties, not claims: two claims of one duty are the same to him.
-static Duties without_epochs(const Duties& duties) {
-  std::vector<WorkId> ids;
-  for (const Value& id : duties.ids().column) ids.emplace_back(std::get<std::int64_t>(id));
+/// An operator names deliveries, not claims: two claims of one delivery are the same to him.
+static Deliveries without_epochs(const Deliveries& deliveries) {
+  std::vector<DeliveryId> ids;
+  for (const Value& id : DeliveryArgs::ids(deliveries).column)
+    ids.emplace_back(std::get<std::int64_t>(id));
   return ids;
 }
 
-std::size_t WorkQueue::make_due(const Duties& duties) {
-  return settle(*box_, nullptr, without_epochs(duties), releasing("make_due", {}, {}));
+std::size_t WorkQueue::release(const Deliveries& deliveries) {
+  return settle(*box_, nullptr, without_epochs(deliveries), releasing("release", {}, {}));
 }
 
-std::size_t WorkQueue::make_due(Session& session, const Duties& duties) {
-  return settle(*box_, &session, without_epochs(duties), releasing("make_due", {}, {}));
+std::size_t WorkQueue::release(Session& session, const Deliveries& deliveries) {
+  return settle(*box_, &session, without_epochs(deliveries), releasing("release", {}, {}));
 }
 
-std::size_t WorkQueue::defer(const Duties& duties, Instant until) {
-  return settle(*box_, nullptr, without_epochs(duties), releasing("defer", {}, until));
+std::size_t WorkQueue::postpone(const Deliveries& deliveries, Instant until) {
+  return settle(*box_, nullptr, without_epochs(deliveries), releasing("postpone", {}, until));
 }
 
-std::size_t WorkQueue::defer(Session& session, const Duties& duties, Instant until) {
-  return settle(*box_, &session, without_epochs(duties), releasing("defer", {}, until));
+std::size_t WorkQueue::postpone(Session& session, const Deliveries& deliveries, Instant until) {
+  return settle(*box_, &session, without_epochs(deliveries), releasing("postpone", {}, until));
 }
 
 SettledById WorkQueue::ack(OwnerToken owner, std::span<const MessageId> ids) {
@@ -454,8 +464,8 @@ std::size_t WorkQueue::reap(const std::stop_token& stop) {
 }
 
 std::size_t WorkQueue::reap(Session& session) {
-  const std::size_t changed = reap_some(*box_, box_->checked(session), INT64_MAX);
-  tell(*box_, LogLevel::info, "reap", changed);
+  const std::size_t changed = reap_some(*box_, box_->require_usable(session), INT64_MAX);
+  log_count(*box_, LogLevel::info, "reap", changed);
   return changed;
 }
 
@@ -467,8 +477,8 @@ std::size_t WorkQueue::reap(std::int64_t limit) {
 
 std::size_t WorkQueue::reap(Session& session, std::int64_t limit) {
   require_limit(limit);
-  const std::size_t changed = reap_some(*box_, box_->checked(session), limit);
-  tell(*box_, LogLevel::info, "reap", changed);
+  const std::size_t changed = reap_some(*box_, box_->require_usable(session), limit);
+  log_count(*box_, LogLevel::info, "reap", changed);
   return changed;
 }
 
@@ -476,17 +486,18 @@ std::size_t WorkQueue::expire(std::int64_t limit) {
   require_limit(limit);
   return with_rest(
       [&] {
-        return tell_expired(
-            *box_, box_->own(Access::write, Scope::transaction,
-                             [&](Session& session) { return expire_some(*box_, session, limit); }));
+        return log_expired(*box_, box_->in_own_transaction(
+                                      Access::write, Scope::transaction, [&](Session& session) {
+                                        return expire_some(*box_, session, limit);
+                                      }));
       },
       [&] { return expire_rest(*box_, limit, {}); });
 }
 
 std::size_t WorkQueue::expire(Session& session, std::int64_t limit) {
   require_limit(limit);
-  return tell_expired(*box_, all_or_nothing(box_->checked(session),
-                                            [&] { return expire_some(*box_, session, limit); }));
+  return log_expired(*box_, all_or_nothing(box_->require_usable(session),
+                                           [&] { return expire_some(*box_, session, limit); }));
 }
 
 std::size_t WorkQueue::expire(const std::stop_token& stop) {
@@ -507,16 +518,16 @@ std::size_t WorkQueue::prune(const PruneOptions& options, const std::stop_token&
     return pruning.deleted();
   };
   const auto rest = [&] {
-    const WithoutAnswerLimit unlimited;
+    const WithoutAnswerTimeout unlimited;
     const std::int64_t below = prune_bound(*box_, options);
     const auto left = options.limit - static_cast<std::int64_t>(pruning.deleted());
     const auto work = [&](Session& session, const Position& after, std::int64_t limit,
                           RowPage& page) {
       prune_page(*box_, session, options, below, after, limit, page);
     };
-    const Sweeping sweeping{
-        .act = "prune", .page = options.batch, .limit = left, .before = pruning.deleted()};
-    return pruning.deleted() + sweep_page_by_page(*box_, sweeping, work, stop, tell_nothing);
+    const SweepOptions sweep_options{
+        .action = "prune", .page = options.batch, .limit = left, .before = pruning.deleted()};
+    return pruning.deleted() + sweep_page_by_page(*box_, sweep_options, work, stop, log_nothing);
   };
   const std::size_t deleted = with_rest(fast, rest);
   box_->log(LogLevel::info, "prune", {{"count", static_cast<std::int64_t>(deleted)}});
@@ -524,7 +535,7 @@ std::size_t WorkQueue::prune(const PruneOptions& options, const std::stop_token&
 }
 
 std::size_t WorkQueue::prune(Session& session, const PruneOptions& options) {
-  return prune_once(*box_, box_->checked(session), options);
+  return prune_once(*box_, box_->require_usable(session), options);
 }
 
 }  // namespace twinbox

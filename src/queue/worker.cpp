@@ -1,13 +1,12 @@
-#include "twinbox/worker.hpp"
-
 #include "queue/box.hpp"
+#include "twinbox/health.hpp"
 
 namespace twinbox {
 
 std::vector<Worker> Workers::list(std::int64_t limit) {
   require_limit(limit);
-  Box& box = queue_.box();
-  return box.own(Access::read, Scope::statement, [&](Session& session) {
+  Box& box = box_of(queue_);
+  return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
     std::vector<Worker> workers;
     box.run(session, box.sql().worker_list, {{"limit", limit}}, [&](const Row& row) {
       workers.push_back({OwnerToken{row.uuid(0)}, std::string{row.text(1)},
@@ -20,19 +19,19 @@ std::vector<Worker> Workers::list(std::int64_t limit) {
 
 std::size_t Workers::forget(Duration unseen) {
   require_delay(unseen);
-  Box& box = queue_.box();
+  Box& box = box_of(queue_);
   return box.write([&](Session& session) {
     return box.run(session, box.sql().worker_forget, {{"unseen", micros(unseen)}, box.now()});
   });
 }
 
-void Workers::tell(const OwnerToken& owner, std::string_view name, std::string_view version,
-                   std::int64_t done, std::int64_t failed, std::string_view handles,
-                   Duration lives) {
+void Workers::heartbeat(const OwnerToken& owner, std::string_view name, std::string_view version,
+                        std::int64_t done, std::int64_t failed, std::string_view handles,
+                        Duration lives) {
   require_delay(lives);
-  Box& box = queue_.box();
+  Box& box = box_of(queue_);
   box.write([&](Session& session) {
-    box.run(session, box.sql().worker_tell,
+    box.run(session, box.sql().worker_heartbeat,
             {{"owner", Value{owner.uuid()}},
              {"name", name},
              {"version", version},
@@ -45,7 +44,7 @@ void Workers::tell(const OwnerToken& owner, std::string_view name, std::string_v
 }
 
 void Workers::leave(const OwnerToken& owner) {
-  Box& box = queue_.box();
+  Box& box = box_of(queue_);
   box.write([&](Session& session) {
     box.run(session, box.sql().worker_leave, {{"owner", Value{owner.uuid()}}});
   });

@@ -177,8 +177,8 @@ class Expansion {
 void add_postgres(Placeholders& values, const BoxName& box) {
   const NotifyChannel channel = channel_of(box);
   values["wake_channel"] = quote_text(channel.name);
-  values["wake_lock"] = quote_text(std::to_string(channel.telling_lock));
-  values["wake_other_lock"] = quote_text(std::to_string(channel.other_telling_lock));
+  values["wake_lock"] = quote_text(std::to_string(channel.notify_lock));
+  values["wake_other_lock"] = quote_text(std::to_string(channel.other_notify_lock));
 }
 
 void add_sqlserver(Placeholders& values, const BoxName& box) {

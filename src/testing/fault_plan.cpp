@@ -18,14 +18,14 @@ void FaultPlan::add(Fault fault) {
 }
 
 void FaultPlan::fail_statement(Kind kind, int nth, std::string name) {
-  add({Place::statement, kind, nth, std::move(name), false});
+  add({FaultPoint::statement, kind, nth, std::move(name), false});
 }
-void FaultPlan::fail_commit(Kind kind, int nth) { add({Place::commit, kind, nth, {}, false}); }
+void FaultPlan::fail_commit(Kind kind, int nth) { add({FaultPoint::commit, kind, nth, {}, false}); }
 void FaultPlan::lose_commit_reply(int nth, bool committed) {
-  add({Place::commit, Kind::commit_in_doubt, nth, {}, committed});
+  add({FaultPoint::commit, Kind::commit_in_doubt, nth, {}, committed});
 }
 void FaultPlan::fail_connect(int nth) {
-  add({Place::connect, Kind::connection_lost, nth, {}, false});
+  add({FaultPoint::connect, Kind::connection_lost, nth, {}, false});
 }
 
 void FaultPlan::clear() {
@@ -43,10 +43,10 @@ std::size_t FaultPlan::happened() const {
   return happened_;
 }
 
-std::optional<FaultPlan::Fault> FaultPlan::next(Place place, std::string_view name) {
+std::optional<FaultPlan::Fault> FaultPlan::next(FaultPoint point, std::string_view name) {
   const std::scoped_lock lock{mutex_};
   for (Fault& fault : faults_) {
-    if (fault.place == place && (fault.name.empty() || fault.name == name)) --fault.left;
+    if (fault.point == point && (fault.name.empty() || fault.name == name)) --fault.left;
   }
   const auto due =
       std::find_if(faults_.begin(), faults_.end(), [](const Fault& one) { return one.left == 0; });
@@ -89,7 +89,7 @@ class FaultyConnection final : public Connection {
   }
 
   void commit() override {
-    const auto fault = writes_ ? plan_.next(FaultPlan::Place::commit) : std::nullopt;
+    const auto fault = writes_ ? plan_.next(FaultPlan::FaultPoint::commit) : std::nullopt;
     if (!fault || fault->committed) {
       inner_->commit();
     } else {
@@ -116,7 +116,7 @@ class FaultyConnection final : public Connection {
                           "the transaction has ended with a fault; leave it before you go on",
                           "fault");
     }
-    const auto fault = plan_.next(FaultPlan::Place::statement, name);
+    const auto fault = plan_.next(FaultPlan::FaultPoint::statement, name);
     if (!fault) return;
     // What comes after an error must neither be committed nor pass for a success.
     inner_->rollback();
@@ -148,11 +148,11 @@ class FaultyDriver final : public Driver {
     return inner_->shape(pool_size);
   }
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
-  [[nodiscard]] Place place() const override { return inner_->place(); }
+  [[nodiscard]] Location location() const override { return inner_->location(); }
   [[nodiscard]] OpenWatch watch(const BoxName& box) const override { return inner_->watch(box); }
 
   std::unique_ptr<Connection> connect(Access access) override {
-    if (plan_.next(FaultPlan::Place::connect)) {
+    if (plan_.next(FaultPlan::FaultPoint::connect)) {
       throw DatabaseError(DatabaseError::Kind::connection_lost,
                           describe() + ": no connection, as the fault plan says", "fault");
     }
@@ -173,8 +173,8 @@ class FaultyDriver final : public Driver {
 Database open_faulty(std::string_view address, FaultPlan& plan, DatabaseOptions options,
                      Environment environment) {
   auto driver = std::make_unique<FaultyDriver>(open_driver(address, options, environment), plan);
-  return Database{
-      std::make_unique<Pool>(std::move(driver), std::move(options), std::move(environment))};
+  return database_over(
+      std::make_unique<Pool>(std::move(driver), std::move(options), std::move(environment)));
 }
 
 }  // namespace twinbox

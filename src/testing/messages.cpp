@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "twinbox/admin.hpp"
+#include "twinbox/operations.hpp"
 #include "twinbox/testing.hpp"
 
 namespace twinbox {
@@ -32,7 +32,7 @@ Message make_message(const NewMessage& message, Instant now) {
   const MessageExtras& extras = message.extras;
   const auto due_at =
       extras.delay ? std::optional<Instant>{now + *extras.delay} : maybe<Instant>(extras.due_at);
-  return {.work_id = WorkId{1},
+  return {.delivery_id = DeliveryId{1},
           .epoch = 1,
           .handler = HandlerKey::by_topic(),
           .attempts = 0,
@@ -63,10 +63,10 @@ std::vector<NewMessage> enqueued(Outbox& outbox, const std::optional<Topic>& top
   Filter filter;
   filter.topic = topic;
   std::vector<NewMessage> found;
-  std::optional<DutyKey> next;
+  std::optional<DeliveryKey> next;
   do {
     const Page page = admin.list(filter, 500, next);
-    for (const Entry& entry : page.entries) {
+    for (const DeliveryEntry& entry : page.entries) {
       const auto detail = admin.get({entry.message.source, entry.message.id});
       if (detail && detail->message.has_content) found.push_back(stored(*detail));
     }

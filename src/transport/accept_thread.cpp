@@ -1,23 +1,23 @@
 #include "transport/accept_thread.hpp"
 
-#include "twinbox/stop_scope.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 
-AcceptThread::AcceptThread(DeliveryDesk desk, std::function<void()> wake)
-    : desk_(std::move(desk)),
+AcceptThread::AcceptThread(AcceptBuffer buffer, std::function<void()> wake)
+    : buffer_(std::move(buffer)),
       wake_(std::move(wake)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-void AcceptThread::add(Delivery delivery) {
+void AcceptThread::add(BrokerDelivery delivery) {
   const std::scoped_lock lock{mutex_};
-  came_.push_back(std::move(delivery));
-  some_.notify_one();
+  incoming_.push_back(std::move(delivery));
+  changed_.notify_one();
 }
 
-std::vector<Settled> AcceptThread::take() {
+std::vector<AcceptResult> AcceptThread::take() {
   const std::scoped_lock lock{mutex_};
-  return std::exchange(settled_, {});
+  return std::exchange(results_, {});
 }
 
 void AcceptThread::stop() {
@@ -34,22 +34,22 @@ void AcceptThread::run(const std::stop_token& stop) {
   const StopScope until_stop{stop};
   std::unique_lock lock{mutex_};
   while (!stop.stop_requested()) {
-    for (Delivery& one : std::exchange(came_, {})) desk_.add(std::move(one));
+    for (BrokerDelivery& one : std::exchange(incoming_, {})) buffer_.add(std::move(one));
     lock.unlock();
-    const std::uint64_t before = desk_.retried();
-    std::vector<Settled> settled = desk_.step(DeliveryDesk::Time::clock::now());
+    const std::uint64_t before = buffer_.retried();
+    std::vector<AcceptResult> settled = buffer_.step(AcceptBuffer::Time::clock::now());
     lock.lock();
-    retried_ += desk_.retried() - before;
-    const bool news = !settled.empty() || error_ != desk_.last_error();
-    error_ = desk_.last_error();
-    settled_.insert(settled_.end(), std::make_move_iterator(settled.begin()),
+    retried_ += buffer_.retried() - before;
+    const bool should_wake = !settled.empty() || error_ != buffer_.last_error();
+    error_ = buffer_.last_error();
+    results_.insert(results_.end(), std::make_move_iterator(settled.begin()),
                     std::make_move_iterator(settled.end()));
-    if (news) wake_();
-    const auto some = [&] { return !came_.empty(); };
-    if (const auto next = desk_.next()) {
-      some_.wait_until(lock, stop, *next, some);
+    if (should_wake) wake_();
+    const auto some = [&] { return !incoming_.empty(); };
+    if (const auto next = buffer_.next()) {
+      changed_.wait_until(lock, stop, *next, some);
     } else {
-      some_.wait(lock, stop, some);
+      changed_.wait(lock, stop, some);
     }
   }
 }

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/delivery_desk.hpp"
+#include "transport/accept_buffer.hpp"
 
 namespace twinbox {
 
@@ -19,10 +19,10 @@ namespace twinbox {
 class AcceptThread {
  public:
   /// `wake` is called, on the thread, when there is something to take; it must not wait.
-  AcceptThread(DeliveryDesk desk, std::function<void()> wake);
+  AcceptThread(AcceptBuffer buffer, std::function<void()> wake);
 
-  void add(Delivery delivery);
-  std::vector<Settled> take();
+  void add(BrokerDelivery delivery);
+  std::vector<AcceptResult> take();
   /// What is under way ends, unless it is being committed: the broker has it still.
   void stop();
   /// How many attempts have failed since the last call, and why the last one did, unless that is
@@ -32,12 +32,12 @@ class AcceptThread {
  private:
   void run(const std::stop_token& stop);
 
-  DeliveryDesk desk_;  // of the thread alone
+  AcceptBuffer buffer_;  // of the thread alone
   std::function<void()> wake_;
   std::mutex mutex_;
-  std::condition_variable_any some_;
-  std::vector<Delivery> came_;
-  std::vector<Settled> settled_;
+  std::condition_variable_any changed_;
+  std::vector<BrokerDelivery> incoming_;
+  std::vector<AcceptResult> results_;
   std::uint64_t retried_ = 0;
   std::string error_;
   std::jthread thread_;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "twinbox/retry.hpp"
+#include "twinbox/work_queue.hpp"
 
 namespace twinbox {
 
@@ -18,11 +18,11 @@ inline Duration reconnect_delay(int failures, Duration max, const Environment& e
   return policy.delay(failures, environment);
 }
 
-/// How many failures in a row it makes when a connection has `held` for so long: one that breaks at
-/// once, again and again, is a failure like any other; one that outlasts the longest rest makes up
-/// for those before it.
-inline int failures_with(int before, Duration held, Duration longest_rest) {
-  return held >= longest_rest ? 1 : before + 1;
+/// How many failures in a row it makes when a connection has `connected_for` for so long: one that
+/// breaks at once, again and again, is a failure like any other; one that outlasts the longest rest
+/// makes up for those before it.
+inline int count_failures(int before, Duration connected_for, Duration max_delay) {
+  return connected_for >= max_delay ? 1 : before + 1;
 }
 
 }  // namespace twinbox

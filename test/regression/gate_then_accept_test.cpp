@@ -1,6 +1,6 @@
 // A message that only the gate knows has no content yet: what arrives with an accept that adds a
-// duty is its first content. Found by the property tests: the content was dropped once the gate's
-// duty was done, and the partition key even before.
+// delivery is its first content. Found by the property tests: the content was dropped once the
+// gate's delivery was done, and the partition key even before.
 #include "support/backend.hpp"
 
 namespace twinbox::test {
@@ -15,7 +15,8 @@ class GateThenAccept : public BoxTest {
   }
 };
 
-TEST_P(GateThenAccept, IBX_036_claim_returns_the_content_that_came_after_the_gates_duty_was_done) {
+TEST_P(GateThenAccept,
+       IBX_036_claim_returns_the_content_that_came_after_the_gates_delivery_was_done) {
   ASSERT_TRUE(inbox().try_claim(a_key(), Topic{"gate"}, HandlerKey{"ledger"}));
   ASSERT_TRUE(inbox().mark_processed(a_key()));
   EXPECT_EQ(inbox().accept(an_arrival()).state, Acceptance::accepted);

@@ -1,5 +1,5 @@
 // In a caller's transaction on PostgreSQL, a known message that came again without its partition
-// key got a new duty before one that stood ahead of it in the batch, with that key.
+// key got a new delivery before one that stood ahead of it in the batch, with that key.
 #include "support/inbox_test.hpp"
 
 namespace twinbox::test {

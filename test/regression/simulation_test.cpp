@@ -49,7 +49,7 @@ TEST(DispatchSimulation, worlds_keep_every_promise) {
 
 // Seeds that failed ("open after its last attempt") before the last attempt of a call that is put
 // back on errors made a dead letter.
-TEST(DispatchSimulation, a_call_that_is_put_back_ends_with_its_last_attempt) {
+TEST(DispatchSimulation, a_call_that_is_released_ends_with_its_last_attempt) {
   for (const std::uint64_t seed : {9U, 23U, 28U, 31U, 37U}) {
     EXPECT_EQ(run_dispatch_world({.seed = seed}).violation, "") << "seed " << seed;
   }

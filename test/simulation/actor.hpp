@@ -16,35 +16,35 @@
 namespace twinbox::simulation {
 
 /// What the caller of a call knows afterwards.
-enum class Fate { answered, nothing_happened, in_doubt, crashed };
+enum class CallResult { answered, nothing_happened, in_doubt, crashed };
 
-inline const char* to_string(Fate fate) {
-  switch (fate) {
-    case Fate::answered: return "answered";
-    case Fate::nothing_happened: return "nothing happened";
-    case Fate::in_doubt: return "in doubt";
-    case Fate::crashed: return "crashed";
+inline const char* to_string(CallResult result) {
+  switch (result) {
+    case CallResult::answered: return "answered";
+    case CallResult::nothing_happened: return "nothing happened";
+    case CallResult::in_doubt: return "in doubt";
+    case CallResult::crashed: return "crashed";
   }
   return "";
 }
 
 template <class Call>
-Fate make(Call call) {
+CallResult make(Call call) {
   try {
     call();
-    return Fate::answered;
+    return CallResult::answered;
   } catch (const DatabaseError& error) {
-    if (error.kind() == DatabaseError::Kind::commit_in_doubt) return Fate::in_doubt;
+    if (error.kind() == DatabaseError::Kind::commit_in_doubt) return CallResult::in_doubt;
     if (!error.retryable())
       throw Violation(std::string{"an error without a fault: "} + error.what());
-    return Fate::nothing_happened;
+    return CallResult::nothing_happened;
   } catch (const Crash&) {
-    return Fate::crashed;
+    return CallResult::crashed;
   }
 }
 
 /// A process: its own connections and boxes.
-struct Site {
+struct ProcessStores {
   std::unique_ptr<Database> database;
   std::unique_ptr<Inbox> inbox;
   std::unique_ptr<Outbox> outbox;
@@ -57,12 +57,12 @@ struct Site {
 
 struct Worker {
   OwnerToken owner;
-  std::shared_ptr<Site> site;  // shared by all actors of a world in memory
+  std::shared_ptr<ProcessStores> site;  // shared by all actors of a world in memory
   std::vector<Message> held;
 };
 
 /// What a producer wants to say under an id.
-struct Wish {
+struct PlannedMessage {
   std::vector<std::string> handlers;
   std::optional<std::string> partition_key;
 };

@@ -14,32 +14,33 @@ bool may_repeat(Kind kind, Answer last) {
 
 }  // namespace
 
-void Calls::begun(const DutyName& duty, Kind kind) {
-  Record& record = records_[duty];
+void Calls::begun(const DeliveryName& delivery, Kind kind) {
+  Record& record = records_[delivery];
   if (record.calls > 0 && !may_repeat(kind, record.last)) {
-    throw Violation("called a second time, at most once: " + duty.id + " for '" + duty.handler +
-                    "'");
+    throw Violation("called a second time, at most once: " + delivery.id + " for '" +
+                    delivery.handler + "'");
   }
   ++record.calls;
   record.last = Answer::none;
 }
 
-void Calls::answered(const DutyName& duty, Answer answer) {
-  Record& record = records_[duty];
+void Calls::answered(const DeliveryName& delivery, Answer answer) {
+  Record& record = records_[delivery];
   record.last = answer;
   if (answer == Answer::done) ++record.done;
   if (answer == Answer::dead) ++record.dead;
 }
 
-void Calls::check_end(const DutyName& duty, Kind kind, const OutcomeRow& outcome, int effects,
-                      int max_attempts) const {
-  const auto found = records_.find(duty);
+void Calls::check_end(const DeliveryName& delivery, Kind kind, const OutcomeRow& outcome,
+                      int effects, int max_attempts) const {
+  const auto found = records_.find(delivery);
   const Record record = found == records_.end() ? Record{} : found->second;
   const auto refuse = [&](const std::string& what) {
-    throw Violation(what + ": " + duty.id + " for '" + duty.handler + "' (" + outcome.reason + ")");
+    throw Violation(what + ": " + delivery.id + " for '" + delivery.handler + "' (" +
+                    outcome.reason + ")");
   };
   if (kind == Kind::nobody) {
-    if (record.calls > 0) refuse("called for nobody's duty");
+    if (record.calls > 0) refuse("called for nobody's delivery");
     return;
   }
   switch (outcome.state) {

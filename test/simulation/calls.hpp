@@ -9,7 +9,7 @@
 
 namespace twinbox::simulation {
 
-/// How a duty is handled.
+/// How a delivery is handled.
 enum class Kind {
   plain,
   batch,
@@ -25,11 +25,11 @@ enum class Answer { none, done, retry, dead, postpone };
 class Calls {
  public:
   /// Throws Violation when a call may have been made before that must not be repeated.
-  void begun(const DutyName& duty, Kind kind);
-  void answered(const DutyName& duty, Answer answer);
+  void begun(const DeliveryName& delivery, Kind kind);
+  void answered(const DeliveryName& delivery, Answer answer);
 
   /// Throws Violation unless the outcome follows from what the handlers have answered.
-  void check_end(const DutyName& duty, Kind kind, const OutcomeRow& outcome, int effects,
+  void check_end(const DeliveryName& delivery, Kind kind, const OutcomeRow& outcome, int effects,
                  int max_attempts) const;
 
  private:
@@ -37,7 +37,7 @@ class Calls {
     int calls = 0, done = 0, dead = 0;
     Answer last = Answer::none;
   };
-  std::map<DutyName, Record> records_;
+  std::map<DeliveryName, Record> records_;
 };
 
 }  // namespace twinbox::simulation

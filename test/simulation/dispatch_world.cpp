@@ -14,7 +14,6 @@
 #include "simulation/sending.hpp"
 #include "simulation/world.hpp"
 #include <twinbox/dispatcher.hpp>
-#include <twinbox/stats.hpp>
 
 namespace twinbox::simulation {
 namespace {
@@ -36,7 +35,7 @@ class DispatchWorld {
     faults_.one_in = 20 + dice_.roll(200);
     const std::size_t count = 1 + dice_.roll(3);
     for (std::size_t i = 0; i < count; ++i) {
-      stores_.push_back(std::make_unique<Place>(options.seed * 8 + i));
+      stores_.push_back(std::make_unique<SimulatedStore>(options.seed * 8 + i));
       open_queue(*stores_.back());
     }
     for (int i = 0; i < 3; ++i) workers_.push_back(new_worker());
@@ -99,7 +98,7 @@ class DispatchWorld {
     return watched;
   }
 
-  void open_queue(Place& place) {
+  void open_queue(SimulatedStore& place) {
     Database database{place.storage.address(), {}, environment()};
     if (is_inbox()) {
       Inbox{database, box_options()};
@@ -111,7 +110,7 @@ class DispatchWorld {
 
   std::unique_ptr<Process> new_process() {
     auto process = std::make_unique<Process>();
-    const DriverWrapping faulty{[&](std::unique_ptr<Driver> driver) {
+    const DriverDecorator faulty{[&](std::unique_ptr<Driver> driver) {
       return make_faulty(std::move(driver), faults_, process->dead);
     }};
     std::vector<StoreDefinition> definitions;
@@ -174,18 +173,18 @@ class DispatchWorld {
   void begin(Process& process, const Message& message, Kind kind) {
     // What catches a crash may come this far before it needs the database again.
     if (process.dead) throw Crash{};
-    const DutyName duty = duty_of(message);
+    const DeliveryName delivery = delivery_of(message);
     try {
-      calls_.begun(duty, kind);
+      calls_.begun(delivery, kind);
     } catch (const Violation& violation) {
       refuse(violation.what());
     }
-    note("call " + message.id.str() + " for '" + duty.handler + "', epoch " +
+    note("call " + message.id.str() + " for '" + delivery.handler + "', epoch " +
          std::to_string(message.epoch));
   }
 
   Outcome answer(const Message& message, Answer answer, Outcome outcome) {
-    calls_.answered(duty_of(message), answer);
+    calls_.answered(delivery_of(message), answer);
     return outcome;
   }
 
@@ -198,10 +197,10 @@ class DispatchWorld {
       case 2: return answer(message, Answer::dead, Outcome::dead("never"));
       case 3: return answer(message, Answer::postpone, Outcome::postpone(now_ + 15s));
       case 4:
-        calls_.answered(duty_of(message), Answer::retry);
+        calls_.answered(delivery_of(message), Answer::retry);
         throw std::runtime_error("a handler that throws");
       case 5:
-        calls_.answered(duty_of(message), Answer::retry);
+        calls_.answered(delivery_of(message), Answer::retry);
         throw 5;  // NOLINT: no exception that anybody knows
       case 6:
         note("it takes its process down");
@@ -244,7 +243,7 @@ class DispatchWorld {
     ++depth_;
     for (int i = 0; i < turns && kept(); ++i) {
       pass(renews ? lease / 3 : lease * 2 / 3);
-      // A duty at most once has no lease any more.
+      // A delivery at most once has no lease any more.
       if (renews && (kind == Kind::plain || kind == Kind::batch)) renew(process, message);
       for (int others = 0; others < 3 && depth_ <= deepest; ++others) act();
     }
@@ -255,10 +254,10 @@ class DispatchWorld {
     const std::size_t store = sendings_.at(message.id.str()).store;
     const auto found = process.set->find(store_name(store));
     WorkQueue& queue = is_inbox() ? static_cast<WorkQueue&>(found->inbox()) : found->outbox();
-    std::vector<WorkId> kept_leases;
-    const Fate fate =
+    std::vector<DeliveryId> kept_leases;
+    const CallResult result =
         checked([&] { kept_leases = queue.renew(process.dispatcher->owner(), message, lease); });
-    note("renew " + message.id.str() + ": " + to_string(fate) +
+    note("renew " + message.id.str() + ": " + to_string(result) +
          (kept_leases.empty() ? "" : ", kept"));
     observe(process.actor());
   }
@@ -267,12 +266,12 @@ class DispatchWorld {
 
   /// Like make, for what must not be thrown through a dispatcher.
   template <class Call>
-  Fate checked(Call call) {
+  CallResult checked(Call call) {
     try {
       return make(call);
     } catch (const std::exception& error) {
       refuse(error.what());
-      return Fate::nothing_happened;
+      return CallResult::nothing_happened;
     }
   }
 
@@ -307,8 +306,8 @@ class DispatchWorld {
     worker.faults_before = faults_.happened;
     note("step of " + worker.dispatcher->owner().str().substr(0, 4));
     std::size_t count = 0;
-    const Fate fate = checked([&] { count = worker.dispatcher->step(); });
-    note("… " + std::string{to_string(fate)} + ", " + std::to_string(count) + " messages");
+    const CallResult result = checked([&] { count = worker.dispatcher->step(); });
+    note("… " + std::string{to_string(result)} + ", " + std::to_string(count) + " messages");
     observe(worker.actor());
     worker.busy = false;
     return count;
@@ -326,15 +325,15 @@ class DispatchWorld {
       sendings_.emplace(id, choose_sending(dice_, stores_.size(), is_inbox()));
     }
     const Sending& sending = sendings_.at(id);
-    const Fate fate = checked([&] { send(id, sending); });
-    note("send " + id + " to " + store_name(sending.store) + ": " + to_string(fate));
+    const CallResult result = checked([&] { send(id, sending); });
+    note("send " + id + " to " + store_name(sending.store) + ": " + to_string(result));
     observe({});
-    if (fate == Fate::answered) {
-      for (const DutyName& duty : duties_of(id, sending)) promised_.insert(duty);
+    if (result == CallResult::answered) {
+      for (const DeliveryName& delivery : deliveries_of(id, sending)) promised_.insert(delivery);
       unsure_.erase(id);
       return;
     }
-    if (fate == Fate::in_doubt || dice_.one_in(2)) unsure_.insert(id);
+    if (result == CallResult::in_doubt || dice_.one_in(2)) unsure_.insert(id);
     if (producer_->dead) producer_ = new_process();
   }
 
@@ -351,11 +350,11 @@ class DispatchWorld {
   void sweep() {
     const auto store = sweeper_->set->find(store_name(dice_.roll(stores_.size())));
     const bool reaps = dice_.one_in(2);
-    const Fate fate = checked([&] {
+    const CallResult result = checked([&] {
       WorkQueue& queue = is_inbox() ? static_cast<WorkQueue&>(store->inbox()) : store->outbox();
       reaps ? queue.reap() : queue.expire();
     });
-    note(std::string{reaps ? "reap: " : "expire: "} + to_string(fate));
+    note(std::string{reaps ? "reap: " : "expire: "} + to_string(result));
     observe({});
     if (sweeper_->dead) sweeper_ = new_process();
   }
@@ -376,7 +375,7 @@ class DispatchWorld {
   void observe(const Actor& actor) {
     try {
       for (const auto& place : stores_) {
-        std::optional<Picture> now = take_picture(place->oracle, is_inbox(), place->picture);
+        std::optional<Snapshot> now = take_snapshot(place->oracle, is_inbox(), place->picture);
         if (!now) continue;
         check_change(place->picture, *now, actor, now_, max_attempts);
         place->picture = std::move(*now);
@@ -400,24 +399,24 @@ class DispatchWorld {
       for (std::size_t i = 0; i < stores_.size(); ++i) sweep();
       if (count == 0) pass(60s);
     }
-    std::map<DutyName, OutcomeRow> outcomes;
-    std::map<DutyName, int> effects;
+    std::map<DeliveryName, OutcomeRow> outcomes;
+    std::map<DeliveryName, int> effects;
     for (const auto& place : stores_) {
       outcomes.insert(place->picture.outcomes.begin(), place->picture.outcomes.end());
       effects.insert(place->picture.effects.begin(), place->picture.effects.end());
     }
-    for (const DutyName& duty : promised_) {
-      if (!outcomes.contains(duty))
-        throw Violation("lost: " + duty.id + " for '" + duty.handler + "'");
+    for (const DeliveryName& delivery : promised_) {
+      if (!outcomes.contains(delivery))
+        throw Violation("lost: " + delivery.id + " for '" + delivery.handler + "'");
     }
-    for (const auto& [duty, outcome] : outcomes) {
-      const auto effect = effects.find(duty);
-      calls_.check_end(duty, kind_of(duty, sendings_.at(duty.id)), outcome,
+    for (const auto& [delivery, outcome] : outcomes) {
+      const auto effect = effects.find(delivery);
+      calls_.check_end(delivery, kind_of(delivery, sendings_.at(delivery.id)), outcome,
                        effect == effects.end() ? 0 : effect->second, max_attempts);
       if (outcome.state == State::done) ++report_.done;
       if (outcome.state == State::dead) ++report_.dead;
     }
-    report_.duties = outcomes.size();
+    report_.deliveries = outcomes.size();
     const StoreStats stats = stats_.snapshot().all;
     if (stats.in_flight != 0) throw Violation("the statistics show calls that do not run");
     report_.stale = stats.lease_lost;
@@ -432,13 +431,13 @@ class DispatchWorld {
   Instant latest_ = now_;  ///< the clock may step back: a lease that it has passed may be over
   int depth_ = 0;
   DispatchStats stats_;
-  std::vector<std::unique_ptr<Place>> stores_;
+  std::vector<std::unique_ptr<SimulatedStore>> stores_;
   std::vector<std::unique_ptr<Process>> workers_;
   std::unique_ptr<Process> producer_;
   std::unique_ptr<Process> sweeper_;
   std::map<std::string, Sending> sendings_;
   std::set<std::string> unsure_;
-  std::set<DutyName> promised_;
+  std::set<DeliveryName> promised_;
   Calls calls_;
   std::deque<std::string> steps_;
   WorldReport report_;

@@ -122,7 +122,7 @@ class FaultyDriver final : public Driver {
     return inner_->shape(pool_size);
   }
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
-  [[nodiscard]] Place place() const override { return inner_->place(); }
+  [[nodiscard]] Location location() const override { return inner_->location(); }
 
   std::unique_ptr<Connection> connect(Access access) override {
     if (dead_ != nullptr && *dead_) throw Crash{};

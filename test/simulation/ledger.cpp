@@ -7,7 +7,7 @@ namespace {
 
 std::string text(const Message& message) {
   return message.id.str() + " for '" + message.handler.str() + "' (work " +
-         std::to_string(message.work_id.number()) + ", epoch " + std::to_string(message.epoch) +
+         std::to_string(message.delivery_id.number()) + ", epoch " + std::to_string(message.epoch) +
          ")";
 }
 
@@ -18,35 +18,38 @@ std::optional<std::string> partition_of(const Message& message) {
 
 }  // namespace
 
-DutyName duty_of(const Message& message) { return {message.id.str(), message.handler.str()}; }
+DeliveryName delivery_of(const Message& message) {
+  return {message.id.str(), message.handler.str()};
+}
 
 void Ledger::clock_moved(Instant now) {
   for (auto& [work, live] : leases_) live.certain = live.certain && live.until > now;
 }
 
 void Ledger::claimed(const Message& message, Instant now) {
-  if (finished_.contains(duty_of(message))) {
+  if (finished_.contains(delivery_of(message))) {
     throw Violation("claimed although it is finished: " + text(message));
   }
   const std::optional<std::string> partition = partition_of(message);
-  for (const auto& [duty, held] : holders_) {
-    if (partition == held && duty != duty_of(message)) {
-      throw Violation("claimed past " + duty.id +
+  for (const auto& [delivery, held] : holders_) {
+    if (partition == held && delivery != delivery_of(message)) {
+      throw Violation("claimed past " + delivery.id +
                       ", which is dead and holds the key: " + text(message));
     }
   }
   for (const auto& [work, live] : leases_) {
     if (!live.certain || live.until <= now) continue;
-    if (work == message.work_id) throw Violation("two live leases: " + text(message));
+    if (work == message.delivery_id) throw Violation("two live leases: " + text(message));
     if (partition && live.partition == partition) {
       throw Violation("two live leases under one partition key: " + text(message));
     }
   }
-  if (const auto known = leases_.find(message.work_id);
+  if (const auto known = leases_.find(message.delivery_id);
       known != leases_.end() && known->second.epoch >= message.epoch) {
     throw Violation("an epoch that did not grow: " + text(message));
   }
-  leases_.insert_or_assign(message.work_id, Live{message.epoch, message.lease_until, partition});
+  leases_.insert_or_assign(message.delivery_id,
+                           LiveLease{message.epoch, message.lease_until, partition});
 }
 
 void Ledger::renewed(const Lease& lease, Instant until) {
@@ -60,7 +63,7 @@ void Ledger::renewed(const Lease& lease, Instant until) {
 }
 
 void Ledger::settled(const Message& message, std::size_t changed, Ending ending, Instant now) {
-  const auto known = leases_.find(message.work_id);
+  const auto known = leases_.find(message.delivery_id);
   const bool latest = known != leases_.end() && known->second.epoch == message.epoch;
   if (changed > 1) throw Violation("one settle changed several: " + text(message));
   if (changed == 1 && !latest) throw Violation("a stale settle changed: " + text(message));
@@ -69,25 +72,25 @@ void Ledger::settled(const Message& message, std::size_t changed, Ending ending,
   }
   if (latest) known->second.certain = false;
   if (changed == 1 && ending != Ending::none &&
-      !finished_.emplace(duty_of(message), ending).second) {
+      !finished_.emplace(delivery_of(message), ending).second) {
     throw Violation("finished twice: " + text(message));
   }
   if (changed == 0) return;
-  if (ending == Ending::done) holders_.erase(duty_of(message));
+  if (ending == Ending::done) holders_.erase(delivery_of(message));
   if (ending == Ending::dead && hold_keys_ && message.partition_key)
-    holders_.insert_or_assign(duty_of(message), *partition_of(message));
+    holders_.insert_or_assign(delivery_of(message), *partition_of(message));
 }
 
-void Ledger::requeued(const DutyName& duty) {
-  operated_.insert(duty);
-  finished_.erase(duty);
+void Ledger::requeued(const DeliveryName& delivery) {
+  operated_.insert(delivery);
+  finished_.erase(delivery);
 }
 
-void Ledger::discarded(const DutyName& duty, bool certain) {
-  operated_.insert(duty);
-  holders_.erase(duty);
-  finished_.erase(duty);
-  if (certain) finished_.emplace(duty, Ending::discarded);
+void Ledger::discarded(const DeliveryName& delivery, bool certain) {
+  operated_.insert(delivery);
+  holders_.erase(delivery);
+  finished_.erase(delivery);
+  if (certain) finished_.emplace(delivery, Ending::discarded);
 }
 
 void Ledger::expired() {
@@ -95,9 +98,9 @@ void Ledger::expired() {
 }
 
 void Ledger::settle_in_doubt(const Message& message) {
-  const auto known = leases_.find(message.work_id);
+  const auto known = leases_.find(message.delivery_id);
   if (known != leases_.end()) known->second.certain = false;
-  holders_.erase(duty_of(message));
+  holders_.erase(delivery_of(message));
 }
 
 }  // namespace twinbox::simulation

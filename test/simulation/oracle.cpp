@@ -8,12 +8,14 @@
 namespace twinbox::simulation {
 namespace {
 
-std::string text(std::int64_t id, const WorkRow& row) {
-  return row.duty.id + " for '" + row.duty.handler + "' (work " + std::to_string(id) + ", epoch " +
-         std::to_string(row.epoch) + ")";
+std::string text(std::int64_t id, const DeliveryRow& row) {
+  return row.delivery.id + " for '" + row.delivery.handler + "' (work " + std::to_string(id) +
+         ", epoch " + std::to_string(row.epoch) + ")";
 }
 
-std::string text(const DutyName& duty) { return duty.id + " for '" + duty.handler + "'"; }
+std::string text(const DeliveryName& delivery) {
+  return delivery.id + " for '" + delivery.handler + "'";
+}
 
 std::optional<std::string> maybe_text(const Row& row, int column) {
   if (row.is_null(column)) return std::nullopt;
@@ -21,8 +23,8 @@ std::optional<std::string> maybe_text(const Row& row, int column) {
 }
 
 /// One work row that was there before.
-void check_row(std::int64_t id, const WorkRow& before, const Picture& after, const Actor& actor,
-               Instant now) {
+void check_row(std::int64_t id, const DeliveryRow& before, const Snapshot& after,
+               const Actor& actor, Instant now) {
   const auto found = after.work.find(id);
   const bool gone = found == after.work.end();
   const bool changed_hands =
@@ -31,11 +33,11 @@ void check_row(std::int64_t id, const WorkRow& before, const Picture& after, con
     throw Violation("a live lease was touched by somebody else: " + text(id, before));
   }
   if (gone) {
-    if (!after.outcomes.contains(before.duty))
+    if (!after.outcomes.contains(before.delivery))
       throw Violation("gone without an outcome: " + text(id, before));
     return;
   }
-  const WorkRow& row = found->second;
+  const DeliveryRow& row = found->second;
   if (row.epoch < before.epoch || row.epoch > before.epoch + 1)
     throw Violation("an epoch that did not grow by one: " + text(id, row));
   if (row.owner && row.owner != before.owner && row.epoch == before.epoch)
@@ -45,13 +47,13 @@ void check_row(std::int64_t id, const WorkRow& before, const Picture& after, con
   if (row.attempts < before.attempts) throw Violation("attempts forgotten: " + text(id, row));
 }
 
-void check_work(const Picture& before, const Picture& after, Instant now,
+void check_work(const Snapshot& before, const Snapshot& after, Instant now,
                 std::int64_t max_attempts) {
   std::set<std::string> busy;
   for (const auto& [id, row] : after.work) {
     if (!before.work.contains(id) && id <= before.largest_id)
       throw Violation("a work id was used again: " + text(id, row));
-    if (after.outcomes.contains(row.duty))
+    if (after.outcomes.contains(row.delivery))
       throw Violation("open and finished at once: " + text(id, row));
     if (row.attempts >= max_attempts)
       throw Violation("open after its last attempt: " + text(id, row));
@@ -60,16 +62,17 @@ void check_work(const Picture& before, const Picture& after, Instant now,
   }
 }
 
-void check_outcomes(const Picture& before, const Picture& after) {
-  for (const auto& [duty, was] : before.outcomes) {
-    const auto found = after.outcomes.find(duty);
+void check_outcomes(const Snapshot& before, const Snapshot& after) {
+  for (const auto& [delivery, was] : before.outcomes) {
+    const auto found = after.outcomes.find(delivery);
     if (was.state == State::marked) {
-      const bool open =
-          std::any_of(after.work.begin(), after.work.end(),
-                      [&duty = duty](const auto& entry) { return entry.second.duty == duty; });
-      if (found == after.outcomes.end() && !open) throw Violation("a mark is lost: " + text(duty));
+      const bool open = std::any_of(
+          after.work.begin(), after.work.end(),
+          [&delivery = delivery](const auto& entry) { return entry.second.delivery == delivery; });
+      if (found == after.outcomes.end() && !open)
+        throw Violation("a mark is lost: " + text(delivery));
     } else if (found == after.outcomes.end() || found->second.state != was.state) {
-      throw Violation("finished, but it did not stay so: " + text(duty));
+      throw Violation("finished, but it did not stay so: " + text(delivery));
     }
   }
 }
@@ -82,10 +85,10 @@ void make_effects(Database& database) {
   });
 }
 
-std::optional<Picture> take_picture(Database& database, bool is_inbox, const Picture& before) {
-  Picture picture{.work = {}, .outcomes = {}, .effects = {}, .largest_id = before.largest_id};
+std::optional<Snapshot> take_snapshot(Database& database, bool is_inbox, const Snapshot& before) {
+  Snapshot picture{.work = {}, .outcomes = {}, .effects = {}, .largest_id = before.largest_id};
   const std::string box = is_inbox ? "inbox" : "outbox";
-  database.pool().run(Access::read, Scope::transaction, [&](Session& session) {
+  pool_of(database).run(Access::read, Scope::transaction, [&](Session& session) {
     session.execute("pragma data_version", {},
                     [&](const Row& row) { picture.version = row.integer(0); });
     if (picture.version == before.version) return;
@@ -94,15 +97,15 @@ std::optional<Picture> take_picture(Database& database, bool is_inbox, const Pic
         "w.partition_key from " +
             box + "_work w join " + box + "_message m on m.number = w.number",
         {}, [&](const Row& row) {
-          WorkRow work{.duty = {std::string{row.text(1)}, std::string{row.text(2)}},
-                       .epoch = row.integer(3),
-                       .attempts = row.integer(4),
-                       .owner = {},
-                       .lease_until = {},
-                       .partition = maybe_text(row, 7)};
+          DeliveryRow work{.delivery = {std::string{row.text(1)}, std::string{row.text(2)}},
+                           .epoch = row.integer(3),
+                           .attempts = row.integer(4),
+                           .owner = {},
+                           .lease_until = {},
+                           .partition = maybe_text(row, 7)};
           if (!row.is_null(5)) work.owner = row.uuid(5);
           if (!row.is_null(6)) work.lease_until = row.instant(6);
-          if (work.partition) *work.partition += "\n" + work.duty.handler;
+          if (work.partition) *work.partition += "\n" + work.delivery.handler;
           picture.largest_id = std::max(picture.largest_id, row.integer(0));
           picture.work.emplace(row.integer(0), std::move(work));
         });
@@ -111,12 +114,12 @@ std::optional<Picture> take_picture(Database& database, bool is_inbox, const Pic
             "_message m on m.number = o.number",
         {}, [&](const Row& row) {
           picture.outcomes.emplace(
-              DutyName{std::string{row.text(0)}, std::string{row.text(1)}},
+              DeliveryName{std::string{row.text(0)}, std::string{row.text(1)}},
               OutcomeRow{static_cast<State>(row.integer(2)), maybe_text(row, 3).value_or("")});
         });
     session.execute(
         "select id, handler, count(*) from effect group by id, handler", {}, [&](const Row& row) {
-          picture.effects.emplace(DutyName{std::string{row.text(0)}, std::string{row.text(1)}},
+          picture.effects.emplace(DeliveryName{std::string{row.text(0)}, std::string{row.text(1)}},
                                   static_cast<int>(row.integer(2)));
         });
   });
@@ -124,15 +127,15 @@ std::optional<Picture> take_picture(Database& database, bool is_inbox, const Pic
   return picture;
 }
 
-void check_change(const Picture& before, const Picture& after, const Actor& actor, Instant now,
+void check_change(const Snapshot& before, const Snapshot& after, const Actor& actor, Instant now,
                   std::int64_t max_attempts) {
   for (const auto& [id, row] : before.work) check_row(id, row, after, actor, now);
   check_work(before, after, now, max_attempts);
   check_outcomes(before, after);
-  for (const auto& [duty, count] : after.effects) {
-    if (count > 1) throw Violation("an effect happened twice: " + text(duty));
-    if (!after.outcomes.contains(duty))
-      throw Violation("an effect without its outcome: " + text(duty));
+  for (const auto& [delivery, count] : after.effects) {
+    if (count > 1) throw Violation("an effect happened twice: " + text(delivery));
+    if (!after.outcomes.contains(delivery))
+      throw Violation("an effect without its outcome: " + text(delivery));
   }
 }
 

@@ -11,8 +11,8 @@
 
 namespace twinbox::simulation {
 
-struct WorkRow {
-  DutyName duty;
+struct DeliveryRow {
+  DeliveryName delivery;
   std::int64_t epoch;
   std::int64_t attempts;
   std::optional<Uuid> owner;
@@ -29,13 +29,13 @@ struct OutcomeRow {
   std::string reason;
 };
 
-/// All duties of a box at one moment.
-struct Picture {
-  std::map<std::int64_t, WorkRow> work;  ///< by work id
-  std::map<DutyName, OutcomeRow> outcomes;
-  std::map<DutyName, int> effects;  ///< rows that transactional handlers wrote
-  std::int64_t largest_id = 0;      ///< of any work so far
-  std::int64_t version = 0;         ///< of the file, as the connection that looks sees it
+/// All deliveries of a box at one moment.
+struct Snapshot {
+  std::map<std::int64_t, DeliveryRow> work;  ///< by work id
+  std::map<DeliveryName, OutcomeRow> outcomes;
+  std::map<DeliveryName, int> effects;  ///< rows that transactional handlers wrote
+  std::int64_t largest_id = 0;          ///< of any work so far
+  std::int64_t version = 0;             ///< of the file, as the connection that looks sees it
 };
 
 /// Whoever acted between two pictures; empty: a producer or a sweeper.
@@ -44,12 +44,12 @@ using Actor = std::optional<Uuid>;
 /// The table that transactional handlers write to.
 void make_effects(Database& database);
 /// Empty: nothing was written since `before`. `database` must have one connection for all looks.
-std::optional<Picture> take_picture(Database& database, bool is_inbox, const Picture& before);
+std::optional<Snapshot> take_snapshot(Database& database, bool is_inbox, const Snapshot& before);
 
 /// Throws Violation: nobody touches a lease that lives but its owner, an epoch grows with each
-/// claim, a key has one lease, a duty is open or finished and never both, what is finished stays
-/// so, no attempt goes beyond the limit, no effect happens twice.
-void check_change(const Picture& before, const Picture& after, const Actor& actor, Instant now,
+/// claim, a key has one lease, a delivery is open or finished and never both, what is finished
+/// stays so, no attempt goes beyond the limit, no effect happens twice.
+void check_change(const Snapshot& before, const Snapshot& after, const Actor& actor, Instant now,
                   std::int64_t max_attempts);
 
 }  // namespace twinbox::simulation

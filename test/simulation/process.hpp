@@ -24,12 +24,12 @@ struct Process {
 };
 
 /// A store and whoever looks at it from outside.
-struct Place {
-  explicit Place(std::uint64_t seed)
+struct SimulatedStore {
+  explicit SimulatedStore(std::uint64_t seed)
       : storage(true, seed), oracle(storage.address(), {.pool_size = 1}) {}
   Storage storage;
   Database oracle;
-  Picture picture = {};
+  Snapshot picture = {};
 };
 
 }  // namespace twinbox::simulation

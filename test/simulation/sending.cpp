@@ -91,15 +91,15 @@ std::vector<HandlerName> handlers_of(const Sending& sending) {
   return handlers;
 }
 
-std::vector<DutyName> duties_of(const std::string& id, const Sending& sending) {
+std::vector<DeliveryName> deliveries_of(const std::string& id, const Sending& sending) {
   if (sending.keys.empty()) return {{id, ""}};
-  std::vector<DutyName> duties;
-  for (const std::string& key : sending.keys) duties.push_back({id, key});
-  return duties;
+  std::vector<DeliveryName> deliveries;
+  for (const std::string& key : sending.keys) deliveries.push_back({id, key});
+  return deliveries;
 }
 
-Kind kind_of(const DutyName& duty, const Sending& sending) {
-  return duty.handler.empty() ? find(topics, sending.topic) : find(keys, duty.handler);
+Kind kind_of(const DeliveryName& delivery, const Sending& sending) {
+  return delivery.handler.empty() ? find(topics, sending.topic) : find(keys, delivery.handler);
 }
 
 Handlers make_handlers(const Behaviour& behaviour) {

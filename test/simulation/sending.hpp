@@ -29,9 +29,9 @@ NewMessage message_of(const std::string& id, const Sending& sending, const Messa
 Arrival arrival_of(const std::string& id, const Sending& sending, const MessageExtras& extras);
 std::vector<HandlerName> handlers_of(const Sending& sending);
 
-std::vector<DutyName> duties_of(const std::string& id, const Sending& sending);
-/// By the key of the duty, or else by its topic.
-Kind kind_of(const DutyName& duty, const Sending& sending);
+std::vector<DeliveryName> deliveries_of(const std::string& id, const Sending& sending);
+/// By the key of the delivery, or else by its topic.
+Kind kind_of(const DeliveryName& delivery, const Sending& sending);
 
 /// What handlers do.
 struct Behaviour {

@@ -9,8 +9,8 @@
 #include "database/pool.hpp"
 #include "simulation/actor.hpp"
 #include "simulation/faulty_driver.hpp"
-#include "simulation/rest.hpp"
-#include <twinbox/admin.hpp>
+#include "simulation/final_state.hpp"
+#include <twinbox/operations.hpp>
 
 namespace twinbox::simulation {
 namespace {
@@ -63,20 +63,20 @@ class World {
     return OwnerToken{uuid};
   }
 
-  std::shared_ptr<Site> site() {
+  std::shared_ptr<ProcessStores> site() {
     if (!options_.on_file && shared_site_) return shared_site_;
-    auto made = std::make_shared<Site>();
+    auto made = std::make_shared<ProcessStores>();
     Environment environment{.clock = [this] { return now_; },
                             .random = [this] { return dice_.bits(); },
                             .log = [](const LogEvent&) {}};
     DatabaseOptions database;
-    database.retry_limit = std::chrono::milliseconds{0};  // its clock stands still
+    database.retry_timeout = std::chrono::milliseconds{0};  // its clock stands still
     database.retries = 2;
     PoolTime time{.now = [] { return std::chrono::steady_clock::time_point{}; },
                   .wait = [](std::chrono::milliseconds) {}};
-    made->database = std::make_unique<Database>(std::make_unique<Pool>(
+    made->database.reset(new Database(database_over(std::make_unique<Pool>(
         make_faulty_driver(storage_.address(), faults_, database, environment), database,
-        environment, time));
+        environment, time))));
     const bool faults_were_on = std::exchange(faults_.on, false);
     BoxOptions box;
     box.deploy_schema = true;
@@ -112,58 +112,59 @@ class World {
     std::string id;
     if (!unsure_.empty() && dice_.roll(3) > 0) {
       id = *std::next(unsure_.begin(), static_cast<std::ptrdiff_t>(dice_.roll(unsure_.size())));
-    } else if (!wishes_.empty() && dice_.one_in(4)) {
-      id = std::next(wishes_.begin(), static_cast<std::ptrdiff_t>(dice_.roll(wishes_.size())))
+    } else if (!planned_.empty() && dice_.one_in(4)) {
+      id = std::next(planned_.begin(), static_cast<std::ptrdiff_t>(dice_.roll(planned_.size())))
                ->first;
     } else {
-      id = "m" + std::to_string(wishes_.size());
-      wishes_.emplace(id, new_wish());
+      id = "m" + std::to_string(planned_.size());
+      planned_.emplace(id, new_wish());
     }
-    const Wish& wish = wishes_.at(id);
-    const bool known = ledger_.promises().contains({id, wish.handlers.front()});
+    const PlannedMessage& planned = planned_.at(id);
+    const bool known = ledger_.promises().contains({id, planned.handlers.front()});
     std::optional<Accepted> accepted;
     const bool in_callers_transaction = dice_.one_in(3);
-    const MessageExtras extras = extras_of(wish);
-    const Fate fate = make([&] { accepted = send(id, wish, extras, in_callers_transaction); });
+    const MessageExtras extras = extras_of(planned);
+    const CallResult result =
+        make([&] { accepted = send(id, planned, extras, in_callers_transaction); });
     note((is_inbox_ ? "accept " : "enqueue ") + id +
-         (in_callers_transaction ? " in a caller's transaction: " : ": ") + to_string(fate));
-    if (fate == Fate::answered) {
+         (in_callers_transaction ? " in a caller's transaction: " : ": ") + to_string(result));
+    if (result == CallResult::answered) {
       if (known && accepted && accepted->state == Acceptance::accepted) {
         throw Violation("accepted a second time: " + id);
       }
-      for (const std::string& handler : wish.handlers) ledger_.promised({id, handler});
+      for (const std::string& handler : planned.handlers) ledger_.promised({id, handler});
       unsure_.erase(id);
     } else {
       // A producer that does not know asks again with the same id; one that crashed may forget.
-      if (fate == Fate::in_doubt || dice_.one_in(2)) unsure_.insert(id);
-      if (fate == Fate::crashed) producer_ = restarted(producer_);
+      if (result == CallResult::in_doubt || dice_.one_in(2)) unsure_.insert(id);
+      if (result == CallResult::crashed) producer_ = restarted(producer_);
     }
   }
 
-  Wish new_wish() {
-    Wish wish;
+  PlannedMessage new_wish() {
+    PlannedMessage planned;
     switch (is_inbox_ ? dice_.roll(3) : 0) {
-      case 1: wish.handlers = {"ledger"}; break;
-      case 2: wish.handlers = {"ledger", "mail"}; break;
-      default: wish.handlers = {""}; break;
+      case 1: planned.handlers = {"ledger"}; break;
+      case 2: planned.handlers = {"ledger", "mail"}; break;
+      default: planned.handlers = {""}; break;
     }
-    if (dice_.one_in(3)) wish.partition_key = dice_.one_in(2) ? "x" : "y";
-    return wish;
+    if (dice_.one_in(3)) planned.partition_key = dice_.one_in(2) ? "x" : "y";
+    return planned;
   }
 
-  MessageExtras extras_of(const Wish& wish) {
+  MessageExtras extras_of(const PlannedMessage& planned) {
     MessageExtras extras;
-    if (wish.partition_key) extras.partition_key = PartitionKey{*wish.partition_key};
+    if (planned.partition_key) extras.partition_key = PartitionKey{*planned.partition_key};
     if (dice_.one_in(5)) extras.due_at = now_ + 20s;
     if (dice_.one_in(8)) extras.expires_at = now_ + 90s;
     return extras;
   }
 
-  std::optional<Accepted> send(const std::string& id, const Wish& wish, const MessageExtras& extras,
-                               bool in_callers_transaction) {
+  std::optional<Accepted> send(const std::string& id, const PlannedMessage& planned,
+                               const MessageExtras& extras, bool in_callers_transaction) {
     std::optional<Accepted> accepted;
     std::vector<HandlerName> handlers;
-    for (const std::string& handler : wish.handlers) {
+    for (const std::string& handler : planned.handlers) {
       if (!handler.empty()) handlers.push_back({HandlerKey{handler}});
     }
     const Arrival arrival{Source{"-"}, MessageId{id}, Topic{"topic"}, "content", extras};
@@ -184,7 +185,7 @@ class World {
   }
 
   /// On a file the process loses its connections too.
-  std::shared_ptr<Site> restarted(const std::shared_ptr<Site>& old) {
+  std::shared_ptr<ProcessStores> restarted(const std::shared_ptr<ProcessStores>& old) {
     ++report_.crashes;
     return options_.on_file ? site() : old;
   }
@@ -214,10 +215,10 @@ class World {
     std::vector<Message> messages;
     const Duration lease = std::chrono::seconds{10 + dice_.roll(20)};
     const auto limit = static_cast<std::int64_t>(1 + dice_.roll(4));
-    const Fate fate =
+    const CallResult result =
         make([&] { messages = worker.site->queue().claim(worker.owner, lease, limit); });
-    std::string what = "claim by " + worker.owner.str().substr(0, 4) + ": " + to_string(fate);
-    if (fate == Fate::answered) {
+    std::string what = "claim by " + worker.owner.str().substr(0, 4) + ": " + to_string(result);
+    if (result == CallResult::answered) {
       for (const Message& message : messages)
         what += " " + message.id.str() + message.handler.str();
       note(what);
@@ -226,7 +227,7 @@ class World {
     } else {
       note(what);
     }
-    if (fate == Fate::crashed) crash(worker);
+    if (result == CallResult::crashed) crash(worker);
   }
 
   void remember(const std::vector<Message>& messages) {
@@ -235,11 +236,13 @@ class World {
   }
 
   void renew(Worker& worker, const Message& message) {
-    std::vector<WorkId> kept;
-    const Fate fate = make([&] { kept = worker.site->queue().renew(worker.owner, message, 20s); });
-    note("renew " + message.id.str() + ": " + to_string(fate) + (kept.empty() ? "" : ", kept"));
-    if (fate == Fate::answered && !kept.empty()) ledger_.renewed(message.lease(), now_ + 20s);
-    if (fate == Fate::crashed) crash(worker);
+    std::vector<DeliveryId> kept;
+    const CallResult result =
+        make([&] { kept = worker.site->queue().renew(worker.owner, message, 20s); });
+    note("renew " + message.id.str() + ": " + to_string(result) + (kept.empty() ? "" : ", kept"));
+    if (result == CallResult::answered && !kept.empty())
+      ledger_.renewed(message.lease(), now_ + 20s);
+    if (result == CallResult::crashed) crash(worker);
   }
 
   void settle(Worker& worker, const Message& message) {
@@ -273,14 +276,15 @@ class World {
         break;
     }
     std::size_t changed = 0;
-    const Fate fate = make([&] { changed = call(); });
+    const CallResult result = make([&] { changed = call(); });
     note(std::string{act} + " " + message.id.str() + message.handler.str() + ": " +
-         to_string(fate) + (fate == Fate::answered ? ", changed " + std::to_string(changed) : ""));
-    switch (fate) {
-      case Fate::answered: ledger_.settled(message, changed, ending, now_); break;
-      case Fate::nothing_happened: worker.held.push_back(message); break;
-      case Fate::in_doubt: ledger_.settle_in_doubt(message); break;
-      case Fate::crashed:
+         to_string(result) +
+         (result == CallResult::answered ? ", changed " + std::to_string(changed) : ""));
+    switch (result) {
+      case CallResult::answered: ledger_.settled(message, changed, ending, now_); break;
+      case CallResult::nothing_happened: worker.held.push_back(message); break;
+      case CallResult::in_doubt: ledger_.settle_in_doubt(message); break;
+      case CallResult::crashed:
         ledger_.settle_in_doubt(message);
         crash(worker);
         break;
@@ -290,7 +294,7 @@ class World {
   void sweep() {
     WorkQueue& queue = sweeper_->queue();
     const std::size_t which = dice_.roll(3);
-    const Fate fate = make([&] {
+    const CallResult result = make([&] {
       if (which == 0) queue.reap();
       if (which == 1) queue.expire();
       if (which == 2) queue.prune({.older_than = std::chrono::hours{24 * 7}});
@@ -298,9 +302,9 @@ class World {
     note(std::string{which == 0   ? "reap: "
                      : which == 1 ? "expire: "
                                   : "prune: "} +
-         to_string(fate));
+         to_string(result));
     if (which == 1) ledger_.expired();
-    if (fate == Fate::crashed) sweeper_ = restarted(sweeper_);
+    if (result == CallResult::crashed) sweeper_ = restarted(sweeper_);
   }
 
   /// A person decides what becomes of a dead letter that holds its key.
@@ -308,26 +312,27 @@ class World {
     std::optional<HeldKey> chosen;
     std::size_t changed = 0;
     const bool again = dice_.one_in(2);
-    const Fate fate = make([&] {
+    const CallResult result = make([&] {
       Admin admin{sweeper_->queue()};
       std::vector<HeldKey> held = admin.held_keys();
       std::erase_if(held, [](const HeldKey& one) { return one.requeued; });
       if (held.empty()) return;
       chosen = held[dice_.roll(held.size())];
-      changed = again ? admin.requeue(std::span{&chosen->duty, 1})
-                      : admin.discard(std::span{&chosen->duty, 1}, {.reason = "decided"});
+      changed = again ? admin.requeue(std::span{&chosen->delivery, 1})
+                      : admin.discard(std::span{&chosen->delivery, 1}, {.reason = "decided"});
     });
-    if (fate == Fate::crashed) sweeper_ = restarted(sweeper_);
+    if (result == CallResult::crashed) sweeper_ = restarted(sweeper_);
     if (!chosen) return;
-    const DutyName duty{chosen->id.str(), chosen->duty.handler.str()};
-    note((again ? "requeue " : "discard ") + duty.id + duty.handler + ": " + to_string(fate));
-    if (fate == Fate::answered && changed != 1) {
-      throw Violation("it is said to hold its key, but it is not dead: " + duty.id);
+    const DeliveryName delivery{chosen->id.str(), chosen->delivery.handler.str()};
+    note((again ? "requeue " : "discard ") + delivery.id + delivery.handler + ": " +
+         to_string(result));
+    if (result == CallResult::answered && changed != 1) {
+      throw Violation("it is said to hold its key, but it is not dead: " + delivery.id);
     }
     if (again) {
-      ledger_.requeued(duty);
+      ledger_.requeued(delivery);
     } else {
-      ledger_.discarded(duty, fate == Fate::answered);
+      ledger_.discarded(delivery, result == CallResult::answered);
     }
   }
 
@@ -339,12 +344,12 @@ class World {
     note("the clock moves by " + std::to_string(by / 1s) + " s");
   }
 
-  void let_go(WorkQueue& queue) {
+  void release_key(WorkQueue& queue) {
     Admin admin{queue};
     for (const HeldKey& held : admin.held_keys()) {
       if (held.requeued) continue;
-      admin.discard(std::span{&held.duty, 1}, {.reason = "at the end"});
-      ledger_.discarded({held.id.str(), held.duty.handler.str()}, true);
+      admin.discard(std::span{&held.delivery, 1}, {.reason = "at the end"});
+      ledger_.discarded({held.id.str(), held.delivery.handler.str()}, true);
     }
   }
 
@@ -353,7 +358,7 @@ class World {
     for (Worker& worker : workers_) worker.held.clear();
     Worker& last = workers_.front();
     WorkQueue& queue = last.site->queue();
-    for (int round = 0; open_duties(*last.site->database, is_inbox_) > 0; ++round) {
+    for (int round = 0; open_deliveries(*last.site->database, is_inbox_) > 0; ++round) {
       if (round == 1000) throw Violation("work is left that nobody can claim");
       const std::vector<Message> messages = queue.claim(last.owner, 30s, 100);
       remember(messages);
@@ -364,16 +369,17 @@ class World {
       ledger_.expired();
       if (messages.empty()) {
         now_ += 60s;
-        let_go(queue);
+        release_key(queue);
       }
     }
-    const Rest rest = read_rest(*last.site->database, is_inbox_);
-    check_rest(rest, ledger_);
-    report_.duties = rest.outcomes.size();
-    for (const auto& [duty, state] : rest.outcomes) ++(state == 1 ? report_.done : report_.dead);
+    const FinalState rest = read_final_state(*last.site->database, is_inbox_);
+    check_final_state(rest, ledger_);
+    report_.deliveries = rest.outcomes.size();
+    for (const auto& [delivery, state] : rest.outcomes)
+      ++(state == 1 ? report_.done : report_.dead);
     now_ += 24h;
     queue.prune({.older_than = Duration::zero()});
-    check_pruned(rest, read_rest(*last.site->database, is_inbox_));
+    check_pruned(rest, read_final_state(*last.site->database, is_inbox_));
   }
 
   WorldOptions options_;
@@ -383,11 +389,11 @@ class World {
   bool is_inbox_;
   bool hold_keys_;
   Instant now_{std::chrono::sys_days{std::chrono::January / 15 / 2030}};
-  std::shared_ptr<Site> shared_site_;  // of all actors, in memory
-  std::shared_ptr<Site> producer_;
-  std::shared_ptr<Site> sweeper_;
+  std::shared_ptr<ProcessStores> shared_site_;  // of all actors, in memory
+  std::shared_ptr<ProcessStores> producer_;
+  std::shared_ptr<ProcessStores> sweeper_;
   std::vector<Worker> workers_;
-  std::map<std::string, Wish> wishes_;
+  std::map<std::string, PlannedMessage> planned_;
   std::set<std::string> unsure_;
   Ledger ledger_;
   std::deque<std::string> steps_;

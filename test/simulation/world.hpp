@@ -24,7 +24,7 @@ struct WorldReport {
   std::uint64_t claims = 0;
   std::uint64_t calls = 0;  ///< of handlers, where there are dispatchers
   std::uint64_t stale = 0;  ///< settles that came too late
-  std::size_t duties = 0;
+  std::size_t deliveries = 0;
   std::size_t done = 0;
   std::size_t dead = 0;
   std::vector<std::string> steps = {};  ///< the last ones

@@ -85,7 +85,7 @@ void LogBook::write(const LogEvent& event) {
   RecordingLog::write(event);
 }
 
-Place::Place(Backend backend) : backend_(backend), schema_("infra") {
+TestStore::TestStore(Backend backend) : backend_(backend), schema_("infra") {
   switch (backend) {
     case Backend::sqlite_memory: address_ = "sqlite::memory:"; break;
     case Backend::sqlite_file:
@@ -105,7 +105,7 @@ Place::Place(Backend backend) : backend_(backend), schema_("infra") {
   }
 }
 
-Place::~Place() {
+TestStore::~TestStore() {
   if (backend_ == Backend::sqlite_file) {
     for (const char* suffix : {"", "-wal", "-shm"}) {
       std::error_code ignored;
@@ -114,7 +114,7 @@ Place::~Place() {
   }
   if (backend_ == Backend::postgres) drop_postgres_schema(address_, schema_);
   if (backend_ == Backend::sqlserver && !sqlserver_address().empty()) {
-    give_back_sqlserver_schema(schema_, changed_);
+    return_sqlserver_schema(schema_, changed_);
   }
 }
 
@@ -205,9 +205,9 @@ MessageKey a_key(std::string id, std::string source) {
   return {Source{std::move(source)}, MessageId{std::move(id)}};
 }
 
-std::vector<WorkId> ids_of(const std::vector<Message>& messages) {
-  std::vector<WorkId> ids;
-  for (const Message& message : messages) ids.push_back(message.work_id);
+std::vector<DeliveryId> ids_of(const std::vector<Message>& messages) {
+  std::vector<DeliveryId> ids;
+  for (const Message& message : messages) ids.push_back(message.delivery_id);
   return ids;
 }
 

@@ -47,12 +47,12 @@ std::string unique_name();
 
 /// An address for a database of its own: a new file, memory, or a new schema on the test server.
 /// Removed by the destructor.
-class Place {
+class TestStore {
  public:
-  explicit Place(Backend backend);
-  ~Place();
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  explicit TestStore(Backend backend);
+  ~TestStore();
+  TestStore(const TestStore&) = delete;
+  TestStore& operator=(const TestStore&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   /// `infra` on SQLite, a name of its own on a server.
@@ -82,7 +82,7 @@ class BoxTest : public ::testing::TestWithParam<Backend> {
 
   ManualClock& clock() { return clock_; }
   LogBook& log() { return log_; }
-  Place& place() { return place_; }
+  TestStore& place() { return place_; }
   /// An environment with this test's clock and log.
   Environment environment();
   /// Options with this test's schema, and the tables deployed.
@@ -105,7 +105,7 @@ class BoxTest : public ::testing::TestWithParam<Backend> {
  private:
   ManualClock clock_;
   LogBook log_;
-  Place place_;
+  TestStore place_;
   std::unique_ptr<Database> database_;
   std::unique_ptr<Outbox> outbox_;
   std::unique_ptr<Inbox> inbox_;
@@ -123,7 +123,7 @@ Arrival an_arrival(std::string id = "evt_1", std::string source = "stripe",
 
 MessageKey a_key(std::string id = "evt_1", std::string source = "stripe");
 
-std::vector<WorkId> ids_of(const std::vector<Message>& messages);
+std::vector<DeliveryId> ids_of(const std::vector<Message>& messages);
 
 }  // namespace twinbox::test
 

@@ -9,7 +9,7 @@
 namespace twinbox::test {
 
 inline Message claimed_message(std::string topic, HandlerKey key = HandlerKey::by_topic()) {
-  return {.work_id = WorkId{1},
+  return {.delivery_id = DeliveryId{1},
           .epoch = 1,
           .handler = std::move(key),
           .attempts = 0,

@@ -7,7 +7,7 @@
 
 #include "support/backend.hpp"
 #include "support/race.hpp"
-#include <twinbox/admin.hpp>
+#include <twinbox/operations.hpp>
 
 namespace twinbox::test {
 
@@ -16,11 +16,11 @@ class InboxTest : public BoxTest {
   /// The message with everything that is known about it; throws when it is unknown.
   MessageDetail detail(const MessageKey& key = a_key()) { return Admin{inbox()}.get(key).value(); }
 
-  /// The only duty of the message.
-  DutyView duty(const MessageKey& key = a_key()) {
+  /// The only delivery of the message.
+  DeliveryView delivery(const MessageKey& key = a_key()) {
     const MessageDetail found = detail(key);
-    EXPECT_EQ(found.duties.size(), 1u);
-    return found.duties.at(0);
+    EXPECT_EQ(found.deliveries.size(), 1u);
+    return found.deliveries.at(0);
   }
 
   std::string count_messages() { return read("select count(*) from {schema}inbox_message"); }
@@ -45,26 +45,27 @@ class InboxTest : public BoxTest {
     return others_[number]->inbox;
   }
 
-  /// From now on the database refuses to `act` ("insert" or "update") a message of the topic
+  /// From now on the database refuses to `operation` ("insert" or "update") a message of the topic
   /// `poison`.
-  void refuse_poison(const std::string& act) {
+  void refuse_poison(const std::string& operation) {
     inbox();
     if (on_sqlserver()) {
-      write("create trigger {schema}refuse_" + act + " on {schema}inbox_message after " + act +
+      write("create trigger {schema}refuse_" + operation + " on {schema}inbox_message after " +
+            operation +
             " as if exists (select 1 from inserted where topic = 'poison') "
             "throw 50001, 'refused', 1");
       return;
     }
     if (!on_postgres()) {
       write(
-          "create trigger refuse_" + act + " before " + act +
+          "create trigger refuse_" + operation + " before " + operation +
           " on inbox_message when new.topic = 'poison' begin select raise(abort, 'refused'); end");
       return;
     }
     write(
         "create or replace function {schema}refuse() returns trigger language plpgsql as "
         "$$begin raise exception 'refused'; end$$");
-    write("create trigger refuse_" + act + " before " + act +
+    write("create trigger refuse_" + operation + " before " + operation +
           " on {schema}inbox_message for each row when (new.topic = 'poison') "
           "execute function {schema}refuse()");
   }

@@ -9,7 +9,7 @@
 
 #include <libpq-fe.h>
 
-#include <twinbox/native_sessions.hpp>
+#include <twinbox/session.hpp>
 
 namespace twinbox::test {
 
@@ -46,7 +46,7 @@ template <class Result>
 class Call {
  public:
   template <class F>
-  explicit Call(F act) : result_(std::async(std::launch::async, std::move(act))) {}
+  explicit Call(F body) : result_(std::async(std::launch::async, std::move(body))) {}
 
   [[nodiscard]] bool finished() const {
     return result_.wait_for(std::chrono::seconds{0}) == std::future_status::ready;
@@ -59,7 +59,7 @@ class Call {
 template <class F>
 Call(F) -> Call<std::invoke_result_t<F>>;
 
-inline bool somebody_waits_for(const PgClient& holder, PgClient& watcher) {
+inline bool a_session_waits_for(const PgClient& holder, PgClient& watcher) {
   return watcher.value("select count(*) > 0 from pg_stat_activity where " +
                        std::to_string(holder.pid()) + " = any(pg_blocking_pids(pid))") == "t";
 }
@@ -68,7 +68,7 @@ inline bool somebody_waits_for(const PgClient& holder, PgClient& watcher) {
 template <class Result>
 bool waits_for(const Call<Result>& call, const PgClient& holder, PgClient& watcher) {
   while (!call.finished()) {
-    if (somebody_waits_for(holder, watcher)) return true;
+    if (a_session_waits_for(holder, watcher)) return true;
   }
   return false;
 }

@@ -85,9 +85,9 @@ std::string explained(const std::string& address) {
   return with_setting(address, "options=" + options.substr(3));
 }
 
-std::vector<ExecutedPlan> plans_of(const std::string& word, const std::function<void()>& act) {
+std::vector<ExecutedPlan> plans_of(const std::string& word, const std::function<void()>& body) {
   const std::streamoff begin = log_size();
-  act();
+  body();
   std::vector<ExecutedPlan> plans = read_plans(log_since(begin));
   std::erase_if(
       plans, [&](const ExecutedPlan& plan) { return plan.query.find(word) == std::string::npos; });

@@ -19,7 +19,7 @@ struct ExecutedPlan {
 /// `address` for connections whose statements are written to the server's log.
 std::string explained(const std::string& address);
 
-/// What was executed during `act`, as far as its text mentions `word`.
-std::vector<ExecutedPlan> plans_of(const std::string& word, const std::function<void()>& act);
+/// What was executed during `body`, as far as its text mentions `word`.
+std::vector<ExecutedPlan> plans_of(const std::string& word, const std::function<void()>& body);
 
 }  // namespace twinbox::test

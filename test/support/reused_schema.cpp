@@ -53,7 +53,7 @@ class Schemas {
     return schema;
   }
 
-  void give_back(const std::string& schema, bool changed) {
+  void return_schema(const std::string& schema, bool changed) {
     if (changed || is_about_schemas()) {
       drop_sqlserver_schema(database(), schema);
       return;
@@ -116,9 +116,9 @@ bool is_stand_in() {
 
 std::string take_sqlserver_schema() { return schemas().take(); }
 
-void give_back_sqlserver_schema(const std::string& schema, bool changed) {
+void return_sqlserver_schema(const std::string& schema, bool changed) {
   try {
-    schemas().give_back(schema, changed);
+    schemas().return_schema(schema, changed);
   } catch (const DatabaseError& error) {
     ADD_FAILURE() << "the schema " << schema << " is left on the server: " << error.what();
   }

@@ -17,7 +17,7 @@ bool is_stand_in();
 /// A schema for the running test: without rows, or new when the test is about schemas themselves.
 std::string take_sqlserver_schema();
 /// Deletes its rows and keeps it for another test; drops it when the test has `changed` its tables.
-void give_back_sqlserver_schema(const std::string& schema, bool changed);
+void return_sqlserver_schema(const std::string& schema, bool changed);
 
 /// Drops a schema with all that is in it.
 void drop_sqlserver_schema(Database& database, const std::string& schema);

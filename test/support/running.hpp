@@ -6,8 +6,8 @@
 #include <stop_token>
 
 #include "support/backend.hpp"
-#include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/operations.hpp>
 
 namespace twinbox::test {
 
@@ -25,7 +25,7 @@ class RunningTest : public BoxTest {
   static DispatcherOptions by_wake_up(int workers = 2) {
     return {.workers = workers, .poll_interval = 1h};
   }
-  DutyView only_duty() { return Admin{outbox()}.list({}).entries.at(0).duty; }
+  DeliveryView only_delivery() { return Admin{outbox()}.list({}).entries.at(0).delivery; }
 };
 
 }  // namespace twinbox::test

@@ -7,7 +7,7 @@
 
 #include "support/backend.hpp"
 #include "support/reused_schema.hpp"
-#include <twinbox/database_set.hpp>
+#include <twinbox/stores.hpp>
 
 namespace twinbox::test {
 
@@ -32,7 +32,7 @@ class SetTest : public ::testing::TestWithParam<Backend> {
   /// A store in a new place: a file, memory, or a schema of its own.
   StoreDefinition define(std::string name) { return define(std::move(name), GetParam()); }
   StoreDefinition define(std::string name, Backend backend) {
-    const Place& place = places_.emplace_back(backend);
+    const TestStore& place = places_.emplace_back(backend);
     BoxOptions box;
     box.schema = place.schema();
     box.deploy_schema = true;
@@ -53,7 +53,7 @@ class SetTest : public ::testing::TestWithParam<Backend> {
 
   /// Renames a table of the store's outbox.
   void rename_table(Store& store, const std::string& from, const std::string& to) {
-    for (Place& place : places_) place.change();
+    for (TestStore& place : places_) place.change();
     const std::string schema = store.outbox().options().schema + ".";
     store.database().in_transaction([&](Session& session) {
       switch (session.dialect()) {
@@ -72,7 +72,7 @@ class SetTest : public ::testing::TestWithParam<Backend> {
  private:
   ManualClock clock_;
   LogBook log_;
-  std::deque<Place> places_;
+  std::deque<TestStore> places_;
 };
 
 inline std::vector<std::string> names_of(const std::vector<std::shared_ptr<Store>>& stores) {

@@ -8,8 +8,8 @@
 
 namespace twinbox::test {
 
-/// A role for which every look at some rows of a table waits until go_on(). `admin` keeps them
-/// waiting; `rows` says which, in SQL.
+/// A role for which every look at some rows of a table waits until on_progress(). `admin` keeps
+/// them waiting; `rows` says which, in SQL.
 class SlowReader {
  public:
   SlowReader(PgClient& admin, const Schema& schema, const std::string& name,
@@ -32,7 +32,7 @@ class SlowReader {
     admin_.run("drop role " + role_);
   }
 
-  void go_on() { admin_.run("select pg_advisory_unlock(4711)"); }
+  void on_progress() { admin_.run("select pg_advisory_unlock(4711)"); }
   [[nodiscard]] std::string address(const std::string& address) const {
     return "postgresql://" + role_ + address.substr(address.find('@'));
   }

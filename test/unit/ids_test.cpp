@@ -87,7 +87,7 @@ TEST(Ids, do_not_convert_into_each_other) {
   EXPECT_FALSE((std::is_convertible_v<Topic, Source>));
   EXPECT_FALSE((std::is_constructible_v<Topic, Source>));
   EXPECT_FALSE((std::is_convertible_v<std::string, Topic>));
-  EXPECT_FALSE((std::is_convertible_v<std::int64_t, WorkId>));
+  EXPECT_FALSE((std::is_convertible_v<std::int64_t, DeliveryId>));
 }
 
 }  // namespace

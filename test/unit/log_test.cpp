@@ -1,10 +1,10 @@
-#include "twinbox/log.hpp"
-
 #include <limits>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "twinbox/environment.hpp"
 
 namespace twinbox {
 namespace {

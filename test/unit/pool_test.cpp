@@ -11,7 +11,7 @@
 
 #include "database/open_driver.hpp"
 #include "fake_driver.hpp"
-#include "twinbox/stop_scope.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 namespace {
@@ -50,9 +50,9 @@ class PoolTest : public ::testing::Test {
   }
 
   template <class F>
-  std::string message_of(F act) {
+  std::string message_of(F body) {
     try {
-      act();
+      body();
     } catch (const std::exception& error) {
       return error.what();
     }
@@ -166,7 +166,7 @@ TEST_F(PoolTest, those_who_met_once_do_not_meet_again_because_chance_lengthens_t
 }
 
 TEST_F(PoolTest, repeats_nothing_after_the_wait_limit) {
-  Pool& pool = this->pool({.wait_limit = 10s});
+  Pool& pool = this->pool({.wait_timeout = 10s});
   int calls = 0;
   const auto slow_work = [&](Session&) {
     ++calls;
@@ -178,7 +178,7 @@ TEST_F(PoolTest, repeats_nothing_after_the_wait_limit) {
 }
 
 TEST_F(PoolTest, repeats_a_call_without_a_server_until_the_retry_limit) {
-  Pool& pool = this->pool({.retry_limit = 5s, .retries = 5});
+  Pool& pool = this->pool({.retry_timeout = 5s, .retries = 5});
   world_.connect_faults.assign(20, Kind::connection_lost);
   EXPECT_EQ(write(pool), 1) << "a switchover takes longer than five tries";
   EXPECT_EQ(waits_.size(), 20u);
@@ -188,7 +188,7 @@ TEST_F(PoolTest, repeats_a_call_without_a_server_until_the_retry_limit) {
     now_ += 3s;
     throw DatabaseError(Kind::connection_lost, "gone");
   };
-  EXPECT_THROW(this->pool({.wait_limit = 1s}).run(Access::write, Scope::transaction, slow_work),
+  EXPECT_THROW(this->pool({.wait_timeout = 1s}).run(Access::write, Scope::transaction, slow_work),
                DatabaseError);
   EXPECT_EQ(calls, 2);
 }
@@ -323,7 +323,7 @@ TEST_F(PoolTest, throws_an_unusable_connection_away) {
 }
 
 TEST_F(PoolTest, frees_the_place_of_a_connection_that_could_not_be_opened) {
-  Pool& pool = this->pool({.pool_size = 1, .wait_limit = 0ms, .retries = 0});
+  Pool& pool = this->pool({.pool_size = 1, .wait_timeout = 0ms, .retries = 0});
   world_.connect_faults = {Kind::permission, Kind::connection_lost};
   EXPECT_THROW(write(pool), DatabaseError);
   EXPECT_THROW(write(pool), DatabaseError);
@@ -331,7 +331,7 @@ TEST_F(PoolTest, frees_the_place_of_a_connection_that_could_not_be_opened) {
 }
 
 TEST_F(PoolTest, says_so_when_no_connection_becomes_free) {
-  Pool& pool = this->pool({.name = "orders", .pool_size = 1, .wait_limit = 0ms});
+  Pool& pool = this->pool({.name = "orders", .pool_size = 1, .wait_timeout = 0ms});
   pool.in_transaction([&](Session&) {
     std::jthread{[&] {
       try {
@@ -342,7 +342,7 @@ TEST_F(PoolTest, says_so_when_no_connection_becomes_free) {
         EXPECT_STREQ(
             error.what(),
             "store orders: no free connection within 0 s (pool_size 1); raise pool_size or "
-            "wait_limit, or keep transactions short");
+            "wait_timeout, or keep transactions short");
       }
     }}.join();
   });
@@ -432,7 +432,7 @@ TEST_F(PoolTest, reads_on_the_writer_when_it_is_shared) {
 }
 
 TEST_F(PoolTest, never_opens_more_connections_than_allowed) {
-  Pool& pool = this->pool({.pool_size = 3, .wait_limit = 1h});
+  Pool& pool = this->pool({.pool_size = 3, .wait_timeout = 1h});
   std::atomic<int> calls = 0;
   {
     std::vector<std::jthread> threads;
@@ -453,7 +453,7 @@ TEST_F(PoolTest, never_opens_more_connections_than_allowed) {
 }
 
 TEST_F(PoolTest, serves_those_who_wait_in_their_order) {
-  Pool& pool = this->pool({.pool_size = 1, .wait_limit = 1h});
+  Pool& pool = this->pool({.pool_size = 1, .wait_timeout = 1h});
   std::string order;
   std::vector<std::jthread> threads;
   pool.in_transaction([&](Session&) {
@@ -469,7 +469,7 @@ TEST_F(PoolTest, serves_those_who_wait_in_their_order) {
 }
 
 TEST_F(PoolTest, lets_the_one_who_waits_open_a_new_connection_for_a_broken_one) {
-  Pool& pool = this->pool({.pool_size = 1, .wait_limit = 1h});
+  Pool& pool = this->pool({.pool_size = 1, .wait_timeout = 1h});
   int number = 0;
   std::jthread other;
   pool.in_transaction([&](Session& session) {
@@ -507,7 +507,7 @@ TEST_F(PoolTest, only_the_calls_of_the_thread_that_wants_it_are_interrupted) {
 }
 
 TEST_F(PoolTest, a_stop_ends_the_wait_for_a_connection) {
-  Pool& pool = this->pool({.pool_size = 1, .wait_limit = 24h});
+  Pool& pool = this->pool({.pool_size = 1, .wait_timeout = 24h});
   std::stop_source stop;
   std::string answer;
   pool.in_transaction([&](Session&) {
@@ -523,12 +523,12 @@ TEST_F(PoolTest, a_stop_ends_the_wait_for_a_connection) {
 TEST_F(PoolTest, names_the_option_that_is_out_of_range) {
   EXPECT_EQ(message_of([&] { pool({.pool_size = 0}); }),
             "database options: pool_size is 0, 1 to 10000 are allowed");
-  EXPECT_EQ(message_of([&] { pool({.wait_limit = -1ms}); }),
-            "database options: wait_limit is -1 ms, 0 to 86400000 ms are allowed");
-  EXPECT_EQ(message_of([&] { pool({.answer_limit = -1ms}); }),
-            "database options: answer_limit is -1 ms, 0 to 86400000 ms are allowed");
-  EXPECT_EQ(message_of([&] { pool({.retry_limit = -1ms}); }),
-            "database options: retry_limit is -1 ms, 0 to 86400000 ms are allowed");
+  EXPECT_EQ(message_of([&] { pool({.wait_timeout = -1ms}); }),
+            "database options: wait_timeout is -1 ms, 0 to 86400000 ms are allowed");
+  EXPECT_EQ(message_of([&] { pool({.answer_timeout = -1ms}); }),
+            "database options: answer_timeout is -1 ms, 0 to 86400000 ms are allowed");
+  EXPECT_EQ(message_of([&] { pool({.retry_timeout = -1ms}); }),
+            "database options: retry_timeout is -1 ms, 0 to 86400000 ms are allowed");
   EXPECT_EQ(message_of([&] { pool({.retries = -1}); }),
             "database options: retries is -1, 0 to 1000 are allowed");
 }

@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "twinbox/native_sessions.hpp"
-#include "twinbox/pqxx_session.hpp"
+#include "twinbox/pqxx.hpp"
+#include "twinbox/session.hpp"
 
 // libpqxx 6.4 itself drops a result when it finds the connection broken.
 extern "C" const char* __lsan_default_suppressions() {  // NOLINT(bugprone-reserved-identifier)
@@ -227,7 +227,7 @@ TEST_F(PostgresDriver, a_pqxx_transaction_whose_server_ends_is_connection_lost) 
   EXPECT_EQ(lost->kind(), Kind::connection_lost);
 }
 
-TEST_F(PostgresDriver, statements_are_steered_and_the_callers_are_not) {
+TEST_F(PostgresDriver, statements_get_planner_settings_and_the_callers_do_not) {
   auto connection = connect();
   for (const auto* setting : {"enable_seqscan", "enable_bitmapscan", "jit"}) {
     const auto show = "show " + std::string{setting};

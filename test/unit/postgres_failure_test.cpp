@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "postgres_driver_test.hpp"
-#include "twinbox/native_sessions.hpp"
+#include "twinbox/session.hpp"
 
 namespace twinbox {
 namespace {

@@ -9,13 +9,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "database/answer_limit.hpp"
+#include "database/answer_timeout.hpp"
 #include "database/pool.hpp"
 #include "driver/postgres/connect.hpp"
 #include "postgres_driver_test.hpp"
 #include "twinbox/database.hpp"
 #include "twinbox/outbox.hpp"
-#include "twinbox/stop_scope.hpp"
 
 namespace twinbox::postgres_test {
 namespace {
@@ -25,8 +24,8 @@ using namespace std::chrono_literals;
 /// Short enough to wait for, long enough for a healthy server on a busy machine.
 DatabaseOptions hasty() {
   DatabaseOptions options;
-  options.answer_limit = 1500ms;
-  options.retry_limit = 0ms;
+  options.answer_timeout = 1500ms;
+  options.retry_timeout = 0ms;
   return options;
 }
 
@@ -116,7 +115,7 @@ TEST_F(PostgresSilence, a_write_whose_answer_never_comes_is_in_doubt) {
   connection->begin(Access::write, Scope::statement);
   const auto lost = error_of([&] { run(*connection, own({"select 1"})); });
   EXPECT_EQ(kind_of(lost), Kind::commit_in_doubt);
-  EXPECT_NE(std::string_view{lost->what()}.find("answer_limit"), std::string_view::npos);
+  EXPECT_NE(std::string_view{lost->what()}.find("answer_timeout"), std::string_view::npos);
   connection->rollback();
   EXPECT_FALSE(connection->usable());
 }
@@ -198,11 +197,11 @@ TEST_F(PostgresSilence, everybody_who_shares_a_commit_learns_that_it_is_in_doubt
 TEST_F(PostgresSilence, a_migration_has_no_answer_limit) {
   Database database{address_, hasty()};
   const auto slow = [&] {
-    database.pool().run(Access::write, Scope::transaction,
-                        [](Session& session) { session.execute("select pg_sleep(2)"); });
+    pool_of(database).run(Access::write, Scope::transaction,
+                          [](Session& session) { session.execute("select pg_sleep(2)"); });
   };
   EXPECT_EQ(kind_of(error_of(slow)), Kind::connection_lost);
-  const WithoutAnswerLimit unlimited;
+  const WithoutAnswerTimeout unlimited;
   EXPECT_FALSE(error_of(slow));
 }
 
@@ -250,7 +249,7 @@ TEST_F(PostgresSilence, of_several_addresses_of_a_host_one_that_is_silent_is_lef
 TEST_F(PostgresSilence, a_stop_ends_the_connect_to_several_hosts) {
   SilentServer silent;
   DatabaseOptions patient;
-  patient.answer_limit = 1h;
+  patient.answer_timeout = 1h;
   const auto driver = make_postgres_driver(after(silent) + " connect_timeout=3600", patient, {});
   std::stop_source stop;
   auto connecting = std::async(std::launch::async, [&] {
@@ -276,10 +275,10 @@ class Variable {
   const char* name_;
 };
 
-/// What the login at a silent server ends with, well before answer_limit.
+/// What the login at a silent server ends with, well before answer_timeout.
 std::string refusal_of(const std::string& address) {
   DatabaseOptions patient;
-  patient.answer_limit = 1h;
+  patient.answer_timeout = 1h;
   const auto error =
       error_of([&] { make_postgres_driver(address, patient, {})->connect(Access::write); });
   return error ? error->what() : "";
@@ -324,14 +323,14 @@ TEST_F(PostgresSilence, a_server_that_takes_no_writes_is_waited_for) {
   };
   Database database{address_, {}, environment};
   const auto written = error_of([&] {
-    database.pool().run(Access::write, Scope::statement,
-                        [](Session& session) { session.execute("create schema silence_test"); });
+    pool_of(database).run(Access::write, Scope::statement,
+                          [](Session& session) { session.execute("create schema silence_test"); });
   });
   set("alter role current_user reset default_transaction_read_only");
   EXPECT_FALSE(written) << written->what();
   EXPECT_GE(retries, 8) << "more often than a call meets contention";
   set("drop schema silence_test");
-  EXPECT_FALSE(database.pool().refusal());
+  EXPECT_FALSE(pool_of(database).refusal());
 }
 
 }  // namespace

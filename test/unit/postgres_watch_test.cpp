@@ -14,8 +14,8 @@
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
 #include "support/postgres_wire.hpp"
-#include "twinbox/stop_scope.hpp"
-#include <twinbox/admin.hpp>
+#include "twinbox/database.hpp"
+#include <twinbox/operations.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -110,7 +110,7 @@ TEST_P(PostgresWake, a_callers_transaction_tells_when_it_commits) {
   }
 }
 
-TEST_P(PostgresWake, what_is_put_back_tells_who_waits) {
+TEST_P(PostgresWake, what_is_released_tells_who_waits) {
   Listener listener = outbox_listener();
   outbox().enqueue(std::vector<NewMessage>{a_message(), a_message(), a_message()});
   const auto held = outbox().claim(worker_a, 30s, 10);

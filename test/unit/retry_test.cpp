@@ -1,10 +1,10 @@
-#include "twinbox/retry.hpp"
-
 #include <limits>
 #include <stdexcept>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "twinbox/work_queue.hpp"
 
 namespace twinbox {
 namespace {

@@ -8,7 +8,7 @@
 #include <sqlite3.h>
 
 #include "sqlite_driver_test.hpp"
-#include "twinbox/native_sessions.hpp"
+#include "twinbox/session.hpp"
 
 namespace twinbox {
 namespace {
@@ -91,8 +91,8 @@ class WatchedDisk {
       files.erase(file);
     }
   }
-  static void once(std::function<void()>& act) {
-    if (const auto now = std::exchange(act, {})) now();
+  static void once(std::function<void()>& body) {
+    if (const auto now = std::exchange(body, {})) now();
   }
   static int write(sqlite3_file* file, const void* data, int size, sqlite3_int64 at) {
     ++(owners.contains(file) ? alone : holders.empty() ? unguarded : guarded);
@@ -267,7 +267,7 @@ TEST_F(SqliteCheckpoint, is_left_to_the_others_by_a_connection_that_closes_befor
   EXPECT_EQ(sound_rows(), 1);
 }
 
-// What docs/guarantees.md asks of connections that are not Twinbox's.
+// What docs/explanation/guarantees.md asks of connections that are not Twinbox's.
 TEST_F(SqliteCheckpoint, of_a_callers_connection_is_guarded_only_if_its_own_are_switched_off) {
   const WatchedDisk disk;
   const auto connection = connect();

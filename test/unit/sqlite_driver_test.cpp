@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "twinbox/native_sessions.hpp"
+#include "twinbox/session.hpp"
 
 namespace twinbox {
 namespace {

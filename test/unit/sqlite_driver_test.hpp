@@ -96,7 +96,7 @@ class SqliteDriver : public ::testing::Test {
 
   std::filesystem::path directory_;
   std::filesystem::path file_;
-  DatabaseOptions options_ = {.wait_limit = 10ms};
+  DatabaseOptions options_ = {.wait_timeout = 10ms};
 };
 
 }  // namespace twinbox::sqlite_test

@@ -64,7 +64,7 @@ TEST_F(SqliteDriver, a_busy_file_is_contention_that_names_file_and_limit) {
   EXPECT_EQ(error.kind(), Kind::contention);
   EXPECT_TRUE(error.retryable());
   EXPECT_TRUE(mentions(error, file_.string())) << error.what();
-  EXPECT_TRUE(mentions(error, "wait_limit (10 ms)")) << error.what();
+  EXPECT_TRUE(mentions(error, "wait_timeout (10 ms)")) << error.what();
   EXPECT_TRUE(second->usable());
   in_transaction(
       *second, [&] { EXPECT_EQ(number_of(*second, "select count(*) from thing"), 0); },
@@ -74,7 +74,7 @@ TEST_F(SqliteDriver, a_busy_file_is_contention_that_names_file_and_limit) {
 }
 
 TEST_F(SqliteDriver, waits_for_a_busy_file_within_the_limit) {
-  options_.wait_limit = 60s;
+  options_.wait_timeout = 60s;
   const auto first = connect();
   create(*first, "create table thing(id integer)");
   first->begin(Access::write, Scope::transaction);
@@ -88,7 +88,7 @@ TEST_F(SqliteDriver, waits_for_a_busy_file_within_the_limit) {
 }
 
 TEST_F(SqliteDriver, many_connections_may_open_a_new_file_at_once) {
-  options_.wait_limit = 60s;
+  options_.wait_timeout = 60s;
   for (int round = 0; round < 10; ++round) {
     file_ = directory_ / ("new" + std::to_string(round) + ".db");
     std::vector<std::future<void>> openers;
@@ -307,7 +307,7 @@ TEST_F(SqliteDriver, an_interrupt_between_two_elements_is_not_lost) {
 }
 
 TEST_F(SqliteDriver, an_interrupt_ends_the_wait_for_a_busy_file) {
-  options_.wait_limit = 1h;
+  options_.wait_timeout = 1h;
   const auto first = connect();
   const auto second = connect();
   first->begin(Access::write, Scope::transaction);

@@ -5,7 +5,7 @@
 #include <sqlite3.h>
 
 #include "sqlite_driver_test.hpp"
-#include "twinbox/native_sessions.hpp"
+#include "twinbox/session.hpp"
 
 namespace twinbox {
 namespace {

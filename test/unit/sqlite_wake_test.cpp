@@ -10,7 +10,7 @@
 #include "database/pool.hpp"
 #include "support/backend.hpp"
 #include "twinbox/dispatcher.hpp"
-#include "twinbox/native_sessions.hpp"
+#include "twinbox/session.hpp"
 
 namespace twinbox::test {
 namespace {
@@ -25,7 +25,7 @@ class DeafDriver final : public Driver {
     return inner_->shape(pool_size);
   }
   [[nodiscard]] std::string describe() const override { return inner_->describe(); }
-  [[nodiscard]] Driver::Place place() const override { return inner_->place(); }
+  [[nodiscard]] Driver::Location location() const override { return inner_->location(); }
   std::unique_ptr<Connection> connect(Access access) override { return inner_->connect(access); }
 
  private:
@@ -33,7 +33,7 @@ class DeafDriver final : public Driver {
 };
 
 TEST(SqliteWake, after_a_callers_own_commit_ends_the_rest_of_a_dispatcher) {
-  const Place place(Backend::sqlite_file);
+  const TestStore place(Backend::sqlite_file);
   std::counting_semaphore<> rested{0};
   const Environment environment{
       .log =
@@ -43,9 +43,9 @@ TEST(SqliteWake, after_a_callers_own_commit_ends_the_rest_of_a_dispatcher) {
               rested.release();
           },
       .log_level = LogLevel::debug};
-  Database database{std::make_unique<Pool>(
+  Database database = database_over(std::make_unique<Pool>(
       std::make_unique<DeafDriver>(open_driver(place.address(), {}, environment)),
-      DatabaseOptions{}, environment)};
+      DatabaseOptions{}, environment));
   Outbox outbox{database, {.deploy_schema = true}};
   std::counting_semaphore<> handled{0};
   Handlers handlers;
@@ -72,7 +72,7 @@ TEST(SqliteWake, tells_of_what_is_accepted_now_and_due_later) {
   Inbox inbox{database, {.deploy_schema = true}};
   const OwnerToken owner = OwnerToken::make(database.environment());
   int told = 0;
-  const Wake::Subscription subscription{database.pool().wake(), [&] { ++told; }};
+  const Wake::Subscription subscription{pool_of(database).wake(), [&] { ++told; }};
   EXPECT_EQ(inbox.accept_and_claim(an_arrival("now"), owner, 30s).messages.size(), 1u);
   EXPECT_EQ(told, 0) << "there is nothing left for anybody else";
   Arrival later = an_arrival("later");

@@ -421,7 +421,7 @@ TEST(SqliteWatches, are_told_again_of_what_was_written_when_the_directory_is_ope
   open_directory();
   EXPECT_TRUE(heard(*written));
   EXPECT_FALSE(heard(*other));
-  written->proven();
+  written->confirm();
   open_directory();
   EXPECT_FALSE(heard(*written));
   fs::remove_all(folder);

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "database/answer_limit.hpp"
+#include "database/answer_timeout.hpp"
 #include "driver/sqlserver/address.hpp"
 #include "support/backend.hpp"
 #include "support/reused_schema.hpp"
@@ -24,7 +24,7 @@ class SqlServerCancelled : public ::testing::Test {
 
   void TearDown() override {
     if (IsSkipped()) return;
-    SqlServerConnection last{address(), words_of(10s)};
+    SqlServerConnection last{address(), transaction_sql(10s)};
     last.execute("if object_id('" + table_ + "') is not null drop table " + table_);
   }
 
@@ -59,17 +59,17 @@ class SqlServerCancelled : public ::testing::Test {
 
 // A driver manager that pools keeps the connection that we close: what it holds, it would hold on.
 TEST_F(SqlServerCancelled, is_rolled_back_before_the_connection_is_closed) {
-  SqlServerConnection other{address(), words_of(10s)};
+  SqlServerConnection other{address(), transaction_sql(10s)};
   other.execute("create table " + table_ + " (id int primary key)");
   other.begin(Access::write, Scope::caller);
   other.execute(insert(2));
 
-  SqlServerConnection one{address(), words_of(10min)};
+  SqlServerConnection one{address(), transaction_sql(10min)};
   one.begin(Access::write, Scope::caller);
   one.execute(insert(1));
   auto waits = std::async(std::launch::async,
                           [&] { return kind_of([&] { one.execute(mark() + insert(2)); }); });
-  SqlServerConnection observer{address(), words_of(10s)};
+  SqlServerConnection observer{address(), transaction_sql(10s)};
   for (bool waiting = false; !waiting;) {
     observer.begin(Access::write, Scope::caller);
     waiting = marked(observer);
@@ -86,9 +86,9 @@ TEST_F(SqlServerCancelled, is_rolled_back_before_the_connection_is_closed) {
   observer.commit();
 }
 
-// answer_limit as ODBC's query timeout: the server is ten times as slow as it may be.
+// answer_timeout as ODBC's query timeout: the server is ten times as slow as it may be.
 TEST_F(SqlServerCancelled, ends_a_statement_that_the_server_does_not_answer_in_time) {
-  SqlServerConnection one{address(), words_of(10s), 1s};
+  SqlServerConnection one{address(), transaction_sql(10s), 1s};
   one.begin(Access::write, Scope::transaction);
   EXPECT_EQ(kind_of([&] { one.execute("waitfor delay '00:00:10'"); }), Kind::connection_lost);
   one.rollback();
@@ -96,8 +96,8 @@ TEST_F(SqlServerCancelled, ends_a_statement_that_the_server_does_not_answer_in_t
 }
 
 TEST_F(SqlServerCancelled, lets_a_migration_take_longer_than_the_answer_limit) {
-  SqlServerConnection one{address(), words_of(10s), 1s};
-  const WithoutAnswerLimit unlimited;
+  SqlServerConnection one{address(), transaction_sql(10s), 1s};
+  const WithoutAnswerTimeout unlimited;
   one.begin(Access::write, Scope::transaction);
   EXPECT_NO_THROW(one.execute("waitfor delay '00:00:02'"));
   one.rollback();

@@ -33,7 +33,7 @@ Address on_postgres() {
 
 class SqlServerOdbc : public ::testing::Test {
  protected:
-  Target target() { return {connection_.get(), "odbc-postgresql", &running_}; }
+  ExecutionContext target() { return {connection_.get(), "odbc-postgresql", &running_}; }
   Answer run(std::string_view sql, std::initializer_list<Value> values = {}) {
     Parameters parameters;
     for (const Value& value : values) parameters.add(value);
@@ -167,7 +167,7 @@ class SqlServerCutOff : public ::testing::Test {
   void connect() {
     Address address = on_postgres();
     address.connection_string += ";Protocol=7.4-0";  // else the driver undoes a failure on its own
-    connection_ = std::make_unique<SqlServerConnection>(address, words_);
+    connection_ = std::make_unique<SqlServerConnection>(address, transaction_sql_);
     connection_->execute("select pg_backend_pid()::text", {},
                          [this](const Row& row) { pid_ = row.text(0); });
   }
@@ -187,18 +187,18 @@ class SqlServerCutOff : public ::testing::Test {
     EXPECT_THROW(ended.get(), DatabaseError);
   }
 
-  Words words_{.settings = "select 1",
-               .begin_own = "begin",
-               .begin_callers = "begin",
-               .commit = "commit",
-               .rollback = "rollback"};
+  TransactionSql transaction_sql_{.settings = "select 1",
+                                  .begin_own = "begin",
+                                  .begin_callers = "begin",
+                                  .commit = "commit",
+                                  .rollback = "rollback"};
   std::unique_ptr<SqlServerConnection> connection_;
   test::PgClient other_{test::test_setting("TWINBOX_TEST_POSTGRES")};
   std::string pid_;
 };
 
 TEST_F(SqlServerCutOff, a_begin_leaves_no_transaction_after_the_rollback) {
-  words_.begin_own = "begin; select pg_sleep(600)";
+  transaction_sql_.begin_own = "begin; select pg_sleep(600)";
   connect();
   cut_off([this] { connection_->begin(Access::write, Scope::statement); });
   ASSERT_EQ(state(), "idle in transaction (aborted)") << "it had begun";
@@ -208,7 +208,7 @@ TEST_F(SqlServerCutOff, a_begin_leaves_no_transaction_after_the_rollback) {
 }
 
 TEST_F(SqlServerCutOff, a_commit_leaves_no_transaction_after_the_rollback) {
-  words_.commit = "select pg_sleep(600)";
+  transaction_sql_.commit = "select pg_sleep(600)";
   connect();
   connection_->begin(Access::write, Scope::caller);
   connection_->execute("select 1");
@@ -220,7 +220,7 @@ TEST_F(SqlServerCutOff, a_commit_leaves_no_transaction_after_the_rollback) {
 }
 
 TEST_F(SqlServerCutOff, a_commit_that_is_refused_leaves_no_transaction_after_the_rollback) {
-  words_.commit = "select 1 / 0";
+  transaction_sql_.commit = "select 1 / 0";
   connect();
   connection_->begin(Access::write, Scope::statement);
   EXPECT_THROW(connection_->commit(), DatabaseError);

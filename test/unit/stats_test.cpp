@@ -6,7 +6,7 @@
 
 #include "support/claimed_message.hpp"
 #include "support/race.hpp"
-#include <twinbox/stats.hpp>
+#include <twinbox/dispatcher.hpp>
 
 namespace twinbox {
 namespace {
@@ -16,21 +16,21 @@ using test::claimed_message;
 using test::race;
 
 /// The times of these settles, as they are read afterwards.
-Spread spread_of(const std::vector<Duration>& times) {
+Histogram spread_of(const std::vector<Duration>& times) {
   const DispatchStats stats;
   const DispatchObserver observer = stats.observer();
   for (const Duration time : times) observer.settled("north", 1, time);
   return stats.snapshot().all.settle_time;
 }
 
-TEST(Statistics, a_spread_without_values_answers_zero) {
-  EXPECT_EQ(Spread{}.p50(), 0.0);
-  EXPECT_EQ(Spread{}.p99(), 0.0);
-  EXPECT_EQ(Spread{}.mean(), 0.0);
+TEST(Statistics, a_histogram_without_values_answers_zero) {
+  EXPECT_EQ(Histogram{}.p50(), 0.0);
+  EXPECT_EQ(Histogram{}.p99(), 0.0);
+  EXPECT_EQ(Histogram{}.mean(), 0.0);
 }
 
 TEST(Statistics, each_value_is_counted_in_its_power_of_two) {
-  const Spread spread = spread_of({0us, 1us, 2us, 3us, 4us, 1023us, 1024us});
+  const Histogram spread = spread_of({0us, 1us, 2us, 3us, 4us, 1023us, 1024us});
   EXPECT_EQ(spread.count, 7u);
   EXPECT_EQ(spread.sum, 2057u);
   EXPECT_EQ(spread.largest, 1024u);
@@ -45,7 +45,7 @@ TEST(Statistics, each_value_is_counted_in_its_power_of_two) {
 TEST(Statistics, quantiles_are_less_than_a_factor_of_two_off) {
   std::vector<Duration> times;
   for (int i = 1; i <= 10'000; ++i) times.push_back(Duration{i});
-  const Spread spread = spread_of(times);
+  const Histogram spread = spread_of(times);
   for (const double share : {0.01, 0.1, 0.25, 0.5, 0.9, 0.99, 0.999}) {
     const double truth = share * 10'000;
     EXPECT_GT(spread.quantile(share), truth / 2) << share;
@@ -58,13 +58,13 @@ TEST(Statistics, quantiles_are_less_than_a_factor_of_two_off) {
 }
 
 TEST(Statistics, no_quantile_is_above_the_largest_value) {
-  const Spread spread = spread_of({1025us, 1025us});
+  const Histogram spread = spread_of({1025us, 1025us});
   EXPECT_LE(spread.p99(), 1025.0);
   EXPECT_GE(spread.p50(), 1024.0);
 }
 
 TEST(Statistics, a_time_below_zero_counts_as_none_and_a_huge_one_as_the_largest) {
-  const Spread spread = spread_of({-5s, std::chrono::hours{24 * 365}});
+  const Histogram spread = spread_of({-5s, std::chrono::hours{24 * 365}});
   EXPECT_EQ(spread.buckets.front(), 1u);
   EXPECT_EQ(spread.buckets.back(), 1u);
   EXPECT_EQ(spread.quantile(1), 365.0 * 24 * 3600 * 1e6);

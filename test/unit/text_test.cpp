@@ -48,13 +48,13 @@ TEST(Text, code_points_survive_a_round_trip) {
 }
 
 TEST(ErrorText, is_kept_as_it_is_up_to_the_bound) {
-  EXPECT_EQ(cut_error(""), "");
-  EXPECT_EQ(cut_error("no route to host"), "no route to host");
-  EXPECT_EQ(cut_error(std::string(4000, 'x')), std::string(4000, 'x'));
+  EXPECT_EQ(truncate_error(""), "");
+  EXPECT_EQ(truncate_error("no route to host"), "no route to host");
+  EXPECT_EQ(truncate_error(std::string(4000, 'x')), std::string(4000, 'x'));
 }
 
 TEST(ErrorText, is_cut_with_a_visible_mark_inside_the_bound) {
-  const std::string cut = cut_error(std::string(4001, 'x'));
+  const std::string cut = truncate_error(std::string(4001, 'x'));
   EXPECT_EQ(cut, std::string(3993, 'x') + "… (cut)");
   EXPECT_EQ(utf16_length(cut), 4000u);
 }
@@ -62,17 +62,17 @@ TEST(ErrorText, is_cut_with_a_visible_mark_inside_the_bound) {
 TEST(ErrorText, is_cut_between_code_points) {
   std::string text = "x";
   for (int i = 0; i < 2000; ++i) text += "😀";
-  const std::string cut = cut_error(text);
+  const std::string cut = truncate_error(text);
   EXPECT_EQ(find_invalid_utf8(cut), std::nullopt);
   EXPECT_TRUE(cut.ends_with("😀… (cut)"));
   EXPECT_EQ(utf16_length(cut), 4000u);
 }
 
 TEST(ErrorText, is_made_valid_instead_of_refused) {
-  EXPECT_EQ(cut_error(std::string("a\0b", 3)), "a\uFFFDb");
-  EXPECT_EQ(cut_error("a\xFF\xFE!"), "a\uFFFD\uFFFD!");
-  EXPECT_EQ(cut_error("cut off \xE2\x82"), "cut off \uFFFD");
-  EXPECT_EQ(find_invalid_utf8(cut_error(std::string(5000, '\xFF'))), std::nullopt);
+  EXPECT_EQ(truncate_error(std::string("a\0b", 3)), "a\uFFFDb");
+  EXPECT_EQ(truncate_error("a\xFF\xFE!"), "a\uFFFD\uFFFD!");
+  EXPECT_EQ(truncate_error("cut off \xE2\x82"), "cut off \uFFFD");
+  EXPECT_EQ(find_invalid_utf8(truncate_error(std::string(5000, '\xFF'))), std::nullopt);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
-#include "twinbox/topic_pattern.hpp"
-
 #include <stdexcept>
 
 #include <gtest/gtest.h>
 
+#include "twinbox/handler.hpp"
 #include <twinbox/handler.hpp>
 
 namespace twinbox {
@@ -113,7 +112,7 @@ TEST(HandlersOfPatterns, are_found_after_the_exact_topic_in_order_of_registratio
   EXPECT_EQ(found(handlers, "other")->options.timeout, std::chrono::seconds{2});
 }
 
-TEST(HandlersOfPatterns, do_not_take_duties_under_a_key) {
+TEST(HandlersOfPatterns, do_not_take_deliveries_under_a_key) {
   Handlers handlers;
   handlers.on(TopicPattern{"#"}, [](const Message&) {});
   EXPECT_EQ(handlers.find(HandlerKey{"mail"}, Topic{"order.placed"}), nullptr);

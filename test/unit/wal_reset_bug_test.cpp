@@ -1,5 +1,5 @@
 // Which versions of SQLite have the WAL-reset bug.
-#include "queue/wal_reset_bug.hpp"
+#include "health/wal_reset_bug.hpp"
 
 #include <gtest/gtest.h>
 

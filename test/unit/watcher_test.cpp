@@ -13,10 +13,10 @@
 
 #include <gtest/gtest.h>
 
-#include "database/budget.hpp"
+#include "database/connection_budget.hpp"
 #include "support/backend.hpp"
 #include "support/postgres.hpp"
-#include <twinbox/database_set.hpp>
+#include <twinbox/stores.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -27,10 +27,10 @@ using Clock = Watch::Clock;
 class Signal {
  public:
   template <class F>
-  void change(F act) {
+  void change(F body) {
     {
       const std::scoped_lock lock{mutex_};
-      act();
+      body();
     }
     changed_.notify_all();
   }
@@ -603,7 +603,8 @@ TWINBOX_ON_BACKENDS(BoxWatcher, Backend::sqlite_file, Backend::sqlite_memory, Ba
 class ServerWatcher : public BoxWatcher {};
 
 TEST_P(ServerWatcher, two_stores_take_turns_with_one_connection_to_listen_with) {
-  Budgets budgets{{.per_server = 4, .files = 4}, [] { return Budget::Time{0}; }};
+  ConnectionBudgets budgets{{.per_server = 4, .files = 4},
+                            [] { return ConnectionBudget::Time{0}; }};
   Watcher watcher{Watcher::Times{.tenure = 0ms}};
   std::vector<std::unique_ptr<Store>> stores;
   std::vector<Watcher::Subscription> subscriptions(2);

@@ -12,7 +12,7 @@
 #include "database/pool.hpp"
 #include "fake_driver.hpp"
 #include "support/race.hpp"
-#include "twinbox/stop_scope.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 namespace {
@@ -28,7 +28,7 @@ class WriterQueueTest : public ::testing::Test {
     environment_.random = [] { return std::uint64_t{0}; };
     pool_ = std::make_unique<Pool>(
         std::make_unique<FakeDriver>(world_, Driver::Shape{1, 2, false, true}),
-        DatabaseOptions{.wait_limit = 1h}, environment_,
+        DatabaseOptions{.wait_timeout = 1h}, environment_,
         PoolTime{.now =
                      [this] {
                        ++asked_;
@@ -52,9 +52,9 @@ class WriterQueueTest : public ::testing::Test {
   }
 
   /// Runs once, in its first run, when `work` leads.
-  std::function<void()> first_time(const std::function<void()>& act) {
-    return [act, done = std::make_shared<bool>(false)] {
-      if (!std::exchange(*done, true)) act();
+  std::function<void()> first_time(const std::function<void()>& body) {
+    return [body, done = std::make_shared<bool>(false)] {
+      if (!std::exchange(*done, true)) body();
     };
   }
 
@@ -128,9 +128,9 @@ TEST_F(WriterQueueTest, a_commit_in_doubt_is_in_doubt_for_all_and_repeated_for_n
   world_.commit_faults.push_back(Kind::commit_in_doubt);
   int runs = 0;
   std::future<void> waiting;
-  const auto kind_of = [](const std::function<void()>& act) {
+  const auto kind_of = [](const std::function<void()>& body) {
     try {
-      act();
+      body();
     } catch (const DatabaseError& error) {
       return error.kind();
     }

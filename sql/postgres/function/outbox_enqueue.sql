@@ -3,7 +3,7 @@
 -- caller gives one, whether it was known, and whether it was known with another topic or payload. The first one stays.
 --
 -- The form with bytes runs with the rights of the tables' owner, so that a role may enqueue and do nothing else
--- (docs/decisions/enqueue_only.md). So it runs no code that a caller could bring: names are found in pg_catalog alone.
+-- (docs/contributing/decisions/enqueue_only.md). So it runs no code that a caller could bring: names are found in pg_catalog alone.
 -- A function is open to everybody until it is closed.
 
 create or replace function {function:enqueue}(

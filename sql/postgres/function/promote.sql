@@ -1,13 +1,13 @@
 -- Whoever removes the head of a partition key lets the next one go, under the lock that accept takes for the
 -- key, unless a dead letter holds the key. A trigger, so that no way of removing work can forget it.
 
--- `numbers` are those of the messages whose duties have ended: where one of them held its key, it holds it no more.
+-- `numbers` are those of the messages whose deliveries have ended: where one of them held its key, it holds it no more.
 create or replace function {function:promote_keys}(keys text[], handlers text[], numbers bigint[])
 returns void
 language plpgsql {planner} as $twinbox$
 begin
   if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-    perform {function:refuse_isolation}('the end of a duty with a partition key');
+    perform {function:refuse_isolation}('the end of a delivery with a partition key');
   end if;
   perform pg_advisory_xact_lock(lock) from (
     select distinct hashtextextended(k, {work_text}::regclass::oid::bigint) as lock
@@ -48,7 +48,7 @@ create or replace trigger {name:work_promote} after delete on {work}
 referencing old table as gone for each statement execute function {function:promote}();
 
 -- A dead letter that is no longer dead, and was not sent again, lets its key go.
-create or replace function {function:let_go}() returns trigger
+create or replace function {function:release_key}() returns trigger
 language plpgsql {planner} as $twinbox$
 declare
   key text;
@@ -59,8 +59,8 @@ begin
   end if;
   return null;
 end $twinbox$;
-comment on function {function:let_go}() is
+comment on function {function:release_key}() is
   'Internal: trigger of the table of outcomes.';
 
-create or replace trigger {name:outcome_let_go} after update of state on {outcome}
-for each row when (old.state = 2 and new.state <> 2) execute function {function:let_go}();
+create or replace trigger {name:outcome_release_key} after update of state on {outcome}
+for each row when (old.state = 2 and new.state <> 2) execute function {function:release_key}();

@@ -46,7 +46,7 @@ begin
     return query select c.* from {function:claim_batch}(p_owner, p_lease, p_limit, p_floor, p_now) c
     where case
       when c.id is not null then true
-      else set_config('twinbox.missing', concat(current_setting('twinbox.missing'), c.work_id, ','), true) is null
+      else set_config('twinbox.missing', concat(current_setting('twinbox.missing'), c.delivery_id, ','), true) is null
     end;
     get diagnostics answered = row_count;
     exit when current_setting('twinbox.missing') = '';
@@ -69,7 +69,7 @@ declare
   p_owner uuid := owner;
   p_id bigint[] := ids;
   p_epoch int[] := epochs;
-  p_guarded boolean := epochs is not null;
+  p_check_epoch boolean := epochs is not null;
   p_now timestamptz := at;
   changed bigint;
 begin
@@ -111,7 +111,7 @@ declare
   p_owner uuid := owner;
   p_id bigint[] := ids;
   p_epoch int[] := epochs;
-  p_guarded boolean := epochs is not null;
+  p_check_epoch boolean := epochs is not null;
   p_error text[] := errors;
   p_delay bigint[] := delays;
   p_first_delay bigint := first_delay;
@@ -155,7 +155,7 @@ declare
   p_owner uuid := owner;
   p_id bigint[] := ids;
   p_epoch int[] := epochs;
-  p_guarded boolean := epochs is not null;
+  p_check_epoch boolean := epochs is not null;
   p_error text[] := errors;
   p_reason text := reason;
   p_counts boolean := counts;

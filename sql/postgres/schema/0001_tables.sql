@@ -42,14 +42,14 @@ create table {work} (
   last_error    text
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
 
-create unique index {name:work_duty} on {work} (number, handler);
+create unique index {name:work_delivery} on {work} (number, handler);
 create index {name:work_visible} on {work} (visible_at) where not waiting;
 create index {name:work_partition} on {work} (partition_key, handler, id) where partition_key is not null;
 create index {name:work_expiry} on {work} (expires_at) where expires_at is not null;
 
 create table {outcome} (
   number      bigint not null,
-  work_id     bigint,
+  delivery_id     bigint,
   finished_at timestamptz not null,
   finished_by uuid,
   attempts    int not null default 0,
@@ -67,7 +67,7 @@ create index {name:outcome_dead} on {outcome} (number, handler) where state = 2;
 create table {failure} (
   id        bigint generated always as identity primary key,
   number    bigint not null,
-  work_id   bigint,
+  delivery_id   bigint,
   failed_at timestamptz not null,
   worker    uuid,
   attempt   int not null,
@@ -83,7 +83,7 @@ create table {audit} (
   number          bigint,
   affected        bigint not null,
   content_version int,
-  act             text not null,
+  action             text not null,
   actor           text,
   reason          text,
   headers         text,

@@ -1,10 +1,10 @@
--- One row per message, with the columns and the words of the outbox document; a message with several duties
+-- One row per message, with the columns and the words of the outbox document; a message with several deliveries
 -- shows the most urgent one: open, then dead, then done.
 -- Names are not quoted, so they can be written in any case.
 
 create view {box} as
 select
-  coalesce(w.id, o.work_id) as Id,
+  coalesce(w.id, o.delivery_id) as Id,
   m.topic as Topic,
   m.payload as Payload,
   m.created_at as CreatedAt,

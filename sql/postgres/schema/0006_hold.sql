@@ -1,5 +1,5 @@
--- A dead duty may hold its partition key: while its row is here, nobody behind it goes. It stays when a person sends the
--- duty again (requeued), and goes with the duty's end, so that the next one follows only then.
+-- A dead delivery may hold its partition key: while its row is here, nobody behind it goes. It stays when a person sends the
+-- delivery again (requeued), and goes with the delivery's end, so that the next one follows only then.
 create table {hold} (
   number        bigint not null,
   handler       text collate "C" not null,

@@ -1,6 +1,6 @@
 -- Messages are facts, work is what is still to be done, outcomes are facts again. Instants are microseconds
 -- since 1970, owners 16 bytes. AUTOINCREMENT: a plain rowid starts again at 1 in an empty table, and a
--- WorkId must never be used twice.
+-- DeliveryId must never be used twice.
 
 create table {message} (
   number          integer primary key autoincrement,
@@ -42,14 +42,14 @@ create table {work} (
   last_error    text
 );
 
-create unique index {name:work_duty} on {work} (number, handler);
+create unique index {name:work_delivery} on {work} (number, handler);
 create index {name:work_visible} on {work} (visible_at) where waiting = 0;
 create index {name:work_partition} on {work} (partition_key, handler, id) where partition_key is not null;
 create index {name:work_expiry} on {work} (expires_at) where expires_at is not null;
 
 create table {outcome} (
   number      integer not null,
-  work_id     integer,
+  delivery_id     integer,
   finished_at integer not null,
   finished_by blob,
   attempts    integer not null default 0,
@@ -67,7 +67,7 @@ create index {name:outcome_dead} on {outcome} (number, handler) where state = 2;
 create table {failure} (
   id        integer primary key autoincrement,
   number    integer not null,
-  work_id   integer,
+  delivery_id   integer,
   failed_at integer not null,
   worker    blob,
   attempt   integer not null,
@@ -83,7 +83,7 @@ create table {audit} (
   number          integer,
   affected        integer not null,
   content_version integer,
-  act             text not null,
+  action             text not null,
   actor           text,
   reason          text,
   headers         text,

@@ -1,10 +1,10 @@
--- One row per message, with the columns and the words of the outbox document; a message with several duties
+-- One row per message, with the columns and the words of the outbox document; a message with several deliveries
 -- shows the most urgent one: open, then dead, then done.
 -- Instants are shown as text in UTC, owners in hexadecimal.
 
 create view {box} as
 select
-  coalesce(w.id, o.work_id) as Id,
+  coalesce(w.id, o.delivery_id) as Id,
   m.topic as Topic,
   m.payload as Payload,
   strftime('%Y-%m-%d %H:%M:%f', m.created_at / 1000000.0, 'unixepoch') as CreatedAt,

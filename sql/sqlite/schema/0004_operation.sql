@@ -1,4 +1,4 @@
--- What a person does has an id, so that it can be asked for again: an act that was cut off goes on where it stopped.
+-- What a person does has an id, so that it can be asked for again: an action that was cut off goes on where it stopped.
 -- A row without one was written before, or by a caller who gave none. The table is made anew: a column that was added
 -- would stand behind the payload, and whoever reads it would read the payload's pages as well.
 alter table {audit} rename to {name:audit_before};
@@ -9,21 +9,21 @@ create table {audit} (
   number           integer,
   affected         integer not null,
   content_version  integer,
-  act              text not null,
+  action              text not null,
   actor            text,
   reason           text,
   operation_id     text,
-  content_hash     blob,                         -- of what was asked for: another act under the id is refused
+  content_hash     blob,                         -- of what was asked for: another action under the id is refused
   started_at       integer,
   finished         integer not null default 1,
-  position_number  integer,                      -- the last duty that was looked at
+  position_number  integer,                      -- the last delivery that was looked at
   position_handler text,
   headers          text,
   payload          blob
 );
 
-insert into {audit} (id, done_at, number, affected, content_version, act, actor, reason, headers, payload)
-select id, done_at, number, affected, content_version, act, actor, reason, headers, payload
+insert into {audit} (id, done_at, number, affected, content_version, action, actor, reason, headers, payload)
+select id, done_at, number, affected, content_version, action, actor, reason, headers, payload
 from {name:audit_before} order by id;
 
 drop table {name:audit_before};

@@ -1,5 +1,5 @@
--- A dead duty may hold its partition key: while its row is here, nobody behind it goes. It stays when a person sends the
--- duty again (requeued), and goes with the duty's end, so that the next one follows only then.
+-- A dead delivery may hold its partition key: while its row is here, nobody behind it goes. It stays when a person sends the
+-- delivery again (requeued), and goes with the delivery's end, so that the next one follows only then.
 create table {hold} (
   number        integer not null,
   handler       text not null,
@@ -25,7 +25,7 @@ begin
 end;
 
 -- A dead letter that is no longer dead, and was not sent again, lets its key go.
-create trigger {name:outcome_let_go} after update of state on {outcome} when old.state = 2 and new.state <> 2
+create trigger {name:outcome_release_key} after update of state on {outcome} when old.state = 2 and new.state <> 2
 begin
   update {work} set waiting = 0
   where waiting = 1 and id = (

@@ -33,14 +33,14 @@ begin
   declare @bytes varbinary(max) = @payload + coalesce(@hash, 0x);
   declare @handlers nvarchar(max) = (select handler as [key], json_query(N'[]') as legacy from @named for json path, include_null_values);
   declare @rows nvarchar(max) = (
-    select 1 as position, cast(0 as bit) as replaces, {coded:source} as source, {coded:id} as id, {coded:topic} as topic, {coded:content_type} as content_type,
-           {coded:headers} as headers, nullif({coded:correlation_id}, N'') as correlation_id,
-           nullif({coded:partition_key}, N'') as partition_key, @due_at as due_at, @expires_at as expires_at,
+    select 1 as position, cast(0 as bit) as replaces, {encoded:source} as source, {encoded:id} as id, {encoded:topic} as topic, {encoded:content_type} as content_type,
+           {encoded:headers} as headers, nullif({encoded:correlation_id}, N'') as correlation_id,
+           nullif({encoded:partition_key}, N'') as partition_key, @due_at as due_at, @expires_at as expires_at,
            1 as payload_at, datalength(@payload) as payload_size,
-           case when @hash is not null then {coded:hash_algorithm} end as hash_algorithm,
+           case when @hash is not null then {encoded:hash_algorithm} end as hash_algorithm,
            case when @hash is not null then datalength(@payload) + 1 end as hash_at, datalength(@hash) as hash_size
     for json path, include_null_values);
-  {act:accept}
+  {body:accept}
   set @answer = (
     select case
              when exists (select 1 from @missing n where n.number = k.number) then 'accepted'

@@ -20,16 +20,16 @@ begin
   declare @bytes varbinary(max) = @payload;
   declare @handlers nvarchar(max) = N'[{"key": "", "legacy": []}]';
   declare @rows nvarchar(max) = (
-    select 1 as position, cast(0 as bit) as replaces, N'-' as source, {coded:id} as id, {coded:topic} as topic, {coded:content_type} as content_type,
-           {coded:headers} as headers, nullif({coded:correlation_id}, N'') as correlation_id,
-           nullif({coded:partition_key}, N'') as partition_key, @due_at as due_at, @expires_at as expires_at,
+    select 1 as position, cast(0 as bit) as replaces, N'-' as source, {encoded:id} as id, {encoded:topic} as topic, {encoded:content_type} as content_type,
+           {encoded:headers} as headers, nullif({encoded:correlation_id}, N'') as correlation_id,
+           nullif({encoded:partition_key}, N'') as partition_key, @due_at as due_at, @expires_at as expires_at,
            1 as payload_at, datalength(@payload) as payload_size
     for json path, include_null_values);
-  {act:accept}
+  {body:accept}
   set @known = (select case when exists (select 1 from @missing) then 0 else 1 end);
   set @differs = (select k.conflict from @arrived k);
   {end}
-  select {coded:id} as id, @known as duplicate, @differs as conflict;
+  select {encoded:id} as id, @known as duplicate, @differs as conflict;
 end;
 go
 

@@ -15,7 +15,7 @@ begin
   declare @lease bigint = cast(@lease_seconds as bigint) * 1000000;
   declare @limit bigint = @batch_size;
   declare @floor datetime2(6) = @visible_from;
-  {act:claim}
+  {body:claim}
   declare @missing table (
     number bigint, id bigint primary key, attempts int, expiries int, requeues int, handler nvarchar(200) {binary});
   delete from {work}
@@ -23,7 +23,7 @@ begin
   into @missing (number, id, attempts, expiries, requeues, handler)
   where id in (select t.id from @taken t where not exists (
     select 1 from {work} w join {message} m on m.number = w.number where w.id = t.id));
-  insert into {outcome} (number, work_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
+  insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler,
                          reason, last_error)
   select number, id, {now}, @owner, attempts, expiries, requeues, 2, handler, N'message_missing',
          N'the message row is gone'
@@ -53,7 +53,7 @@ begin
   if coalesce(@lease_seconds, 0) <= 0 begin; throw 51022, 'lease_seconds: must be longer than zero', 1; end;
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
   declare @lease bigint = cast(@lease_seconds as bigint) * 1000000;
-  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @check_epoch bit = case when @epochs is null then 0 else 1 end;
   declare @rows nvarchar(max) = {ids_as_rows};
   {step:renew_1}
   {end}
@@ -74,9 +74,9 @@ begin
   exec {function:check_ids} @ids;
   exec {function:check_epochs} N'ack', @ids, @epochs;
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
-  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @check_epoch bit = case when @epochs is null then 0 else 1 end;
   declare @rows nvarchar(max) = {ids_as_rows};
-  {act:ack}
+  {body:ack}
   {end}
   select count(*) as changed from @gone;
 end;
@@ -99,12 +99,12 @@ begin
   if @delay_seconds <= 0 begin; throw 51022, 'delay_seconds: must be longer than zero', 1; end;
   set @error = nullif(@error, N'');
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
-  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @check_epoch bit = case when @epochs is null then 0 else 1 end;
   declare @first_delay bigint = 2000000;
   declare @max_delay bigint = 60000000;
   declare @delay bigint = cast(@delay_seconds as bigint) * 1000000;
-  declare @rows nvarchar(max) = {ids_as_rows_told};
-  {act:abandon}
+  declare @rows nvarchar(max) = {ids_as_rows_with_error};
+  {body:abandon}
   {end}
   select count(*) as changed from @settled;
 end;
@@ -125,7 +125,7 @@ begin
   exec {function:check_ids} @ids;
   exec {function:check_epochs} N'release', @ids, @epochs;
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
-  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @check_epoch bit = case when @epochs is null then 0 else 1 end;
   declare @rows nvarchar(max) = {ids_as_rows};
   {step:release_1}
   {end}
@@ -149,11 +149,11 @@ begin
   if @error is null begin; throw 51022, 'error: must not be null (it may be empty)', 1; end;
   set @error = nullif(@error, N'');
   declare @now datetime2(6) = coalesce(@at, sysutcdatetime());
-  declare @guarded bit = case when @epochs is null then 0 else 1 end;
+  declare @check_epoch bit = case when @epochs is null then 0 else 1 end;
   declare @counts bit = 1;
   declare @delay bigint = null;
-  declare @rows nvarchar(max) = {ids_as_rows_told};
-  {act:fail}
+  declare @rows nvarchar(max) = {ids_as_rows_with_error};
+  {body:fail}
   {end}
   select count(*) as changed from @gone;
 end;

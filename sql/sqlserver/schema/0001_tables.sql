@@ -45,7 +45,7 @@ create table {work} (
 );
 go
 
-create unique index {name:work_duty} on {work} (number, handler);
+create unique index {name:work_delivery} on {work} (number, handler);
 go
 
 -- Claim changes only columns that no index mentions.
@@ -60,7 +60,7 @@ go
 
 create table {outcome} (
   number      bigint not null,
-  work_id     bigint,
+  delivery_id     bigint,
   finished_at datetime2(6) not null,
   finished_by uniqueidentifier,
   attempts    int not null default 0,
@@ -80,7 +80,7 @@ go
 create table {failure} (
   id        bigint identity(1, 1) not null primary key,
   number    bigint not null,
-  work_id   bigint,
+  delivery_id   bigint,
   failed_at datetime2(6) not null,
   worker    uniqueidentifier,
   attempt   int not null,
@@ -98,7 +98,7 @@ create table {audit} (
   number          bigint,
   affected        bigint not null,
   content_version int,
-  act             nvarchar(255) not null,
+  action             nvarchar(255) not null,
   actor           nvarchar(255),
   reason          nvarchar(max),
   headers         nvarchar(max),

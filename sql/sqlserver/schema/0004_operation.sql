@@ -1,9 +1,9 @@
--- What a person does has an id, so that it can be asked for again: an act that was cut off goes on where it stopped.
+-- What a person does has an id, so that it can be asked for again: an action that was cut off goes on where it stopped.
 -- A row without one was written before, or by a caller who gave none.
 alter table {audit} add operation_id nvarchar(200) {binary};
 go
 
--- Of what was asked for: another act under the id is refused.
+-- Of what was asked for: another action under the id is refused.
 alter table {audit} add content_hash varbinary(32);
 go
 
@@ -13,7 +13,7 @@ go
 alter table {audit} add finished bit not null default 1;
 go
 
--- The last duty that was looked at.
+-- The last delivery that was looked at.
 alter table {audit} add position_number bigint;
 go
 

@@ -1,5 +1,5 @@
--- A dead duty may hold its partition key: while its row is here, nobody behind it goes. It stays when a person sends the
--- duty again (requeued), and goes with the duty's end, so that the next one follows only then.
+-- A dead delivery may hold its partition key: while its row is here, nobody behind it goes. It stays when a person sends the
+-- delivery again (requeued), and goes with the delivery's end, so that the next one follows only then.
 create table {hold} (
   number        bigint not null,
   handler       nvarchar(200) {binary} not null,
@@ -37,7 +37,7 @@ end;
 go
 
 -- A dead letter that is no longer dead, and was not sent again, lets its key go.
-create trigger {function:outcome_let_go} on {outcome} after update as
+create trigger {function:outcome_release_key} on {outcome} after update as
 begin
   set nocount on;
   if not exists (select 1 from deleted where state = 2) return;

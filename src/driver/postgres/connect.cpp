@@ -115,8 +115,8 @@ void drop_notice(void* /*nothing*/, const PGresult* /*notice*/) noexcept {}
 
 [[noreturn]] void refuse(const Address& address, PGconn* connection) {
   const std::string_view message = PQerrorMessage(connection);
-  const Report report{sqlstate_in(message), in_one_line(message)};
-  throw failure("connect", report, address.shown, true);
+  const ServerError server_error{sqlstate_in(message), in_one_line(message)};
+  throw failure("connect", server_error, address.shown, true);
 }
 
 void check_stop(const Address& address, const std::stop_token& stop) {
@@ -209,16 +209,16 @@ Handle connect_to_one_of(std::vector<Address> hosts, const Address& address,
 }
 
 /// Waits for what has been asked, but neither past its limit nor past a stop request.
-void await_answer(PGconn* connection, const Question& question, const std::stop_token& stop) {
-  const auto deadline = Clock::now() + question.limit;
+void await_answer(PGconn* connection, const Query& query, const std::stop_token& stop) {
+  const auto deadline = Clock::now() + query.limit;
   while (PQisBusy(connection) == 1) {
     if (stop.stop_requested()) {
-      throw failure(DatabaseError::Kind::cancelled, question.act, {"", "stopped on request"},
-                    question.where, true);
+      throw failure(DatabaseError::Kind::cancelled, query.action, {"", "stopped on request"},
+                    query.where, true);
     }
-    if (question.limit.count() > 0 && Clock::now() >= deadline) {
-      throw failure(DatabaseError::Kind::connection_lost, question.act,
-                    {"", no_answer_within(question.limit)}, question.where, true);
+    if (query.limit.count() > 0 && Clock::now() >= deadline) {
+      throw failure(DatabaseError::Kind::connection_lost, query.action,
+                    {"", no_answer_within(query.limit)}, query.where, true);
     }
     pollfd socket{PQsocket(connection), POLLIN, 0};
     if (::poll(&socket, 1, static_cast<int>(stop_check.count())) > 0 &&
@@ -229,35 +229,36 @@ void await_answer(PGconn* connection, const Question& question, const std::stop_
 
 }  // namespace
 
-Result ask(PGconn* connection, const Question& question, const std::stop_token& stop) {
-  if (PQsendQuery(connection, question.sql.c_str()) != 1) {
-    throw failure(DatabaseError::Kind::connection_lost, question.act,
-                  {"", first_line(PQerrorMessage(connection))}, question.where, true);
+Result run_query(PGconn* connection, const Query& query, const std::stop_token& stop) {
+  if (PQsendQuery(connection, query.sql.c_str()) != 1) {
+    throw failure(DatabaseError::Kind::connection_lost, query.action,
+                  {"", first_line(PQerrorMessage(connection))}, query.where, true);
   }
   Result last;
   std::optional<DatabaseError> refused;
   for (;;) {
-    await_answer(connection, question, stop);
+    await_answer(connection, query, stop);
     Result next{PQgetResult(connection)};
     if (next == nullptr) break;
     const auto status = PQresultStatus(next.get());
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && !refused)
-      refused = failure(question.act, report_of(next.get()), question.where, true);
+      refused = failure(query.action, server_error_of(next.get()), query.where, true);
     last = std::move(next);
   }
   if (refused) throw *refused;
   return last;
 }
 
-bool is_behind_a_pooler(PGconn* connection, std::string_view act, std::string_view where,
+bool is_behind_a_pooler(PGconn* connection, std::string_view action, std::string_view where,
                         std::chrono::milliseconds limit, const std::stop_token& stop) {
-  const Result answer = ask(connection, {"select pg_backend_pid()", act, where, limit}, stop);
+  const Result answer =
+      run_query(connection, {"select pg_backend_pid()", action, where, limit}, stop);
   return read_integer(PQgetvalue(answer.get(), 0, 0)) != PQbackendPID(connection);
 }
 
 std::string no_answer_within(std::chrono::milliseconds limit) {
-  return "the server did not answer within answer_limit (" + std::to_string(limit.count()) +
-         " ms): check that it runs and is not overloaded, or raise answer_limit";
+  return "the server did not answer within answer_timeout (" + std::to_string(limit.count()) +
+         " ms): check that it runs and is not overloaded, or raise answer_timeout";
 }
 
 Handle connect_to(const Address& address, std::chrono::milliseconds limit,

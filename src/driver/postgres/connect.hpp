@@ -29,19 +29,19 @@ Handle connect_to(const Address& address, std::chrono::milliseconds limit,
 std::string no_answer_within(std::chrono::milliseconds limit);
 
 /// What is asked on a connection that is in no pipeline.
-struct Question {
+struct Query {
   std::string sql;
-  std::string_view act;  ///< what it is asked for, in errors
+  std::string_view action;  ///< what it is asked for, in errors
   std::string_view where;
   std::chrono::milliseconds limit{0};  ///< of the wait for each part of the answer; zero: none
 };
 
 /// The last answer. An error leaves the connection usable. Throws DatabaseError, kind `cancelled`
 /// when a stop is requested.
-Result ask(PGconn* connection, const Question& question, const std::stop_token& stop);
+Result run_query(PGconn* connection, const Query& query, const std::stop_token& stop);
 
-/// A pooler answers a login itself, with a process number of its own. Throws as ask().
-bool is_behind_a_pooler(PGconn* connection, std::string_view act, std::string_view where,
+/// A pooler answers a login itself, with a process number of its own. Throws as run_query().
+bool is_behind_a_pooler(PGconn* connection, std::string_view action, std::string_view where,
                         std::chrono::milliseconds limit, const std::stop_token& stop);
 
 }  // namespace twinbox::postgres

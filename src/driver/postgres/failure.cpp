@@ -24,7 +24,7 @@ std::string without_quoted_values(std::string_view message) {
   return result;
 }
 
-std::string_view way_out(std::string_view sqlstate, Kind kind, bool ours) {
+std::string_view hint_for(std::string_view sqlstate, Kind kind, bool ours) {
   if (sqlstate == "25P02") {
     return "the transaction is already aborted by an earlier error: roll it back and begin again";
   }
@@ -78,27 +78,27 @@ bool ends_connection(std::string_view sqlstate) noexcept {
   return sqlstate.starts_with("08") && sqlstate != wrong_message;
 }
 
-DatabaseError failure(std::string_view statement, const Report& report, std::string_view where,
-                      bool ours) {
-  return failure(kind_of(report.sqlstate), statement, report, where, ours);
+DatabaseError failure(std::string_view statement, const ServerError& server_error,
+                      std::string_view where, bool ours) {
+  return failure(kind_of(server_error.sqlstate), statement, server_error, where, ours);
 }
 
-DatabaseError failure(Kind kind, std::string_view statement, const Report& report,
+DatabaseError failure(Kind kind, std::string_view statement, const ServerError& server_error,
                       std::string_view where, bool ours) {
   // DETAIL stays out: it carries key values, and a key may be somebody's data.
   std::string text{statement};
   text += ": ";
-  text +=
-      report.sqlstate.starts_with("22") ? without_quoted_values(report.message) : report.message;
+  text += server_error.sqlstate.starts_with("22") ? without_quoted_values(server_error.message)
+                                                  : server_error.message;
   for (const std::string_view more :
-       {std::string_view{report.hint}, way_out(report.sqlstate, kind, ours)}) {
+       {std::string_view{server_error.hint}, hint_for(server_error.sqlstate, kind, ours)}) {
     if (more.empty()) continue;
     if (!text.ends_with('.')) text += '.';
     text += ' ';
     text += more;
   }
   if (!where.empty()) text.append(" (").append(where).append(")");
-  return DatabaseError(kind, text, report.sqlstate);
+  return DatabaseError(kind, text, server_error.sqlstate);
 }
 
 std::string first_line(std::string_view message) {

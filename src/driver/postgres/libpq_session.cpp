@@ -10,7 +10,7 @@
 #include "driver/postgres/result.hpp"
 #include "sql/render.hpp"
 #include "sql/statement.hpp"
-#include "twinbox/native_sessions.hpp"
+#include "twinbox/session.hpp"
 
 namespace twinbox {
 namespace {
@@ -79,7 +79,8 @@ Result run(PGconn* connection, const std::string& sql, const Parameters& paramet
                             {"0A000", "COPY cannot be used here: use insert or select"},
                             where(connection), ours);
   }
-  throw postgres::failure(statement, postgres::report_of(result.get()), where(connection), ours);
+  throw postgres::failure(statement, postgres::server_error_of(result.get()), where(connection),
+                          ours);
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ Dialect LibpqSession::dialect() const noexcept { return Dialect::postgres; }
 std::size_t LibpqSession::execute(const Statement& statement, std::span<const Arg> args,
                                   RowSink rows) {
   check(connection_);
-  const auto form = postgres::Form::of(statement, args, false);
+  const auto form = postgres::StatementForm::of(statement, args, false);
   std::vector<Result> results;
   for (const auto& step : form.steps) {
     const Parameters parameters{step.params, args, statement.name, 0, form.columns};

@@ -174,10 +174,11 @@ void Parameters::add(Oid type, const char* value, std::size_t length, int format
   formats_.push_back(format);
 }
 
-Form Form::of(const Statement& statement, std::span<const Arg> args, bool may_steer) {
+StatementForm StatementForm::of(const Statement& statement, std::span<const Arg> args,
+                                bool may_set_planner) {
   constexpr std::size_t one = 128;
   constexpr std::size_t call = 192;
-  if (!may_steer && !statement.call.empty()) return {.steps = statement.call, .number = call};
+  if (!may_set_planner && !statement.call.empty()) return {.steps = statement.call, .number = call};
   const bool single = std::ranges::all_of(
       args, [](const Arg& arg) { return !arg.is_column || arg.column.size() == 1; });
   if (single && !statement.one.empty())

@@ -52,13 +52,14 @@ class Parameters {
 };
 
 /// What is run of a statement.
-struct Form {
+struct StatementForm {
   std::span<const Step> steps;
   Columns columns = Columns::sparse_arrays;
   std::size_t number = 0;  ///< of its first step, unique among all forms of the statement
 
-  /// `may_steer`: the session has the settings that the steps want of the planner.
-  static Form of(const Statement& statement, std::span<const Arg> args, bool may_steer);
+  /// `may_set_planner`: the session has the settings that the steps want of the planner.
+  static StatementForm of(const Statement& statement, std::span<const Arg> args,
+                          bool may_set_planner);
 };
 
 }  // namespace twinbox::postgres

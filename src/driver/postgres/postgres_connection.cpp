@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "database/answer_limit.hpp"
+#include "database/answer_timeout.hpp"
 #include "driver/postgres/oids.hpp"
 #include "driver/postgres/parameters.hpp"
 #include "sql/render.hpp"
@@ -19,7 +19,7 @@ using Kind = DatabaseError::Kind;
 // Our statements must not depend on statistics that do not exist yet on a fresh table, nor on a
 // server's own default isolation. The text form of timestamps is the one we can read; the order of
 // day and month in what a user writes stays as it was.
-constexpr const char* steering =
+constexpr const char* planner_settings =
     "set enable_seqscan=off; set enable_bitmapscan=off; set jit=off; set "
     "plan_cache_mode=force_generic_plan; "
     "set client_min_messages=warning; set default_transaction_isolation='read committed'; set "
@@ -32,7 +32,7 @@ constexpr const char* ask_history =
     "; select (select system_identifier from pg_control_system()) || '/' || "
     "case when not pg_is_in_recovery() then left(pg_walfile_name(pg_current_wal_lsn()), 8) end";
 
-constexpr std::array without_steering{
+constexpr std::array without_planner_settings{
     "set local enable_seqscan to default", "set local enable_bitmapscan to default",
     "set local jit to default", "set local plan_cache_mode to default",
     "set local lock_timeout to default"};
@@ -57,28 +57,28 @@ PostgresConnection::PostgresConnection(Handle connection, Pooler pooler, std::st
               (pooler == Pooler::unknown &&
                is_behind_a_pooler(connection_.get(), "connect", where_, limits.answer, stop))) {
   if (pooler_ && limits.lock.count() > 0) {
-    set_lock_limit_ = "set local lock_timeout = " + std::to_string(limits.lock.count());
+    set_lock_wait_timeout_ = "set local lock_timeout = " + std::to_string(limits.lock.count());
   }
   PQsetNoticeReceiver(connection_.get(), &PostgresConnection::on_notice, this);
   cancel_.reset(PQgetCancel(connection_.get()), &PQfreeCancel);
-  if (!pooler_) steer(stop);
+  if (!pooler_) apply_settings(stop);
   if (PQsetnonblocking(connection_.get(), 1) != 0 || PQenterPipelineMode(connection_.get()) != 1) {
     throw failure("connect", {"", first_line(PQerrorMessage(connection_.get()))}, where_, true);
   }
 }
 
-void PostgresConnection::steer(const std::stop_token& stop) {
-  std::string settings = steering;
+void PostgresConnection::apply_settings(const std::stop_token& stop) {
+  std::string settings = planner_settings;
   if (limits_.lock.count() > 0)
     settings += "; set lock_timeout = " + std::to_string(limits_.lock.count());
   const auto send = [&](std::string sql) {
-    return ask(connection_.get(), {std::move(sql), "connect", where_, limits_.answer}, stop);
+    return run_query(connection_.get(), {std::move(sql), "connect", where_, limits_.answer}, stop);
   };
   try {
     const Result answer = send(settings + ask_history);
-    history_ = PQgetvalue(answer.get(), 0, 0);
+    server_identity_ = PQgetvalue(answer.get(), 0, 0);
   } catch (const DatabaseError& error) {
-    // A server without these functions, or a role that may not call them: the history stays
+    // A server without these functions, or a role that may not call them: the server_identity stays
     // unknown.
     if (error.kind() != Kind::permission && error.kind() != Kind::missing_schema) throw;
     send(settings);
@@ -86,7 +86,7 @@ void PostgresConnection::steer(const std::stop_token& stop) {
 }
 
 void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept {
-  // Between two flights libpq takes the server's last words for a notice.
+  // Between two pipelines libpq takes the server's last words for a notice.
   const char* severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
   if (severity != nullptr && std::string_view{severity} == "FATAL") {
     static_cast<PostgresConnection*>(self)->closing_ = true;
@@ -100,7 +100,7 @@ void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept 
 
 void PostgresConnection::begin(Access access, Scope scope) {
   notice_a_closed_socket("begin");
-  answer_limit_ = WithoutAnswerLimit::active() ? std::chrono::milliseconds{0} : limits_.answer;
+  answer_timeout_ = WithoutAnswerTimeout::active() ? std::chrono::milliseconds{0} : limits_.answer;
   access_ = access;
   scope_ = scope;
   active_ = true;
@@ -108,7 +108,7 @@ void PostgresConnection::begin(Access access, Scope scope) {
   begin_owed_ = scope != Scope::statement;
 }
 
-void PostgresConnection::notice_a_closed_socket(std::string_view act) {
+void PostgresConnection::notice_a_closed_socket(std::string_view action) {
   // A write sent into a connection that the server had closed long ago would be a commit in doubt;
   // found closed beforehand, it has certainly not happened.
   for (;;) {
@@ -119,45 +119,46 @@ void PostgresConnection::notice_a_closed_socket(std::string_view act) {
   }
   if (usable()) return;
   const auto reason = first_line(PQerrorMessage(connection_.get()));
-  throw failure(Kind::connection_lost, act,
+  throw failure(Kind::connection_lost, action,
                 {"", reason.empty() ? "the server has closed the connection" : reason}, where_,
                 true);
 }
 
-void PostgresConnection::check_interrupted(std::string_view act) const {
+void PostgresConnection::check_interrupted(std::string_view action) const {
   if (!interrupt_wanted_) return;
-  throw failure(Kind::cancelled, act, {"", "stopped on request"}, where_, true);
+  throw failure(Kind::cancelled, action, {"", "stopped on request"}, where_, true);
 }
 
 std::size_t PostgresConnection::execute(const Statement& statement, std::span<const Arg> args,
                                         RowSink rows) {
   check_interrupted(statement.name);
   const auto [steps, columns, first] =
-      Form::of(statement, args, !pooler_ && scope_ != Scope::caller);
+      StatementForm::of(statement, args, !pooler_ && scope_ != Scope::caller);
   std::vector<Parameters> parameters;
   parameters.reserve(steps.size());
   for (const auto& step : steps)
     parameters.emplace_back(step.params, args, statement.name, 0, columns);
 
-  Flight flight{connection_.get()};
+  Pipeline pipeline{connection_.get()};
   std::vector<Preparation> preparations;
-  std::vector<std::size_t> places;
-  add_begin(flight);
+  std::vector<std::size_t> indexes;
+  add_begin(pipeline);
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    places.push_back(add_step(flight, statement, first + i, steps[i], parameters[i], preparations));
+    indexes.push_back(
+        add_step(pipeline, statement, first + i, steps[i], parameters[i], preparations));
   }
-  add_end(flight);
+  add_end(pipeline);
   try {
-    land(flight, statement.name, true, decides_alone(),
-         !pooler_ && preparations.size() < steps.size());
+    flush(pipeline, statement.name, true, commits_alone(),
+          !pooler_ && preparations.size() < steps.size());
   } catch (...) {
-    remember(flight, preparations);
+    remember(pipeline, preparations);
     throw;
   }
-  remember(flight, preparations);
-  // Rows are handed over after the flight, so that a sink that throws leaves no answer behind.
-  for (const auto place : places) deliver(flight.answer(place), rows);
-  return places.empty() ? 0 : row_count(flight.answer(places.back()));
+  remember(pipeline, preparations);
+  // Rows are handed over after the pipeline, so that a sink that throws leaves no answer behind.
+  for (const auto index : indexes) deliver(pipeline.answer(index), rows);
+  return indexes.empty() ? 0 : row_count(pipeline.answer(indexes.back()));
 }
 
 std::size_t PostgresConnection::execute_text(std::string_view sql, std::span<const Arg> args,
@@ -165,85 +166,87 @@ std::size_t PostgresConnection::execute_text(std::string_view sql, std::span<con
   check_interrupted(user_statement);
   const auto [text, names] = rewrite_parameters(sql, Dialect::postgres);
   const Parameters parameters{names, args, user_statement, oid::bytea};
-  Flight flight{connection_.get()};
-  add_begin(flight);
-  const auto place = flight.execute(text, parameters, Format::text);
-  add_end(flight);
-  land(flight, user_statement, false, decides_alone(), false);
+  Pipeline pipeline{connection_.get()};
+  add_begin(pipeline);
+  const auto index = pipeline.execute(text, parameters, Format::text);
+  add_end(pipeline);
+  flush(pipeline, user_statement, false, commits_alone(), false);
   if (scope_ != Scope::statement && PQtransactionStatus(connection_.get()) == PQTRANS_IDLE) {
     throw UsageError(
         "execute: the statement ended the transaction it ran in; leave commit and rollback to "
         "whoever began it: "
         "return to commit, throw to roll back");
   }
-  deliver(flight.answer(place), rows);
-  return row_count(flight.answer(place));
+  deliver(pipeline.answer(index), rows);
+  return row_count(pipeline.answer(index));
 }
 
-void PostgresConnection::add_begin(Flight& flight) {
+void PostgresConnection::add_begin(Pipeline& pipeline) {
   if (begin_owed_) {
-    flight.command(begin_read_committed);
+    pipeline.command(begin_read_committed);
     if (scope_ == Scope::caller && !pooler_) {
-      for (const auto* command : without_steering) flight.command(command);
+      for (const auto* command : without_planner_settings) pipeline.command(command);
     }
     begin_owed_ = false;
   } else if (scope_ == Scope::statement && pooler_) {
-    flight.command(begin_read_committed);
+    pipeline.command(begin_read_committed);
   } else {
     return;
   }
-  if (scope_ != Scope::caller && !set_lock_limit_.empty()) flight.command(set_lock_limit_.c_str());
+  if (scope_ != Scope::caller && !set_lock_wait_timeout_.empty())
+    pipeline.command(set_lock_wait_timeout_.c_str());
 }
 
-void PostgresConnection::add_end(Flight& flight) {
-  if (scope_ == Scope::statement && pooler_) flight.command("commit");
+void PostgresConnection::add_end(Pipeline& pipeline) {
+  if (scope_ == Scope::statement && pooler_) pipeline.command("commit");
 }
 
-std::size_t PostgresConnection::add_step(Flight& flight, const Statement& statement,
+std::size_t PostgresConnection::add_step(Pipeline& pipeline, const Statement& statement,
                                          std::size_t number, const Step& step,
                                          const Parameters& parameters,
                                          std::vector<Preparation>& preparations) {
-  if (pooler_) return flight.execute(step.sql, parameters, Format::binary);
+  if (pooler_) return pipeline.execute(step.sql, parameters, Format::binary);
   const auto key = std::uint64_t{statement.number} << 8U | number;
   const auto found = prepared_.find(key);
   if (found == prepared_.end()) {
     std::string name = "tb" + std::to_string(statement.number) + "_" + std::to_string(number);
     if (generation_ > 0) name += "_" + std::to_string(generation_);
-    const auto place = flight.prepare(name, step.sql, parameters);
-    const auto answer = flight.execute_prepared(name, parameters);
-    preparations.push_back({key, place, {std::move(name), parameters.types()}});
+    const auto index = pipeline.prepare(name, step.sql, parameters);
+    const auto answer = pipeline.execute_prepared(name, parameters);
+    preparations.push_back({key, index, {std::move(name), parameters.types()}});
     return answer;
   }
   // Prepared for a null where there is a column now, or the other way round: the types would not
   // fit.
   if (found->second.types != parameters.types())
-    return flight.execute(step.sql, parameters, Format::binary);
-  return flight.execute_prepared(found->second.name, parameters);
+    return pipeline.execute(step.sql, parameters, Format::binary);
+  return pipeline.execute_prepared(found->second.name, parameters);
 }
 
-void PostgresConnection::remember(const Flight& flight, std::vector<Preparation>& preparations) {
+void PostgresConnection::remember(const Pipeline& pipeline,
+                                  std::vector<Preparation>& preparations) {
   // A prepared statement outlives the rollback of the transaction it was made in.
   for (auto& preparation : preparations) {
-    if (flight.answer(preparation.place) != nullptr && flight.succeeded(preparation.place)) {
+    if (pipeline.answer(preparation.index) != nullptr && pipeline.succeeded(preparation.index)) {
       prepared_.insert_or_assign(preparation.key, std::move(preparation.prepared));
     }
   }
 }
 
-bool PostgresConnection::decides_alone() const noexcept {
+bool PostgresConnection::commits_alone() const noexcept {
   return scope_ == Scope::statement && access_ != Access::read;
 }
 
-void PostgresConnection::land(Flight& flight, std::string_view statement, bool ours, bool decides,
-                              bool used_cache) {
-  const Flight::Interrupt interrupt{interrupt_wanted_, cancel_};
+void PostgresConnection::flush(Pipeline& pipeline, std::string_view statement, bool ours,
+                               bool may_commit, bool used_cache) {
+  const Pipeline::Interrupt interrupt{interrupt_wanted_, cancel_};
   broken_ = true;
-  flight.land(answer_limit_, &interrupt);
-  broken_ = !flight.complete();
-  closing_ = closing_ || flight.interrupted();
+  pipeline.flush(answer_timeout_, &interrupt);
+  broken_ = !pipeline.complete();
+  closing_ = closing_ || pipeline.interrupted();
   // A commit is left alone: one that waits for its standby would end as if the standby had it.
-  if (flight.timed_out() && !flight.interrupted() && !decides) request_cancel(cancel_);
-  if (broken_) fail_lost(flight, statement, ours, decides);
+  if (pipeline.timed_out() && !pipeline.interrupted() && !may_commit) request_cancel(cancel_);
+  if (broken_) fail_lost(pipeline, statement, ours, may_commit);
   if (std::exchange(gave_up_standby_, false)) {
     throw failure(Kind::commit_in_doubt, statement,
                   {"",
@@ -251,52 +254,54 @@ void PostgresConnection::land(Flight& flight, std::string_view statement, bool o
                    "undo the commit"},
                   where_, ours);
   }
-  const auto* error = flight.error();
+  const auto* error = pipeline.error();
   if (error == nullptr) return;
-  auto report = report_of(error);
-  auto kind = kind_of(report.sqlstate);
+  auto server_error = server_error_of(error);
+  auto kind = kind_of(server_error.sqlstate);
   // The server has forgotten our prepared statements (DISCARD ALL, another server behind the same
   // address), or their result has changed shape with the schema: prepared anew, they work. Nothing
   // was committed.
-  if (used_cache && (report.sqlstate == "26000" || report.sqlstate == "0A000")) {
+  if (used_cache && (server_error.sqlstate == "26000" || server_error.sqlstate == "0A000")) {
     prepared_.clear();
     ++generation_;
     kind = Kind::contention;
   }
   read_only_ = read_only_ || kind == Kind::read_only;
-  closing_ = closing_ || ends_connection(report.sqlstate);
-  if (report.sqlstate == "55P03" && scope_ != Scope::caller) {
-    report.hint =
-        "Somebody's open transaction held what the call needs for longer than wait_limit: end that "
-        "transaction, or raise wait_limit; inside it, pass its Session on";
+  closing_ = closing_ || ends_connection(server_error.sqlstate);
+  if (server_error.sqlstate == "55P03" && scope_ != Scope::caller) {
+    server_error.hint =
+        "Somebody's open transaction held what the call needs for longer than wait_timeout: end "
+        "that "
+        "transaction, or raise wait_timeout; inside it, pass its Session on";
   }
   if (scope_ == Scope::statement) rollback();
-  throw failure(kind, statement, report, where_, ours);
+  throw failure(kind, statement, server_error, where_, ours);
 }
 
-void PostgresConnection::fail_lost(const Flight& flight, std::string_view statement, bool ours,
-                                   bool decides) {
-  const auto* error = flight.error();
-  if (flight.is_copy()) {
+void PostgresConnection::fail_lost(const Pipeline& pipeline, std::string_view statement, bool ours,
+                                   bool may_commit) {
+  const auto* error = pipeline.error();
+  if (pipeline.is_copy()) {
     throw failure(Kind::invalid_request, statement,
                   {"0A000", "COPY cannot be used here: use insert or select"}, where_, ours);
   }
-  auto report = error != nullptr ? report_of(error)
-                                 : Report{"", first_line(PQerrorMessage(connection_.get()))};
+  auto server_error = error != nullptr
+                          ? server_error_of(error)
+                          : ServerError{"", first_line(PQerrorMessage(connection_.get()))};
   // An administrator's shutdown that interrupts a statement rolls it back before the connection
   // ends. Only the server itself can say so: a pooler's word about a server that it lost proves
   // nothing.
-  const bool rolled_back = report.sqlstate == "57P01" && error != flight.error_at_end() &&
+  const bool rolled_back = server_error.sqlstate == "57P01" && error != pipeline.error_at_end() &&
                            !pooler_ && scope_ == Scope::statement;
-  const bool in_doubt = decides && flight.sent() && !rolled_back;
-  if (flight.interrupted() && error == nullptr) {
-    report.message = "stopped on request, and the server did not answer";
-  } else if (flight.timed_out()) {
-    report.message = no_answer_within(answer_limit_);
+  const bool in_doubt = may_commit && pipeline.sent() && !rolled_back;
+  if (pipeline.interrupted() && error == nullptr) {
+    server_error.message = "stopped on request, and the server did not answer";
+  } else if (pipeline.timed_out()) {
+    server_error.message = no_answer_within(answer_timeout_);
   }
-  if (report.message.empty()) report.message = "the connection to the server broke";
-  throw failure(in_doubt ? Kind::commit_in_doubt : Kind::connection_lost, statement, report, where_,
-                ours);
+  if (server_error.message.empty()) server_error.message = "the connection to the server broke";
+  throw failure(in_doubt ? Kind::commit_in_doubt : Kind::connection_lost, statement, server_error,
+                where_, ours);
 }
 
 bool PostgresConnection::in_transaction() const {
@@ -312,10 +317,10 @@ void PostgresConnection::commit() {
   begin_owed_ = false;
   if (nothing_open) return;
   notice_a_closed_socket("commit");
-  Flight flight{connection_.get()};
-  const auto place = flight.command("commit");
-  land(flight, "commit", true, access_ != Access::read, false);
-  if (std::string_view{PQcmdStatus(const_cast<PGresult*>(flight.answer(place)))} != "COMMIT") {
+  Pipeline pipeline{connection_.get()};
+  const auto index = pipeline.command("commit");
+  flush(pipeline, "commit", true, access_ != Access::read, false);
+  if (std::string_view{PQcmdStatus(const_cast<PGresult*>(pipeline.answer(index)))} != "COMMIT") {
     throw failure(
         Kind::invalid_request, "commit",
         {"25P02",
@@ -334,11 +339,11 @@ void PostgresConnection::rollback() noexcept {
   closing_ = closing_ || read_only_;
   if (!usable() || PQtransactionStatus(connection_.get()) == PQTRANS_IDLE) return;
   try {
-    Flight flight{connection_.get()};
-    flight.command("rollback");
+    Pipeline pipeline{connection_.get()};
+    pipeline.command("rollback");
     broken_ = true;
-    flight.land(rollback_limit);
-    broken_ = !flight.complete() || flight.error() != nullptr;
+    pipeline.flush(rollback_limit);
+    broken_ = !pipeline.complete() || pipeline.error() != nullptr;
   } catch (...) {
     broken_ = true;
   }

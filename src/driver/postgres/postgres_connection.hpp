@@ -14,12 +14,12 @@
 #include "database/connection.hpp"
 #include "driver/postgres/connect.hpp"
 #include "driver/postgres/failure.hpp"
-#include "driver/postgres/flight.hpp"
+#include "driver/postgres/pipeline.hpp"
 #include "sql/statement.hpp"
 
 namespace twinbox::postgres {
 
-/// Every call is one flight. A begin waits for the first statement and flies with it.
+/// Every call is one pipeline. A begin waits for the first statement and flies with it.
 class PostgresConnection final : public Connection {
  public:
   /// Takes a connection that has just been made. Behind a pooler in transaction mode, or in a mode
@@ -42,7 +42,9 @@ class PostgresConnection final : public Connection {
   void commit() override;
   void rollback() noexcept override;
   [[nodiscard]] bool usable() const noexcept override;
-  [[nodiscard]] std::string_view history() const noexcept override { return history_; }
+  [[nodiscard]] std::string_view server_identity() const noexcept override {
+    return server_identity_;
+  }
   void interrupt() noexcept override { interrupt_wanted_ = true; }
 
  private:
@@ -51,43 +53,44 @@ class PostgresConnection final : public Connection {
     std::string name;
     std::vector<Oid> types;
   };
-  /// One that is prepared in the flight it is first used in.
+  /// One that is prepared in the pipeline it is first used in.
   struct Preparation {
     std::uint64_t key;
-    std::size_t place;
+    std::size_t index;
     Prepared prepared;
   };
 
   std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
 
-  void steer(const std::stop_token& stop);
-  /// Throws connection_lost when the server has closed the connection before `act`.
-  void notice_a_closed_socket(std::string_view act);
-  void check_interrupted(std::string_view act) const;
+  void apply_settings(const std::stop_token& stop);
+  /// Throws connection_lost when the server has closed the connection before `action`.
+  void notice_a_closed_socket(std::string_view action);
+  void check_interrupted(std::string_view action) const;
   /// Adds the begin when it is still owed, or when a pooler needs one around a single statement.
-  void add_begin(Flight& flight);
-  void add_end(Flight& flight);
-  std::size_t add_step(Flight& flight, const Statement& statement, std::size_t number,
+  void add_begin(Pipeline& pipeline);
+  void add_end(Pipeline& pipeline);
+  std::size_t add_step(Pipeline& pipeline, const Statement& statement, std::size_t number,
                        const Step& step, const Parameters& parameters,
                        std::vector<Preparation>& preparations);
-  void remember(const Flight& flight, std::vector<Preparation>& preparations);
-  /// Lands the flight; throws when an answer is an error. `decides` says that it may commit a
+  void remember(const Pipeline& pipeline, std::vector<Preparation>& preparations);
+  /// Lands the pipeline; throws when an answer is an error. `may_commit` says that it may commit a
   /// write.
-  void land(Flight& flight, std::string_view statement, bool ours, bool decides, bool used_cache);
-  [[noreturn]] void fail_lost(const Flight& flight, std::string_view statement, bool ours,
-                              bool decides);
-  [[nodiscard]] bool decides_alone() const noexcept;
+  void flush(Pipeline& pipeline, std::string_view statement, bool ours, bool may_commit,
+             bool used_cache);
+  [[noreturn]] void fail_lost(const Pipeline& pipeline, std::string_view statement, bool ours,
+                              bool may_commit);
+  [[nodiscard]] bool commits_alone() const noexcept;
 
   static void on_notice(void* self, const PGresult* notice) noexcept;
 
   Handle connection_;
   std::shared_ptr<PGcancel> cancel_;  // shared with a request that is under way
   std::string where_;
-  std::string history_;  // empty behind a pooler that may change the server
+  std::string server_identity_;  // empty behind a pooler that may change the server
   Limits limits_;
-  std::chrono::milliseconds answer_limit_{0};  // of the call that is under way
-  std::string set_lock_limit_;  // flies with each begin of our own, where nothing is kept
-  bool pooler_;                 // nothing is kept on the server beyond a transaction
+  std::chrono::milliseconds answer_timeout_{0};  // of the call that is under way
+  std::string set_lock_wait_timeout_;  // flies with each begin of our own, where nothing is kept
+  bool pooler_;                        // nothing is kept on the server beyond a transaction
   bool broken_ = false;   // answers are missing: nobody knows what the next one would belong to
   bool closing_ = false;  // the server has said that it ends the connection, or was asked to cancel
   bool gave_up_standby_ = false;  // the server has committed without waiting for its standby

@@ -10,7 +10,7 @@
 #include "driver/postgres/postgres_connection.hpp"
 #include "driver/postgres/postgres_watch.hpp"
 #include "sql/notify_channel.hpp"
-#include "twinbox/stop_scope.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 namespace postgres {
@@ -23,17 +23,16 @@ class PostgresDriver final : public ServerDriver<Address> {
 
   [[nodiscard]] OpenWatch watch(const BoxName& box) const override {
     if (address().pooler == Pooler::transaction) return {};
-    return [address = watching(address()), channel = channel_of(box)](const std::stop_token& stop) {
-      return open_postgres_watch(address, channel, stop);
-    };
+    return [address = watch_address(address()), channel = channel_of(box)](
+               const std::stop_token& stop) { return open_postgres_watch(address, channel, stop); };
   }
 
  private:
   std::unique_ptr<Connection> open() override {
     const std::stop_token& stop = StopScope::token();
     return std::make_unique<PostgresConnection>(
-        connect_to(address(), answer_limit(), stop), address().pooler, address().shown,
-        PostgresConnection::Limits{.lock = lock_limit(), .answer = answer_limit()}, stop);
+        connect_to(address(), answer_timeout(), stop), address().pooler, address().shown,
+        PostgresConnection::Limits{.lock = lock_wait_timeout(), .answer = answer_timeout()}, stop);
   }
 };
 

@@ -65,7 +65,7 @@ class PostgresWatch final : public Watch {
         listens_again = listens_;
         if (wanted_ != listens_) ask();
       } else if (PQresultStatus(answer.get()) != PGRES_COMMAND_OK) {
-        throw failure("listen", report_of(answer.get()), where_, true);
+        throw failure("listen", server_error_of(answer.get()), where_, true);
       }
     }
     return listens_again;
@@ -88,7 +88,7 @@ class PostgresWatch final : public Watch {
 
 }  // namespace
 
-Address watching(Address address) {
+Address watch_address(Address address) {
   auto& settings = address.settings;
   const auto limit = read_integer(settings["connect_timeout"]).value_or(0);
   if (limit <= 0 || limit > longest_connect) {
@@ -113,10 +113,10 @@ std::unique_ptr<Watch> open_postgres_watch(const Address& address, const NotifyC
         "twinbox_pooler=transaction to the address (" +
         address.shown + ")");
   }
-  ask(connection.get(),
-      {"set idle_session_timeout = 0; listen " + quote_identifier(channel.name), "listen",
-       address.shown, longest_answer},
-      stop);
+  run_query(connection.get(),
+            {"set idle_session_timeout = 0; listen " + quote_identifier(channel.name), "listen",
+             address.shown, longest_answer},
+            stop);
   return std::make_unique<PostgresWatch>(std::move(connection), channel.name, address.shown);
 }
 

@@ -11,7 +11,7 @@
 namespace twinbox::postgres {
 
 /// The address as a watch uses it: gives up sooner, and notices a server that has gone silently.
-Address watching(Address address);
+Address watch_address(Address address);
 
 /// Throws DatabaseError; WatchImpossible behind a pooler, also when the address does not mention
 /// it.

@@ -203,11 +203,11 @@ void deliver(const PGresult* result, RowSink sink) {
   }
 }
 
-Report report_of(const PGresult* result) {
-  Report report{field(result, PG_DIAG_SQLSTATE), field(result, PG_DIAG_MESSAGE_PRIMARY),
-                field(result, PG_DIAG_MESSAGE_HINT)};
-  if (report.message.empty()) report.message = first_line(PQresultErrorMessage(result));
-  return report;
+ServerError server_error_of(const PGresult* result) {
+  ServerError server_error{field(result, PG_DIAG_SQLSTATE), field(result, PG_DIAG_MESSAGE_PRIMARY),
+                           field(result, PG_DIAG_MESSAGE_HINT)};
+  if (server_error.message.empty()) server_error.message = first_line(PQresultErrorMessage(result));
+  return server_error;
 }
 
 }  // namespace twinbox::postgres

@@ -24,6 +24,6 @@ std::size_t row_count(const PGresult* result);
 void deliver(const PGresult* result, RowSink sink);
 
 /// The server's error, or libpq's when the server said nothing.
-Report report_of(const PGresult* result);
+ServerError server_error_of(const PGresult* result);
 
 }  // namespace twinbox::postgres

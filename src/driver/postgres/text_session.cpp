@@ -4,7 +4,7 @@
 #include "driver/postgres/text_format.hpp"
 #include "sql/render.hpp"
 #include "sql/statement.hpp"
-#include "twinbox/postgres_text_session.hpp"
+#include "twinbox/detail/postgres_text_session.hpp"
 
 namespace twinbox {
 namespace {
@@ -105,10 +105,10 @@ std::size_t PostgresTextSession::execute_text(std::string_view sql, std::span<co
 DatabaseError PostgresTextSession::error(std::string_view sqlstate,
                                          std::string_view message) const {
   // The first line only: the lines behind it may hold values (DETAIL) or the statement itself.
-  const postgres::Report report{std::string{sqlstate},
-                                without_severity(postgres::first_line(message))};
+  const postgres::ServerError server_error{std::string{sqlstate},
+                                           without_severity(postgres::first_line(message))};
   const auto kind = sqlstate.empty() ? DatabaseError::Kind::other : postgres::kind_of(sqlstate);
-  return postgres::failure(kind, statement_, report, "", ours_);
+  return postgres::failure(kind, statement_, server_error, "", ours_);
 }
 
 DatabaseError PostgresTextSession::error(DatabaseError::Kind kind, std::string_view message) const {

@@ -10,9 +10,9 @@ namespace twinbox {
 namespace {
 
 std::string way_out_of_busy(const DatabaseOptions& options) {
-  return "another connection or process held the file for longer than wait_limit (" +
-         std::to_string(options.wait_limit.count()) +
-         " ms): make its transactions shorter, or raise wait_limit";
+  return "another connection or process held the file for longer than wait_timeout (" +
+         std::to_string(options.wait_timeout.count()) +
+         " ms): make its transactions shorter, or raise wait_timeout";
 }
 
 bool is_busy(int code) {
@@ -41,7 +41,7 @@ SqliteConnection::SqliteConnection(const std::string& file, std::shared_ptr<Stor
     : environment_(environment),
       db_(open(file, way_out_of_busy(options))),
       handle_(db_.get(), file, way_out_of_busy(options)),
-      busy_wait_(options.wait_limit, environment, handle_.interrupted),
+      busy_wait_(options.wait_timeout, environment, handle_.interrupted),
       executor_(handle_),
       in_memory_(store == nullptr),
       store_(std::move(store)) {
@@ -116,7 +116,7 @@ void SqliteConnection::begin(Access access, Scope scope) {
   if (store_ != nullptr) store_->check("begin");
   set_synchronous(access);
   run_to_end(handle_, "begin", access == Access::read ? begin_.get() : begin_immediate_.get());
-  if (store_ != nullptr && access != Access::read) store_->learn_log();
+  if (store_ != nullptr && access != Access::read) store_->remember_log();
   access_ = access;
   scope_ = scope;
 }
@@ -159,7 +159,7 @@ void SqliteConnection::commit() {
     sqlite3_reset(commit_.get());
     scope_ = Scope::statement;
     refuse_to_confirm();
-    tell_other_processes();
+    notify_other_processes();
     checkpoint();
     return;
   }
@@ -172,11 +172,11 @@ void SqliteConnection::commit() {
 // What was committed to a file that lost its name meanwhile may be gone with the next restart.
 void SqliteConnection::refuse_to_confirm() const {
   if (store_ == nullptr || access_ == Access::read) return;
-  const std::string trouble = store_->trouble();
-  if (trouble.empty()) return;
+  const std::string problem = store_->problem();
+  if (problem.empty()) return;
   throw DatabaseError(
       DatabaseError::Kind::commit_in_doubt,
-      "commit: " + trouble + "; look whether the changes are there before you repeat them",
+      "commit: " + problem + "; look whether the changes are there before you repeat them",
       std::to_string(SQLITE_READONLY_DBMOVED));
 }
 
@@ -194,7 +194,7 @@ void SqliteConnection::checkpoint() noexcept {
 // Those who watch the directory saw the commit being written, but not when it became visible: they
 // also see that the directory is opened. It changes nothing there, so that the next sync has no
 // more to write. A claim brings nothing new.
-void SqliteConnection::tell_other_processes() noexcept {
+void SqliteConnection::notify_other_processes() noexcept {
   if (access_ != Access::write || in_memory_) return;
   const int opened = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (opened >= 0) ::close(opened);

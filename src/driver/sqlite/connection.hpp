@@ -53,7 +53,7 @@ class SqliteConnection final : public Connection {
   void wait_when_busy(bool waits) noexcept;
   void refuse_to_confirm() const;
   void checkpoint() noexcept;
-  void tell_other_processes() noexcept;
+  void notify_other_processes() noexcept;
   void refuse_rolled_back(std::string_view what) const;
   [[nodiscard]] DatabaseError commit_error();
 

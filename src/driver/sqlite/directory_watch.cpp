@@ -58,7 +58,7 @@ DirectoryWatch::~DirectoryWatch() { ::close(descriptor_); }
 
 std::unique_ptr<DirectoryWatch::Hint> DirectoryWatch::watch(
     const std::shared_ptr<DirectoryWatch>& shared, const std::string& directory,
-    const std::string& name, Tells tells) {
+    const std::string& name, Notify tells) {
   const std::scoped_lock lock{shared->mutex_};
   const int number =
       ::inotify_add_watch(shared->descriptor_, directory.c_str(), interesting | IN_MASK_ADD);
@@ -70,7 +70,7 @@ std::unique_ptr<DirectoryWatch::Hint> DirectoryWatch::watch(
 }
 
 DirectoryWatch::Hints DirectoryWatch::follow(const std::shared_ptr<DirectoryWatch>& shared,
-                                             const std::string& file, Tells tells) {
+                                             const std::string& file, Notify tells) {
   namespace fs = std::filesystem;
   Hints hints;
   fs::path path = file;
@@ -87,8 +87,8 @@ DirectoryWatch::Hints DirectoryWatch::follow(const std::shared_ptr<DirectoryWatc
 }
 
 DirectoryWatch::Hint::Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name,
-                           Tells tells)
-    : owner_(std::move(owner)), directory_(directory), name_(std::move(name)), tells_(tells) {}
+                           Notify tells)
+    : owner_(std::move(owner)), directory_(directory), name_(std::move(name)), notify_(tells) {}
 
 DirectoryWatch::Hint::~Hint() {
   const std::scoped_lock lock{owner_->mutex_};
@@ -108,7 +108,7 @@ bool DirectoryWatch::Hint::take() {
 
 bool DirectoryWatch::Hint::told() const { return told_; }
 
-void DirectoryWatch::Hint::proven() {
+void DirectoryWatch::Hint::confirm() {
   const std::scoped_lock lock{owner_->mutex_};
   written_ = false;
 }
@@ -153,7 +153,7 @@ void DirectoryWatch::mark(int directory, std::string_view name, std::uint32_t ev
     const auto [begin, end] = found->second.equal_range(file);
     for (auto at = begin; at != end; ++at) {
       Hint& hint = *at->second;
-      if (commit || hint.tells_ == Tells::changes) {
+      if (commit || hint.notify_ == Notify::changes) {
         hint.written_ = true;
         hint.told_ = true;
       }
@@ -169,7 +169,7 @@ void DirectoryWatch::mark_written(int directory) {
   for (auto& [name, hint] : found->second) {
     if (hint->written_) hint->told_ = true;
     // No proof will come: what was written is told twice, not with every commit to other files.
-    if (hint->tells_ == Tells::commits) hint->written_ = false;
+    if (hint->notify_ == Notify::commits) hint->written_ = false;
   }
 }
 

@@ -31,7 +31,7 @@ class DirectoryWatch {
 
   /// What a hint is given for: any change of the file, its log and its journal; or only those that
   /// a commit makes, so that opening, closing and checkpointing the file tell nothing.
-  enum class Tells { changes, commits };
+  enum class Notify { changes, commits };
 
   /// What is known about one file, its log and its journal.
   class Hint {
@@ -45,33 +45,33 @@ class DirectoryWatch {
     /// True when take() would be. Whoever asks for one file also reads what has happened to others.
     [[nodiscard]] bool told() const;
     /// What was written has been seen: nobody needs to be told once more when it is committed.
-    void proven();
+    void confirm();
     /// True once the directory is gone: nothing will be told any more.
     [[nodiscard]] bool lost() const;
 
    private:
     friend DirectoryWatch;
-    Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name, Tells tells);
+    Hint(std::shared_ptr<DirectoryWatch> owner, int directory, std::string name, Notify tells);
 
     std::shared_ptr<DirectoryWatch> owner_;  ///< shared by all hints and their watches
     int directory_;
     std::string name_;
-    Tells tells_;
+    Notify notify_;
     // Without the lock: a thousand files are asked at each turn.
     std::atomic<bool> told_ = false;
-    bool written_ = false;  ///< and not proven yet
+    bool written_ = false;  ///< and not confirm yet
     std::atomic<bool> lost_ = false;
   };
 
   /// Null when the directory cannot be watched.
   static std::unique_ptr<Hint> watch(const std::shared_ptr<DirectoryWatch>& shared,
                                      const std::string& directory, const std::string& name,
-                                     Tells tells = Tells::changes);
+                                     Notify tells = Notify::changes);
   using Hints = std::vector<std::unique_ptr<Hint>>;
   /// In the directory of `file` and of every link that leads to it; none where one of them cannot
   /// be watched.
   static Hints follow(const std::shared_ptr<DirectoryWatch>& shared, const std::string& file,
-                      Tells tells);
+                      Notify tells);
 
   /// Readable when something has happened to some file.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }

@@ -166,7 +166,7 @@ SqliteExecutor::Block& SqliteExecutor::block_of(std::string_view sql) {
 
 bool SqliteExecutor::is_planned_for(const Block& block, std::span<const Arg> args) {
   return block.planned &&
-         std::ranges::equal(block.shape, args, [](const Shape& shape, const Arg& arg) {
+         std::ranges::equal(block.shape, args, [](const ArgumentShape& shape, const Arg& arg) {
            return shape.is_column == arg.is_column && shape.name == arg.name;
          });
 }
@@ -354,11 +354,12 @@ std::size_t SqliteExecutor::run_step(const Block& block, std::size_t number, Row
 
 std::size_t SqliteExecutor::run_for_caller(Block& block, std::span<const Arg> args, RowSink rows) {
   const auto& first = block.steps.front();
-  // Returned rows count as a second act: a sink that throws must find the change undone.
-  const bool one_act = block.steps.size() == 1 && count_elements(block.name, args) <= 1 &&
-                       (!first.returns_rows || sqlite3_stmt_readonly(first.statement.get()) != 0);
+  // Returned rows count as a second action: a sink that throws must find the change undone.
+  const bool single_statement =
+      block.steps.size() == 1 && count_elements(block.name, args) <= 1 &&
+      (!first.returns_rows || sqlite3_stmt_readonly(first.statement.get()) != 0);
   try {
-    if (one_act) return run(block, args, rows);
+    if (single_statement) return run(block, args, rows);
     open_savepoint(block);
     try {
       const auto count = run(block, args, rows);

@@ -51,7 +51,7 @@ class SqliteExecutor {
     std::vector<int> kept_columns;  ///< of this step's rows, for the `each` steps that use them
   };
 
-  struct Shape {
+  struct ArgumentShape {
     std::string name;
     bool is_column;
   };
@@ -60,7 +60,7 @@ class SqliteExecutor {
     std::string name;
     bool own = true;  ///< one of our own statements, not the caller's SQL
     std::vector<PreparedStep> steps;
-    std::vector<Shape> shape;  ///< the arguments that the bindings were made for
+    std::vector<ArgumentShape> shape;  ///< the arguments that the bindings were made for
     bool planned = false;
     std::unique_ptr<Block> many;  ///< instead of the steps, for more than a few elements
   };

@@ -54,7 +54,7 @@ Kind kind_of(int code, int system_error, std::string_view message) {
   }
 }
 
-std::string_view way_out(int code, Kind kind, std::string_view when_busy) {
+std::string_view hint_for(int code, Kind kind, std::string_view when_busy) {
   if (code == SQLITE_BUSY_SNAPSHOT) {
     return "another connection has written since this transaction first read: roll back and begin "
            "it "
@@ -108,7 +108,7 @@ DatabaseError SqliteHandle::error(std::string_view what) {
   }
   if (kind == Kind::cancelled) {
     message.append("; stopped on request");
-  } else if (const auto advice = way_out(code, kind, when_busy); !advice.empty()) {
+  } else if (const auto advice = hint_for(code, kind, when_busy); !advice.empty()) {
     message.append("; ").append(advice);
   }
   message.append(" (").append(file).append(")");

@@ -7,7 +7,7 @@
 
 #include "database/open_driver.hpp"
 #include "driver/sqlite/connection.hpp"
-#include "driver/sqlite/sqlite_hint.hpp"
+#include "driver/sqlite/sqlite_inotify_watch.hpp"
 #include "driver/sqlite/sqlite_watch.hpp"
 #include "driver/sqlite/store_file.hpp"
 
@@ -29,7 +29,7 @@ class SqliteDriver final : public Driver {
     return {.writers = 1,
             .readers = std::max<std::size_t>(pool_size, 1),
             .shared = false,
-            .joins = true};
+            .groups_writes = true};
   }
 
   std::unique_ptr<Connection> connect(Access access) override {
@@ -40,7 +40,7 @@ class SqliteDriver final : public Driver {
 
   [[nodiscard]] std::string describe() const override { return "sqlite:" + file_; }
 
-  [[nodiscard]] Place place() const override {
+  [[nodiscard]] Location location() const override {
     if (file_ == ":memory:") return {};
     std::error_code failed;
     auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(file_, failed), failed);
@@ -58,7 +58,7 @@ class SqliteDriver final : public Driver {
   [[nodiscard]] OpenWatch watch_without_connection() const override {
     if (file_ == ":memory:") return {};
     return [file = file_](const std::stop_token& /*stop*/) {
-      return std::make_unique<SqliteHint>(file, DirectoryWatch::shared());
+      return std::make_unique<SqliteInotifyWatch>(file, DirectoryWatch::shared());
     };
   }
 

@@ -6,7 +6,7 @@
 
 #include "driver/sqlite/executor.hpp"
 #include "driver/sqlite/handle.hpp"
-#include "twinbox/native_sessions.hpp"
+#include "twinbox/session.hpp"
 
 namespace twinbox {
 namespace {
@@ -38,7 +38,7 @@ class SqliteSession::State {
     }
   }
 
-  /// As SqliteDriver::place() writes it.
+  /// As SqliteDriver::location() writes it.
   [[nodiscard]] const std::string& database() const noexcept { return database_; }
 
   [[nodiscard]] bool in_transaction() const noexcept { return handle_.in_transaction(); }

@@ -31,10 +31,10 @@ bool is_busy(int code) {
 
 }  // namespace
 
-SqliteWatch::Blind::Blind() noexcept { ++blind_count; }
-SqliteWatch::Blind::~Blind() { --blind_count; }
+SqliteWatch::PollingWatchCount::PollingWatchCount() noexcept { ++blind_count; }
+SqliteWatch::PollingWatchCount::~PollingWatchCount() { --blind_count; }
 
-Watch::Clock::duration SqliteWatch::Blind::interval() noexcept {
+Watch::Clock::duration SqliteWatch::PollingWatchCount::interval() noexcept {
   return blind_interval * std::max(1, blind_count.load());
 }
 
@@ -64,7 +64,7 @@ void SqliteWatch::set_waiting(bool waiting) {
     next_look_ = {};
   } else {
     hints_.clear();
-    blind_.reset();
+    polling_count_.reset();
   }
 }
 
@@ -76,9 +76,9 @@ std::optional<SqliteWatch::Identity> SqliteWatch::find() const {
 
 void SqliteWatch::follow_links() {
   hints_.clear();
-  hints_ = DirectoryWatch::follow(directories_, file_, DirectoryWatch::Tells::changes);
-  if (hints_.empty() != (blind_ != nullptr)) {
-    blind_ = hints_.empty() ? std::make_unique<Blind>() : nullptr;
+  hints_ = DirectoryWatch::follow(directories_, file_, DirectoryWatch::Notify::changes);
+  if (hints_.empty() != (polling_count_ != nullptr)) {
+    polling_count_ = hints_.empty() ? std::make_unique<PollingWatchCount>() : nullptr;
   }
 }
 
@@ -99,15 +99,15 @@ bool SqliteWatch::changed() {
   if (!told && Clock::now() < next_look_) return false;
   const bool news = look();
   if (news) {
-    for (const auto& hint : hints_) hint->proven();
+    for (const auto& hint : hints_) hint->confirm();
   }
   plan(told || news || busy_);
   return news;
 }
 
 void SqliteWatch::plan(bool restart) {
-  if (blind_ != nullptr) {
-    step_ = Blind::interval();
+  if (polling_count_ != nullptr) {
+    step_ = PollingWatchCount::interval();
   } else if (restart) {
     step_ = first_step;
     waited_ = {};

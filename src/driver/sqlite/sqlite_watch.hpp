@@ -38,12 +38,12 @@ class SqliteWatch final : public Watch {
   };
   /// Counts the watches of this process that have no hints, which share a bound of what looking
   /// may cost.
-  class Blind {
+  class PollingWatchCount {
    public:
-    Blind() noexcept;
-    ~Blind();
-    Blind(const Blind&) = delete;
-    Blind& operator=(const Blind&) = delete;
+    PollingWatchCount() noexcept;
+    ~PollingWatchCount();
+    PollingWatchCount(const PollingWatchCount&) = delete;
+    PollingWatchCount& operator=(const PollingWatchCount&) = delete;
     [[nodiscard]] static Clock::duration interval() noexcept;
   };
 
@@ -58,7 +58,7 @@ class SqliteWatch final : public Watch {
   std::string file_;
   std::shared_ptr<DirectoryWatch> directories_;  ///< shared by all watches of the process
   DirectoryWatch::Hints hints_;
-  std::unique_ptr<Blind> blind_;
+  std::unique_ptr<PollingWatchCount> polling_count_;
   std::unique_ptr<sqlite3, Close> db_;
   std::unique_ptr<SqliteHandle> handle_;
   PreparedStatement data_version_;

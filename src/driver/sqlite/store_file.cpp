@@ -39,7 +39,7 @@ std::optional<StoreFile::Identity> StoreFile::find(const std::string& path) noex
   return {};
 }
 
-std::string StoreFile::trouble() const {
+std::string StoreFile::problem() const {
   const std::scoped_lock lock{mutex_};
   if (file_) {
     const auto now = find(path_);
@@ -63,13 +63,13 @@ std::string StoreFile::trouble() const {
 }
 
 void StoreFile::check(std::string_view what) const {
-  const std::string words = trouble();
+  const std::string words = problem();
   if (words.empty()) return;
   throw DatabaseError(DatabaseError::Kind::read_only, std::string{what} + ": " + words,
                       std::to_string(SQLITE_READONLY_DBMOVED));
 }
 
-void StoreFile::learn_log() {
+void StoreFile::remember_log() {
   const std::scoped_lock lock{mutex_};
   if (!log_) log_ = find(log_path_);
 }

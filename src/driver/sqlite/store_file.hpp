@@ -39,11 +39,11 @@ class StoreFile {
 
   /// What is wrong, as words for an error; empty: both files are where they were. A file that was
   /// not opened yet may be missing.
-  [[nodiscard]] std::string trouble() const;
+  [[nodiscard]] std::string problem() const;
   /// Throws DatabaseError `read_only` with SQLite's code for a file that has moved.
   void check(std::string_view what) const;
   /// The log is there now: from here on it must stay.
-  void learn_log();
+  void remember_log();
 
  private:
   struct Identity {

@@ -11,10 +11,10 @@ namespace {
 constexpr std::string_view rows_name = "rows";
 constexpr std::string_view bytes_name = "bytes";
 
-const Arg& argument(std::span<const Arg> args, std::string_view name, std::string_view act) {
+const Arg& argument(std::span<const Arg> args, std::string_view name, std::string_view action) {
   const auto found = std::ranges::find(args, name, &Arg::name);
   if (found != args.end()) return *found;
-  throw std::invalid_argument(std::string{act} + ": the parameter @" + std::string{name} +
+  throw std::invalid_argument(std::string{action} + ": the parameter @" + std::string{name} +
                               " has no argument: pass one with this name");
 }
 
@@ -35,15 +35,15 @@ bool is_dead(SQLHDBC connection) {
   return dead == SQL_CD_TRUE;
 }
 
-Answer execute(const Target& target, std::string_view act, bool ours, std::string_view sql,
-               Parameters* parameters) {
-  const StatementHandle statement = new_statement(target.connection, act, target.where);
+Answer execute(const ExecutionContext& target, std::string_view action, bool ours,
+               std::string_view sql, Parameters* parameters) {
+  const StatementHandle statement = new_statement(target.connection, action, target.where);
   if (target.answer_seconds > 0) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): ODBC passes numbers as pointers
     SQLSetStmtAttr(statement.get(), SQL_ATTR_QUERY_TIMEOUT,
                    reinterpret_cast<SQLPOINTER>(target.answer_seconds), 0);
   }
-  if (parameters != nullptr) parameters->bind(statement.get(), act, target.where);
+  if (parameters != nullptr) parameters->bind(statement.get(), action, target.where);
   std::u16string text = to_utf16(sql);
   const Running::Mark mark{target.running, statement.get()};
   auto code = SQLExecDirectW(statement.get(), wide(text), static_cast<SQLINTEGER>(text.size()));
@@ -51,19 +51,19 @@ Answer execute(const Target& target, std::string_view act, bool ours, std::strin
   Answer answer;
   // SQL_NO_DATA: a statement that has changed nothing, which is an answer and no end.
   while (succeeded(code) || code == SQL_NO_DATA) {
-    if (succeeded(code)) answer.take(statement.get(), act, target.where, ours);
+    if (succeeded(code)) answer.take(statement.get(), action, target.where, ours);
     code = SQLMoreResults(statement.get());
     if (code == SQL_NO_DATA) return answer;
   }
-  const Report report = report_of(SQL_HANDLE_STMT, statement.get());
+  const ServerError server_error = server_error_of(SQL_HANDLE_STMT, statement.get());
   const auto kind =
-      is_dead(target.connection) ? DatabaseError::Kind::connection_lost : kind_of(report);
-  throw failure(kind, act, report, target.where, ours);
+      is_dead(target.connection) ? DatabaseError::Kind::connection_lost : kind_of(server_error);
+  throw failure(kind, action, server_error, target.where, ours);
 }
 
 constexpr std::string_view undo_call = "if xact_state() = 1 rollback transaction twinbox_call";
 
-void undo(const Target& target, const DatabaseError& error) {
+void undo(const ExecutionContext& target, const DatabaseError& error) {
   try {
     run_text(target, "rollback", undo_call);
     if (transaction_state(target) == TransactionState::open) return;
@@ -97,7 +97,7 @@ Running::Mark::~Mark() {
 }
 
 Batch::Batch(const Statement& statement, std::span<const Arg> args)
-    : act_(statement.name), ours_(true) {
+    : action_(statement.name), ours_(true) {
   for (const Step& step : statement.steps) text_.append(step.sql) += ";\n";
   const auto names = names_of(statement);
   declare(names, args);
@@ -107,7 +107,7 @@ Batch::Batch(const Statement& statement, std::span<const Arg> args)
   begin_with("set nocount on");
 }
 
-Batch::Batch(std::string_view sql, std::span<const Arg> args) : act_("execute"), ours_(false) {
+Batch::Batch(std::string_view sql, std::span<const Arg> args) : action_("execute"), ours_(false) {
   text_ = sql;
   if (!args.empty()) declare(rewrite_parameters(sql, Dialect::sqlserver).second, args);
 }
@@ -125,15 +125,15 @@ void Batch::declare(std::span<const std::string> names, std::span<const Arg> arg
 void Batch::declare_one(std::string& head, std::string_view name, std::span<const Arg> args) {
   head.append("@").append(name) += ' ';
   if (ours_ && (name == rows_name || name == bytes_name)) {
-    if (!rows_) rows_.emplace(args, act_);
+    if (!rows_) rows_.emplace(args, action_);
     const bool is_json = name == rows_name;
     head += is_json ? "nvarchar(max) = ?" : "varbinary(max) = ?";
     parameters_.add(is_json ? Value{std::string_view{rows_->json}} : Value{Bytes{rows_->bytes}});
     return;
   }
-  const Arg& arg = argument(args, name, act_);
+  const Arg& arg = argument(args, name, action_);
   if (arg.is_column) {
-    throw std::invalid_argument(std::string{act_} + ": the column @" + std::string{name} +
+    throw std::invalid_argument(std::string{action_} + ": the column @" + std::string{name} +
                                 " is no single value: read it from @rows");
   }
   const bool is_null = arg.value.index() == 0;
@@ -145,11 +145,11 @@ void Batch::declare_one(std::string& head, std::string_view name, std::span<cons
   if (!is_null) parameters_.add(arg.value);
 }
 
-Answer Batch::run(const Target& target) {
-  return execute(target, act_, ours_, text_, &parameters_);
+Answer Batch::run(const ExecutionContext& target) {
+  return execute(target, action_, ours_, text_, &parameters_);
 }
 
-TransactionState transaction_state(const Target& target) {
+TransactionState transaction_state(const ExecutionContext& target) {
   std::int64_t state = 0;
   run_text(target, "transaction", "select cast(xact_state() as int)").deliver([&](const Row& row) {
     state = row.integer(0);
@@ -158,7 +158,7 @@ TransactionState transaction_state(const Target& target) {
   return state > 0 ? TransactionState::open : TransactionState::doomed;
 }
 
-std::size_t run_for_caller(Batch& batch, const Target& target, RowSink rows) {
+std::size_t run_for_caller(Batch& batch, const ExecutionContext& target, RowSink rows) {
   if (batch.idle()) return 0;
   batch.begin_with("save transaction twinbox_call");
   try {
@@ -174,9 +174,9 @@ std::size_t run_for_caller(Batch& batch, const Target& target, RowSink rows) {
   }
 }
 
-Answer run_text(const Target& target, std::string_view act, std::string_view sql,
+Answer run_text(const ExecutionContext& target, std::string_view action, std::string_view sql,
                 Parameters* parameters) {
-  return execute(target, act, true, sql, parameters);
+  return execute(target, action, true, sql, parameters);
 }
 
 }  // namespace twinbox::sqlserver

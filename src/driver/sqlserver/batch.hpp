@@ -42,7 +42,7 @@ class Running {
 };
 
 /// Where a text is executed.
-struct Target {
+struct ExecutionContext {
   SQLHDBC connection;
   std::string_view where;      ///< for errors
   Running* running = nullptr;  ///< null: nobody can end it
@@ -65,13 +65,13 @@ class Batch {
   /// Puts a statement without parameters before it.
   void begin_with(std::string_view sql) { text_.insert(0, std::string{sql} + ";\n"); }
   /// Throws DatabaseError.
-  Answer run(const Target& target);
+  Answer run(const ExecutionContext& target);
 
  private:
   void declare(std::span<const std::string> names, std::span<const Arg> args);
   void declare_one(std::string& head, std::string_view name, std::span<const Arg> args);
 
-  std::string_view act_;
+  std::string_view action_;
   bool ours_;
   std::string text_;
   std::optional<Rows> rows_;
@@ -80,15 +80,15 @@ class Batch {
 
 /// What a transaction on the server is in. One that is doomed can only be rolled back.
 enum class TransactionState { none, open, doomed };
-TransactionState transaction_state(const Target& target);
+TransactionState transaction_state(const ExecutionContext& target);
 
 /// Runs a batch in a caller's transaction, behind a savepoint: a failure, also one of the sink's,
 /// leaves nothing of it behind. Some errors end the whole transaction nevertheless (a deadlock,
 /// XACT_ABORT): they then say so.
-std::size_t run_for_caller(Batch& batch, const Target& target, RowSink rows);
+std::size_t run_for_caller(Batch& batch, const ExecutionContext& target, RowSink rows);
 
 /// Executes a text of ours, such as `commit transaction`; its parameters are written `?`.
-Answer run_text(const Target& target, std::string_view act, std::string_view sql,
+Answer run_text(const ExecutionContext& target, std::string_view action, std::string_view sql,
                 Parameters* parameters = nullptr);
 
 }  // namespace twinbox::sqlserver

@@ -44,7 +44,7 @@ ConnectionHandle connect_to(SQLHENV environment, const Address& address) {
       connection.get(), nullptr, reinterpret_cast<SQLCHAR*>(text.data()),
       static_cast<SQLSMALLINT>(text.size()), nullptr, 0, &length, SQL_DRIVER_NOPROMPT);
   if (succeeded(code)) return connection;
-  throw failure("connect", report_of(SQL_HANDLE_DBC, connection.get()), address.shown, true);
+  throw failure("connect", server_error_of(SQL_HANDLE_DBC, connection.get()), address.shown, true);
 }
 
 void check_transaction_words(std::string_view sql) {

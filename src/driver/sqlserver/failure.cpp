@@ -22,7 +22,7 @@ constexpr std::array known{
     Known{230, Kind::permission},         // on a column
     Known{233, Kind::connection_lost},    // nobody at the other end
     Known{262, Kind::permission},         // in the database
-    Known{297, Kind::permission},         // to act
+    Known{297, Kind::permission},         // to action
     Known{300, Kind::permission},         // on the server
     Known{515, Kind::invalid_request},    // null
     Known{547, Kind::invalid_request},    // a constraint
@@ -71,21 +71,22 @@ constexpr std::array known{
 static_assert(std::is_sorted(known.begin(), known.end(),
                              [](Known a, Known b) { return a.native < b.native; }));
 
-std::string_view way_out(const Report& report, Kind kind, bool ours) {
-  if (report.native == 1222) {
-    return "somebody's open transaction held what the call needs for longer than wait_limit: end "
-           "that transaction, or raise wait_limit; inside it, pass its Session on";
+std::string_view hint_for(const ServerError& server_error, Kind kind, bool ours) {
+  if (server_error.native == 1222) {
+    return "somebody's open transaction held what the call needs for longer than wait_timeout: end "
+           "that transaction, or raise wait_timeout; inside it, pass its Session on";
   }
-  if (report.native == 4060 || report.native == 911) {
+  if (server_error.native == 4060 || server_error.native == 911) {
     return "create the database, or correct its name in the address";
   }
   // unixODBC has no data source, or cannot load the driver.
-  if (report.sqlstate == "IM002" || (report.sqlstate == "01000" && report.native == 0)) {
+  if (server_error.sqlstate == "IM002" ||
+      (server_error.sqlstate == "01000" && server_error.native == 0)) {
     return "install an ODBC driver for SQL Server and name it in the address (driver=…, as in "
            "odbcinst -q -d)";
   }
   // FreeTDS has no more to say when a server listens and the handshake fails.
-  if (report.sqlstate == "08001" && report.native == 0) {
+  if (server_error.sqlstate == "08001" && server_error.native == 0) {
     return "a server that listens there was not agreed with: check Encrypt, and that its "
            "certificate is vouched for by the ca file of freetds.conf and holds its name "
            "(TDSDUMP=/dev/stderr shows the talk)";
@@ -107,16 +108,17 @@ std::string_view way_out(const Report& report, Kind kind, bool ours) {
 }
 
 /// The server's words about a duplicate or about data that do not fit hold the value itself.
-std::string without_values(const Report& report) {
-  if (report.native == 2601 || report.native == 2627) {
-    return report.message.substr(0, report.message.find(" ("));
+std::string without_values(const ServerError& server_error) {
+  if (server_error.native == 2601 || server_error.native == 2627) {
+    return server_error.message.substr(0, server_error.message.find(" ("));
   }
-  if (!report.sqlstate.starts_with("22") && report.native != 245 && report.native != 2628) {
-    return report.message;
+  if (!server_error.sqlstate.starts_with("22") && server_error.native != 245 &&
+      server_error.native != 2628) {
+    return server_error.message;
   }
   std::string result;
   char inside = '\0';
-  for (const char c : report.message) {
+  for (const char c : server_error.message) {
     if (inside == '\0') {
       result += c;
       if (c == '"' || c == '\'') inside = c;
@@ -159,36 +161,37 @@ Kind kind_of_state(std::string_view state) noexcept {
 
 }  // namespace
 
-Kind kind_of(const Report& report) noexcept {
+Kind kind_of(const ServerError& server_error) noexcept {
   // A state that comes from this side of the wire; its number is the driver's own.
-  if (report.sqlstate.starts_with("08")) return Kind::connection_lost;
+  if (server_error.sqlstate.starts_with("08")) return Kind::connection_lost;
   const auto* found =
-      std::lower_bound(known.begin(), known.end(), report.native,
+      std::lower_bound(known.begin(), known.end(), server_error.native,
                        [](Known one, std::int32_t native) { return one.native < native; });
-  if (found != known.end() && found->native == report.native) return found->kind;
+  if (found != known.end() && found->native == server_error.native) return found->kind;
   // raiserror and throw
-  if (report.native >= 50000 && report.native < 100000) return Kind::invalid_request;
-  const Kind kind = kind_of_state(report.sqlstate);
-  return report.native == unnumbered ? kind_of_words(report.message, kind) : kind;
+  if (server_error.native >= 50000 && server_error.native < 100000) return Kind::invalid_request;
+  const Kind kind = kind_of_state(server_error.sqlstate);
+  return server_error.native == unnumbered ? kind_of_words(server_error.message, kind) : kind;
 }
 
-DatabaseError failure(std::string_view statement, const Report& report, std::string_view where,
-                      bool ours) {
-  return failure(kind_of(report), statement, report, where, ours);
+DatabaseError failure(std::string_view statement, const ServerError& server_error,
+                      std::string_view where, bool ours) {
+  return failure(kind_of(server_error), statement, server_error, where, ours);
 }
 
-DatabaseError failure(Kind kind, std::string_view statement, const Report& report,
+DatabaseError failure(Kind kind, std::string_view statement, const ServerError& server_error,
                       std::string_view where, bool ours) {
   std::string text{statement};
   text += ": ";
-  text += without_values(report);
-  if (const auto advice = way_out(report, kind, ours); !advice.empty()) {
+  text += without_values(server_error);
+  if (const auto advice = hint_for(server_error, kind, ours); !advice.empty()) {
     if (!text.ends_with('.')) text += '.';
     text += ' ';
     text += advice;
   }
   if (!where.empty()) text.append(" (").append(where).append(")");
-  return {kind, text, report.native != 0 ? std::to_string(report.native) : report.sqlstate};
+  return {kind, text,
+          server_error.native != 0 ? std::to_string(server_error.native) : server_error.sqlstate};
 }
 
 }  // namespace twinbox::sqlserver

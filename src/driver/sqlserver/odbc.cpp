@@ -41,16 +41,16 @@ ConnectionHandle new_connection(SQLHENV environment) {
   return ConnectionHandle{handle};
 }
 
-StatementHandle new_statement(SQLHDBC connection, std::string_view act, std::string_view where) {
+StatementHandle new_statement(SQLHDBC connection, std::string_view action, std::string_view where) {
   SQLHSTMT handle = SQL_NULL_HSTMT;
   if (succeeded(SQLAllocHandle(SQL_HANDLE_STMT, connection, &handle))) {
     return StatementHandle{handle};
   }
-  throw failure(act, report_of(SQL_HANDLE_DBC, connection), where, true);
+  throw failure(action, server_error_of(SQL_HANDLE_DBC, connection), where, true);
 }
 
-Report report_of(SQLSMALLINT type, SQLHANDLE handle) {
-  Report first;
+ServerError server_error_of(SQLSMALLINT type, SQLHANDLE handle) {
+  ServerError first;
   for (SQLSMALLINT record = 1;; ++record) {
     std::u16string state(6, u'\0');
     std::u16string message(SQL_MAX_MESSAGE_LENGTH, u'\0');
@@ -60,13 +60,13 @@ Report report_of(SQLSMALLINT type, SQLHANDLE handle) {
                                      static_cast<SQLSMALLINT>(message.size()), &length);
     if (!succeeded(code)) return first;
     message.resize(message.find(u'\0'));
-    Report report{.sqlstate = {}, .native = native, .message = {}};
-    append_utf8(report.sqlstate, std::u16string_view{state}.substr(0, 5));
-    append_utf8(report.message, message);
-    report.message = without_origin(std::move(report.message));
-    const bool remark = report.sqlstate.starts_with("01") || native == statement_terminated;
-    if (!remark) return report;
-    if (record == 1) first = std::move(report);
+    ServerError server_error{.sqlstate = {}, .native = native, .message = {}};
+    append_utf8(server_error.sqlstate, std::u16string_view{state}.substr(0, 5));
+    append_utf8(server_error.message, message);
+    server_error.message = without_origin(std::move(server_error.message));
+    const bool remark = server_error.sqlstate.starts_with("01") || native == statement_terminated;
+    if (!remark) return server_error;
+    if (record == 1) first = std::move(server_error);
   }
 }
 

@@ -28,10 +28,10 @@ using StatementHandle = std::unique_ptr<void, FreeHandle<SQL_HANDLE_STMT>>;
 EnvironmentHandle new_environment();
 ConnectionHandle new_connection(SQLHENV environment);
 /// Throws DatabaseError.
-StatementHandle new_statement(SQLHDBC connection, std::string_view act, std::string_view where);
+StatementHandle new_statement(SQLHDBC connection, std::string_view action, std::string_view where);
 
 /// The first thing that the driver has to say about `handle` and that is more than a remark.
-Report report_of(SQLSMALLINT type, SQLHANDLE handle);
+ServerError server_error_of(SQLSMALLINT type, SQLHANDLE handle);
 
 inline bool succeeded(SQLRETURN code) noexcept {
   return code == SQL_SUCCESS || code == SQL_SUCCESS_WITH_INFO;

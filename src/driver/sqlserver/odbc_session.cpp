@@ -3,7 +3,7 @@
 #include "driver/sqlserver/batch.hpp"
 #include "driver/sqlserver/connect.hpp"
 #include "driver/sqlserver/odbc.hpp"
-#include "twinbox/native_sessions.hpp"
+#include "twinbox/session.hpp"
 
 namespace twinbox {
 namespace {
@@ -30,7 +30,7 @@ bool begins_by_itself(SQLHDBC connection) {
   return autocommit == SQL_AUTOCOMMIT_OFF;
 }
 
-void check(const Target& target) {
+void check(const ExecutionContext& target) {
   switch (transaction_state(target)) {
     case TransactionState::open: return;
     case TransactionState::doomed:
@@ -61,7 +61,7 @@ Dialect OdbcSession::dialect() const noexcept { return Dialect::sqlserver; }
 
 std::size_t OdbcSession::execute(const Statement& statement, std::span<const Arg> args,
                                  RowSink rows) {
-  const Target target{connection_, where_};
+  const ExecutionContext target{connection_, where_};
   check(target);
   Batch batch{statement, args};
   return run_for_caller(batch, target, rows);
@@ -69,7 +69,7 @@ std::size_t OdbcSession::execute(const Statement& statement, std::span<const Arg
 
 std::size_t OdbcSession::execute_text(std::string_view sql, std::span<const Arg> args,
                                       RowSink rows) {
-  const Target target{connection_, where_};
+  const ExecutionContext target{connection_, where_};
   check(target);
   check_transaction_words(sql);
   const Answer answer = Batch{sql, args}.run(target);

@@ -156,13 +156,14 @@ void* Parameters::Slot::data() noexcept {
 
 void Parameters::add(const Value& value) { std::visit(Fill{slots_.emplace_back()}, value); }
 
-void Parameters::bind(SQLHSTMT statement, std::string_view act, std::string_view where) {
+void Parameters::bind(SQLHSTMT statement, std::string_view action, std::string_view where) {
   SQLUSMALLINT number = 0;
   for (auto& slot : slots_) {
     const auto code = SQLBindParameter(statement, ++number, SQL_PARAM_INPUT, slot.c_type,
                                        slot.sql_type, slot.size, slot.digits, slot.data(),
                                        static_cast<SQLLEN>(slot.size), &slot.length);
-    if (!succeeded(code)) throw failure(act, report_of(SQL_HANDLE_STMT, statement), where, true);
+    if (!succeeded(code))
+      throw failure(action, server_error_of(SQL_HANDLE_STMT, statement), where, true);
   }
 }
 

@@ -25,7 +25,7 @@ class Parameters {
   [[nodiscard]] std::size_t count() const noexcept { return slots_.size(); }
 
   /// Names the values to the statement. Throws DatabaseError.
-  void bind(SQLHSTMT statement, std::string_view act, std::string_view where);
+  void bind(SQLHSTMT statement, std::string_view action, std::string_view where);
   /// Answers SQL_NEED_DATA until the driver has all of it; returns what the execution returned.
   static SQLRETURN feed(SQLHSTMT statement, SQLRETURN code);
 

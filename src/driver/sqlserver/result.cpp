@@ -63,8 +63,9 @@ Answer::Type type_of(SQLSMALLINT sql_type) noexcept {
 /// Reads the rows of one result set.
 class Answer::Fetch {
  public:
-  Fetch(SQLHSTMT statement, std::string_view act, std::string_view where, bool ours, Answer& answer)
-      : statement_(statement), act_(act), where_(where), ours_(ours), answer_(answer) {}
+  Fetch(SQLHSTMT statement, std::string_view action, std::string_view where, bool ours,
+        Answer& answer)
+      : statement_(statement), action_(action), where_(where), ours_(ours), answer_(answer) {}
 
   void read(SQLSMALLINT columns) {
     std::vector<Type> types;
@@ -93,7 +94,7 @@ class Answer::Fetch {
 
   void check(SQLRETURN code) const {
     if (!succeeded(code)) {
-      throw failure(act_, report_of(SQL_HANDLE_STMT, statement_), where_, ours_);
+      throw failure(action_, server_error_of(SQL_HANDLE_STMT, statement_), where_, ours_);
     }
   }
 
@@ -192,7 +193,7 @@ class Answer::Fetch {
   }
 
   SQLHSTMT statement_;
-  std::string_view act_;
+  std::string_view action_;
   std::string_view where_;
   bool ours_;
   Answer& answer_;
@@ -201,8 +202,8 @@ class Answer::Fetch {
   std::string text_;
 };
 
-void Answer::take(SQLHSTMT statement, std::string_view act, std::string_view where, bool ours) {
-  Fetch fetch{statement, act, where, ours, *this};
+void Answer::take(SQLHSTMT statement, std::string_view action, std::string_view where, bool ours) {
+  Fetch fetch{statement, action, where, ours, *this};
   SQLSMALLINT columns = 0;
   fetch.check(SQLNumResultCols(statement, &columns));
   if (columns > 0) {

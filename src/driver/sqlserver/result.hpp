@@ -17,7 +17,7 @@ namespace twinbox::sqlserver {
 class Answer {
  public:
   /// Reads the result that the statement stands on. Throws DatabaseError.
-  void take(SQLHSTMT statement, std::string_view act, std::string_view where, bool ours);
+  void take(SQLHSTMT statement, std::string_view action, std::string_view where, bool ours);
 
   /// Hands the rows to `sink`, one after the other.
   void deliver(RowSink sink) const;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "database/answer_limit.hpp"
+#include "database/answer_timeout.hpp"
 #include "driver/sqlserver/address.hpp"
 #include "driver/sqlserver/connect.hpp"
 
@@ -26,41 +26,41 @@ constexpr std::string_view begin_callers =
 
 }  // namespace
 
-Words words_of(std::chrono::milliseconds lock_limit) {
+TransactionSql transaction_sql(std::chrono::milliseconds lock_wait_timeout) {
   return {.settings = std::string{settings},
-          .begin_own = "set xact_abort on; set lock_timeout " + std::to_string(lock_limit.count()) +
-                       "; begin transaction",
+          .begin_own = "set xact_abort on; set lock_timeout " +
+                       std::to_string(lock_wait_timeout.count()) + "; begin transaction",
           .begin_callers = std::string{begin_callers},
           .commit = "commit transaction",
           .rollback = "if @@trancount > 0 rollback transaction"};
 }
 
-SqlServerConnection::SqlServerConnection(const Address& address, Words words,
-                                         std::chrono::milliseconds answer_limit)
+SqlServerConnection::SqlServerConnection(const Address& address, TransactionSql words,
+                                         std::chrono::milliseconds answer_timeout)
     : where_(address.shown),
-      words_(std::move(words)),
-      answer_limit_(
-          static_cast<SQLULEN>(std::chrono::ceil<std::chrono::seconds>(answer_limit).count())),
-      answer_seconds_(answer_limit_),
+      transaction_sql_(std::move(words)),
+      answer_timeout_(
+          static_cast<SQLULEN>(std::chrono::ceil<std::chrono::seconds>(answer_timeout).count())),
+      answer_seconds_(answer_timeout_),
       environment_(new_environment()),
       connection_(connect_to(environment_.get(), address)) {
-  run_text(target(), "connect", words_.settings);
+  run_text(target(), "connect", transaction_sql_.settings);
 }
 
-void SqlServerConnection::check(std::string_view act) const {
+void SqlServerConnection::check(std::string_view action) const {
   if (running_.interrupted()) {
-    throw failure(Kind::cancelled, act, {.message = "stopped on request"}, where_, true);
+    throw failure(Kind::cancelled, action, {.message = "stopped on request"}, where_, true);
   }
   // What came now would be a transaction of its own.
   if (failed_) {
-    throw failure(Kind::invalid_request, act,
+    throw failure(Kind::invalid_request, action,
                   {.message = "an earlier error has ended the transaction: roll it back and begin "
                               "again"},
                   where_, true);
   }
 }
 
-void SqlServerConnection::fail(const DatabaseError& error, std::string_view act) {
+void SqlServerConnection::fail(const DatabaseError& error, std::string_view action) {
   // After a cancelled or timed out statement nobody knows what the server still does for it.
   lost_ = lost_ || error.kind() == Kind::connection_lost;
   broken_ = broken_ || lost_ || error.kind() == Kind::cancelled;
@@ -68,10 +68,10 @@ void SqlServerConnection::fail(const DatabaseError& error, std::string_view act)
   if (!running_.interrupted()) {
     // Nobody has asked for it: the server has not answered in time, and nothing was committed.
     if (error.kind() != Kind::cancelled || answer_seconds_ == 0) throw error;
-    throw failure(Kind::connection_lost, act, {.message = error.what()}, {}, true);
+    throw failure(Kind::connection_lost, action, {.message = error.what()}, {}, true);
   }
   broken_ = true;
-  throw failure(Kind::cancelled, act, {.message = "stopped on request"}, where_, true);
+  throw failure(Kind::cancelled, action, {.message = "stopped on request"}, where_, true);
 }
 
 bool SqlServerConnection::is_open() noexcept {
@@ -84,7 +84,7 @@ bool SqlServerConnection::is_open() noexcept {
 
 void SqlServerConnection::begin(Access access, Scope scope) {
   failed_ = false;
-  answer_seconds_ = WithoutAnswerLimit::active() ? 0 : answer_limit_;
+  answer_seconds_ = WithoutAnswerTimeout::active() ? 0 : answer_timeout_;
   check("begin");
   access_ = access;
   scope_ = scope;
@@ -95,7 +95,8 @@ void SqlServerConnection::begin(Access access, Scope scope) {
   if (access == Access::read && scope == Scope::statement) return;
   open_ = true;  // whether it was opened is not certain when the call is ended in its middle
   try {
-    run_text(target(), "begin", scope == Scope::caller ? words_.begin_callers : words_.begin_own);
+    run_text(target(), "begin",
+             scope == Scope::caller ? transaction_sql_.begin_callers : transaction_sql_.begin_own);
   } catch (const DatabaseError& error) {
     fail(error, "begin");
   }
@@ -126,11 +127,11 @@ std::size_t SqlServerConnection::execute_text(std::string_view sql, std::span<co
 }
 
 template <class Work>
-std::size_t SqlServerConnection::run(std::string_view act, const Work& work) {
+std::size_t SqlServerConnection::run(std::string_view action, const Work& work) {
   try {
     return work();
   } catch (const DatabaseError& error) {
-    fail(error, act);
+    fail(error, action);
   }
 }
 
@@ -148,7 +149,7 @@ void SqlServerConnection::commit() {
                   where_, true);
   }
   try {
-    run_text(target(), "commit", words_.commit);
+    run_text(target(), "commit", transaction_sql_.commit);
   } catch (const DatabaseError& error) {
     lost_ = error.kind() == Kind::connection_lost;
     broken_ = true;
@@ -167,7 +168,7 @@ void SqlServerConnection::rollback() noexcept {
   // its locks.
   if (!std::exchange(open_, false) || lost_) return;
   try {
-    run_text(target(), "rollback", words_.rollback);
+    run_text(target(), "rollback", transaction_sql_.rollback);
   } catch (...) {
     broken_ = true;
   }

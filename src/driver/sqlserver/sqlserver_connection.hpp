@@ -14,7 +14,7 @@ struct Address;
 
 /// What a connection says of its own. On a server with other words, another ODBC driver can be
 /// asked how it all ends.
-struct Words {
+struct TransactionSql {
   std::string settings;
   std::string begin_own;
   std::string begin_callers;
@@ -22,18 +22,18 @@ struct Words {
   std::string rollback;  ///< also where nothing is open
 };
 
-/// SQL Server's. A lock is waited for as long as `lock_limit`.
-Words words_of(std::chrono::milliseconds lock_limit);
+/// SQL Server's. A lock is waited for as long as `lock_wait_timeout`.
+TransactionSql transaction_sql(std::chrono::milliseconds lock_wait_timeout);
 
 /// An error ends a transaction of ours (XACT_ABORT), so that nothing half is ever committed. In a
 /// caller's, it leaves what came before the call, and the transaction usable where the server
 /// allows it.
 class SqlServerConnection final : public Connection {
  public:
-  /// Connects. The server may take as long as `answer_limit`, in whole seconds, to answer; zero:
+  /// Connects. The server may take as long as `answer_timeout`, in whole seconds, to answer; zero:
   /// for ever. Throws DatabaseError.
-  SqlServerConnection(const Address& address, Words words,
-                      std::chrono::milliseconds answer_limit = {});
+  SqlServerConnection(const Address& address, TransactionSql words,
+                      std::chrono::milliseconds answer_timeout = {});
 
   using Session::execute;
   [[nodiscard]] Dialect dialect() const noexcept override { return Dialect::sqlserver; }
@@ -49,19 +49,19 @@ class SqlServerConnection final : public Connection {
  private:
   std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
   template <class Work>
-  std::size_t run(std::string_view act, const Work& work);
+  std::size_t run(std::string_view action, const Work& work);
   /// What an error means for the connection, and what a stop makes of it.
-  [[noreturn]] void fail(const DatabaseError& error, std::string_view act);
+  [[noreturn]] void fail(const DatabaseError& error, std::string_view action);
   [[nodiscard]] bool is_open() noexcept;
   /// Throws DatabaseError when nothing more may be executed.
-  void check(std::string_view act) const;
-  [[nodiscard]] Target target() noexcept {
+  void check(std::string_view action) const;
+  [[nodiscard]] ExecutionContext target() noexcept {
     return {connection_.get(), where_, &running_, answer_seconds_};
   }
 
   std::string where_;
-  Words words_;
-  const SQLULEN answer_limit_;
+  TransactionSql transaction_sql_;
+  const SQLULEN answer_timeout_;
   SQLULEN answer_seconds_;         // of the call that is under way
   EnvironmentHandle environment_;  // one each: unixODBC may serialise the connections of one
   ConnectionHandle connection_;

@@ -5,7 +5,7 @@
 #include "driver/sqlserver/address.hpp"
 #include "driver/sqlserver/failure.hpp"
 #include "driver/sqlserver/sqlserver_connection.hpp"
-#include "twinbox/stop_scope.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 namespace sqlserver {
@@ -22,7 +22,8 @@ class SqlServerDriver final : public ServerDriver<Address> {
       throw failure(DatabaseError::Kind::cancelled, "connect", {.message = "stopped on request"},
                     address().shown, true);
     }
-    return std::make_unique<SqlServerConnection>(address(), words_of(lock_limit()), answer_limit());
+    return std::make_unique<SqlServerConnection>(address(), transaction_sql(lock_wait_timeout()),
+                                                 answer_timeout());
   }
 };
 

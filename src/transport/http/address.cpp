@@ -149,16 +149,16 @@ bool Network::contains(const IpAddress& other) const noexcept {
   return rest == 0 || ((address.bytes[whole] ^ other.bytes[whole]) >> (8 - rest)) == 0;
 }
 
-std::string_view not_public(const IpAddress& address) noexcept {
+std::string_view non_public_reason(const IpAddress& address) noexcept {
   for (const Special& special : specials()) {
     if (special.network.contains(address)) return special.name;
   }
   if (address.is_v4()) return {};
   const std::optional<IpAddress> inner = carried(address);
-  return inner ? not_public(*inner) : std::string_view{};
+  return inner ? non_public_reason(*inner) : std::string_view{};
 }
 
-AddressRules::AddressRules(const std::vector<std::string>& allow) {
+AddressFilter::AddressFilter(const std::vector<std::string>& allow) {
   specials();  // made here, where it may throw
   for (const std::string& text : allow) {
     if (text == "any") {
@@ -169,12 +169,12 @@ AddressRules::AddressRules(const std::vector<std::string>& allow) {
   }
 }
 
-std::string_view AddressRules::refusal(const IpAddress& address) const noexcept {
+std::string_view AddressFilter::refusal(const IpAddress& address) const noexcept {
   if (any_) return {};
   for (const Network& network : allowed_) {
     if (network.contains(address)) return {};
   }
-  return not_public(address);
+  return non_public_reason(address);
 }
 
 }  // namespace twinbox

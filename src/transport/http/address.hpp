@@ -36,13 +36,13 @@ struct Network {
 
 /// Why an address is not a public one: "loopback", "private" …; empty when it is. What carries an
 /// IPv4 address inside (mapped, compatible, NAT64, 6to4) is judged by that one.
-std::string_view not_public(const IpAddress& address) noexcept;
+std::string_view non_public_reason(const IpAddress& address) noexcept;
 
 /// What a client may connect to.
-class AddressRules {
+class AddressFilter {
  public:
   /// Texts as Network::parse takes them, or `any`. Throws std::invalid_argument.
-  explicit AddressRules(const std::vector<std::string>& allow);
+  explicit AddressFilter(const std::vector<std::string>& allow);
   /// Why it is refused; empty when it is not.
   [[nodiscard]] std::string_view refusal(const IpAddress& address) const noexcept;
 

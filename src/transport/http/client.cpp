@@ -48,7 +48,7 @@ void start_curl() {
 class HttpClient::Loop {
  public:
   explicit Loop(HttpClientOptions options)
-      : options_(std::move(options)), rules_(options_.allow), multi_(curl_multi_init()) {
+      : options_(std::move(options)), filter_(options_.allow), multi_(curl_multi_init()) {
     if (multi_ == nullptr) throw std::bad_alloc{};
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(options_.idle_connections));
     // Of several requests over one HTTP/2 connection, now and then one never sees the end of its
@@ -65,7 +65,7 @@ class HttpClient::Loop {
 
   HttpResponse send(const HttpRequest& request, Duration timeout, const std::stop_token& stop,
                     Duration grace) {
-    const auto transfer = std::make_shared<Transfer>(request, options_, rules_, timeout);
+    const auto transfer = std::make_shared<Transfer>(request, options_, filter_, timeout);
     transfer->grace = grace;
     if (stop.stop_requested()) {
       transfer->result = CURLE_ABORTED_BY_CALLBACK;
@@ -101,16 +101,16 @@ class HttpClient::Loop {
     while (!stop.stop_requested()) {
       // Asked before the look at what has arrived: who is told to stop later asks again.
       const bool cancelling = cancelling_.exchange(false);
-      take_arrived();
+      start_arrived();
       if (cancelling) cancel();
       int running = 0;
       curl_multi_perform(multi_, &running);
-      end_finished();
-      curl_multi_poll(multi_, nullptr, 0, end_late(), nullptr);
+      complete_finished();
+      curl_multi_poll(multi_, nullptr, 0, abort_expired(), nullptr);
     }
   }
 
-  void take_arrived() {
+  void start_arrived() {
     std::vector<TransferPtr> arrived;
     {
       const std::scoped_lock lock{mutex_};
@@ -153,7 +153,7 @@ class HttpClient::Loop {
     }
   }
 
-  void end_finished() {
+  void complete_finished() {
     int left = 0;
     std::vector<std::pair<CURL*, CURLcode>> finished;
     while (const CURLMsg* message = curl_multi_info_read(multi_, &left)) {
@@ -173,30 +173,30 @@ class HttpClient::Loop {
       });
     }
     for (const auto& [easy, transfer] : running_) {
-      if (!transfer->cancelled || transfer->ends) continue;
+      if (!transfer->cancelled || transfer->abort_at) continue;
       const auto longest = std::chrono::hours{24};
-      transfer->ends = Transfer::Clock::now() + std::min<Duration>(transfer->grace, longest);
-      ending_ = true;
+      transfer->abort_at = Transfer::Clock::now() + std::min<Duration>(transfer->grace, longest);
+      some_cancelled_ = true;
     }
   }
 
   /// Ends what was cancelled and has had its grace. Returns how many milliseconds to wait at most
   /// until there is more of that.
-  int end_late() {
+  int abort_expired() {
     using namespace std::chrono;
     constexpr milliseconds longest{60'000};
-    if (!ending_) return static_cast<int>(longest.count());
+    if (!some_cancelled_) return static_cast<int>(longest.count());
     const auto now = Transfer::Clock::now();
     auto next = now + longest;
     std::vector<CURL*> late;
-    ending_ = false;
+    some_cancelled_ = false;
     for (const auto& [easy, transfer] : running_) {
-      if (!transfer->ends) continue;
-      if (*transfer->ends <= now) {
+      if (!transfer->abort_at) continue;
+      if (*transfer->abort_at <= now) {
         late.push_back(easy);
       } else {
-        next = std::min(next, *transfer->ends);
-        ending_ = true;
+        next = std::min(next, *transfer->abort_at);
+        some_cancelled_ = true;
       }
     }
     for (CURL* easy : late) end(easy, CURLE_ABORTED_BY_CALLBACK);
@@ -205,14 +205,14 @@ class HttpClient::Loop {
   }
 
   const HttpClientOptions options_;
-  const AddressRules rules_;
+  const AddressFilter filter_;
   std::mutex mutex_;
   std::vector<TransferPtr> arrived_;
   std::atomic<bool> cancelling_ = false;
   // The loop's own.
   CURLM* multi_;
   std::unordered_map<CURL*, TransferPtr> running_;
-  bool ending_ = false;  ///< some of them were cancelled
+  bool some_cancelled_ = false;  ///< some of them were cancelled
   std::map<std::string, Host> hosts_;
   std::jthread thread_;
 };

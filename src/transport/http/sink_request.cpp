@@ -6,10 +6,9 @@
 #include "core/json.hpp"
 #include "core/text.hpp"
 #include "event/attribute.hpp"
+#include "transport/deduplication_key.hpp"
 #include "transport/http/retry_after.hpp"
-#include "transport/repetition_key.hpp"
 #include "twinbox/event.hpp"
-#include "twinbox/trace.hpp"
 
 namespace twinbox {
 namespace {
@@ -20,9 +19,9 @@ bool is_envelope(const Message& message) {
   return message.content_type && media_type(*message.content_type) == event_content_type;
 }
 
-BodyForm form_of(const Message& message, BodyForm form) {
-  if (form != BodyForm::automatic) return form;
-  return is_envelope(message) ? BodyForm::binary : BodyForm::raw;
+BodyFormat format_of(const Message& message, BodyFormat form) {
+  if (form != BodyFormat::automatic) return form;
+  return is_envelope(message) ? BodyFormat::binary : BodyFormat::raw;
 }
 
 HttpContent raw_content(const Message& message) {
@@ -31,7 +30,7 @@ HttpContent raw_content(const Message& message) {
     content.headers.add(name, percent_encode(value, "%"));
   };
   content.headers.add("Content-Type", message.content_type.value_or("application/octet-stream"));
-  const std::string key = repetition_key(message);
+  const std::string key = deduplication_key(message);
   content.headers.add("Idempotency-Key", key);
   content.headers.add("twinbox-id", key);
   add("twinbox-source", message.source.view());
@@ -42,12 +41,12 @@ HttpContent raw_content(const Message& message) {
   return content;
 }
 
-HttpContent content_of(const Message& message, BodyForm form) {
+HttpContent content_of(const Message& message, BodyFormat form) {
   switch (form) {
-    case BodyForm::binary: return to_http(event_of(message), EventMode::binary);
-    case BodyForm::structured: return to_http(event_of(message), EventMode::structured);
-    case BodyForm::raw:
-    case BodyForm::automatic: break;
+    case BodyFormat::binary: return to_http(event_of(message), ContentMode::binary);
+    case BodyFormat::structured: return to_http(event_of(message), ContentMode::structured);
+    case BodyFormat::raw:
+    case BodyFormat::automatic: break;
   }
   return raw_content(message);
 }
@@ -60,11 +59,11 @@ std::string redirect_of(const HttpResponse& response) {
          std::string{location->substr(0, location->find_first_of("?#"))};
 }
 
-std::string error_of(const HttpResponse& response, const std::string& shown) {
-  std::string error = shown + ": HTTP " + std::to_string(response.status);
+std::string error_of(const HttpResponse& response, const std::string& display_name) {
+  std::string error = display_name + ": HTTP " + std::to_string(response.status);
   if (response.status >= 300 && response.status < 400) error += ", " + redirect_of(response);
   if (!is_blank(response.body)) error += ": " + response.body;
-  return cut_error(error);
+  return truncate_error(error);
 }
 
 /// A Twinbox has taken the request for a duplicate and keeps the content it had. Longer bodies
@@ -95,7 +94,7 @@ std::optional<Duration> delay_of(const HttpResponse& response, const HttpSinkOpt
 }  // namespace
 
 HttpRequest request_of(const Message& message, const HttpSinkOptions& options) {
-  HttpContent content = content_of(message, form_of(message, options.form));
+  HttpContent content = content_of(message, format_of(message, options.form));
   HttpRequest request{.method = options.method,
                       .target = options.url,
                       .headers = std::move(content.headers),
@@ -115,21 +114,21 @@ HttpRequest request_of(const Message& message, const HttpSinkOptions& options) {
 }
 
 Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
-                   const std::string& shown, Instant now) {
+                   const std::string& display_name, Instant now) {
   const int status = response.status;
   const bool success = status >= 200 && status < 300;
   if (options.dead_on.contains(status)) {
-    return Outcome::dead(error_of(response, shown), {"http", status});
+    return Outcome::dead(error_of(response, display_name), {"http", status});
   }
   if (options.done_on.contains(status)) return Outcome::done();
   if (success && is_conflict(response)) {
-    return Outcome::conflict(shown +
+    return Outcome::conflict(display_name +
                              ": the receiver has other content under this id and keeps it; send "
                              "changed content under a new id");
   }
   if (success) return Outcome::done();
-  if (status == 410) throw ReceiverGone(shown + ": HTTP 410, gone");
-  return Outcome::retry(error_of(response, shown), delay_of(response, options, now),
+  if (status == 410) throw ReceiverGone(display_name + ": HTTP 410, gone");
+  return Outcome::retry(error_of(response, display_name), delay_of(response, options, now),
                         {"http", status});
 }
 

@@ -11,8 +11,9 @@ namespace twinbox {
 /// sent as an event.
 HttpRequest request_of(const Message& message, const HttpSinkOptions& options);
 
-/// What the answer means. `shown`: the receiver, as errors name it. Throws ReceiverGone for 410.
+/// What the answer means. `display_name`: the receiver, as errors name it. Throws ReceiverGone for
+/// 410.
 Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
-                   const std::string& shown, Instant now);
+                   const std::string& display_name, Instant now);
 
 }  // namespace twinbox

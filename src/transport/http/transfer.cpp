@@ -58,8 +58,8 @@ void check_header(const HttpHeaders::Field& field) {
 }
 
 Transfer::Transfer(const HttpRequest& request, const HttpClientOptions& options,
-                   const AddressRules& rules, Duration timeout)
-    : rules_(rules),
+                   const AddressFilter& filter, Duration timeout)
+    : filter_(filter),
       url_(HttpUrl::parse(request.target)),
       by_proxy_(!options.proxy.empty()),
       max_response_(options.max_response),
@@ -176,15 +176,15 @@ std::size_t Transfer::read_body(char* data, std::size_t size, std::size_t count,
   } catch (...) {
     return 0;
   }
-  transfer.cut_ = piece.size() > room;
-  return transfer.cut_ ? 0 : piece.size();
+  transfer.truncated_ = piece.size() > room;
+  return transfer.truncated_ ? 0 : piece.size();
 }
 
 curl_socket_t Transfer::open_socket(void* self, curlsocktype, curl_sockaddr* address) {
   auto& transfer = *static_cast<Transfer*>(self);
   if (!transfer.by_proxy_) {
     const std::optional<IpAddress> ip = IpAddress::of(address->addr);
-    const std::string_view why = ip ? transfer.rules_.refusal(*ip) : "neither IPv4 nor IPv6";
+    const std::string_view why = ip ? transfer.filter_.refusal(*ip) : "neither IPv4 nor IPv6";
     if (!why.empty()) {
       try {
         transfer.refused_ = (ip ? ip->str() + " is " : "its address is ") + std::string{why};
@@ -198,10 +198,12 @@ curl_socket_t Transfer::open_socket(void* self, curlsocktype, curl_sockaddr* add
 }
 
 HttpResponse Transfer::answer() {
-  const auto no_answer = [&](const std::string& why) { return HttpError(url_.shown + ": " + why); };
+  const auto no_answer = [&](const std::string& why) {
+    return HttpError(url_.display_name + ": " + why);
+  };
   if (result == CURLE_ABORTED_BY_CALLBACK) throw no_answer("stopped before the answer was there");
   if (result == CURLE_OK && !headers_ended_) throw no_answer("the answer broke off in its headers");
-  if (result == CURLE_OK || (result == CURLE_WRITE_ERROR && cut_)) {
+  if (result == CURLE_OK || (result == CURLE_WRITE_ERROR && truncated_)) {
     long status = 0;
     curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
     response_.status = static_cast<int>(status);

@@ -21,9 +21,9 @@ void check_header(const HttpHeaders::Field& field);
 /// Made by the sender, worked on by the loop, read by the sender again once `done` is set.
 class Transfer {
  public:
-  /// `request` and `rules` must outlive it. Throws std::invalid_argument for what cannot be sent.
-  Transfer(const HttpRequest& request, const HttpClientOptions& options, const AddressRules& rules,
-           Duration timeout);
+  /// `request` and `filter` must outlive it. Throws std::invalid_argument for what cannot be sent.
+  Transfer(const HttpRequest& request, const HttpClientOptions& options,
+           const AddressFilter& filter, Duration timeout);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -36,8 +36,8 @@ class Transfer {
   using Clock = std::chrono::steady_clock;
 
   std::atomic<bool> cancelled = false;
-  Duration grace = {};                         ///< once it is cancelled, if it is under way
-  std::optional<Clock::time_point> ends = {};  ///< the loop's: when that is over
+  Duration grace = {};                             ///< once it is cancelled, if it is under way
+  std::optional<Clock::time_point> abort_at = {};  ///< the loop's: when that is over
   CURLcode result = CURLE_OK;
   std::promise<void> done;
 
@@ -48,7 +48,7 @@ class Transfer {
   static std::size_t read_body(char* data, std::size_t size, std::size_t count, void* self);
   static curl_socket_t open_socket(void* self, curlsocktype purpose, curl_sockaddr* address);
 
-  const AddressRules& rules_;
+  const AddressFilter& filter_;
   HttpUrl url_;
   bool by_proxy_;
   std::size_t max_response_;
@@ -59,8 +59,8 @@ class Transfer {
   HttpResponse response_;
   std::size_t header_bytes_ = 0;
   bool headers_ended_ = false;
-  bool cut_ = false;
-  std::string refused_;  ///< the last address that the rules did not allow, and why
+  bool truncated_ = false;
+  std::string refused_;  ///< the last address that the filter did not allow, and why
 };
 
 }  // namespace twinbox

@@ -15,8 +15,8 @@ std::string part(CURLU* url, CURLUPart which) {
   return text;
 }
 
-[[noreturn]] void refuse(const std::string& shown, const std::string& why) {
-  throw std::invalid_argument("url '" + shown + "': " + why);
+[[noreturn]] void refuse(const std::string& display_name, const std::string& why) {
+  throw std::invalid_argument("url '" + display_name + "': " + why);
 }
 
 }  // namespace

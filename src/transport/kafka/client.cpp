@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 17> decided = {"bootstrap.servers",
                                                       "client.software.name"};
 
 /// What is good for both; the user may say otherwise.
-const Settings& usual() {
+const Settings& default_settings() {
   static const Settings settings = {{"client.id", "twinbox"},
                                     {"socket.keepalive.enable", "true"},
                                     {"socket.nagle.disable", "true"},
@@ -54,7 +54,7 @@ void set(rd_kafka_conf_t* conf, const std::string& name, const std::string& valu
 void no_log(const rd_kafka_t*, int, const char*, const char*) {}
 
 /// They would not be used, and what they should protect would go unprotected.
-void refuse_idle(const Settings& settings) {
+void refuse_unused_settings(const Settings& settings) {
   const auto found = settings.find("security.protocol");
   std::string protocol = found == settings.end() ? "plaintext" : found->second;
   std::ranges::transform(protocol, protocol.begin(),
@@ -76,14 +76,16 @@ int milliseconds(Duration time) noexcept {
       std::clamp(std::chrono::ceil<std::chrono::milliseconds>(time), 0ms, longest).count());
 }
 
-std::string shown(const KafkaConnection& connection) { return "kafka " + connection.brokers; }
+std::string display_name(const KafkaConnection& connection) {
+  return "kafka " + connection.brokers;
+}
 
 void check_topic(std::string_view option, std::string_view topic) {
   const bool good = std::ranges::all_of(topic, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
   });
   if (good && !topic.empty() && topic.size() <= 249 && topic != "." && topic != "..") return;
-  throw std::invalid_argument(std::string{option} + " '" + cut_error(topic.substr(0, 60)) +
+  throw std::invalid_argument(std::string{option} + " '" + truncate_error(topic.substr(0, 60)) +
                               "' cannot be a topic of Kafka: 1 to 249 letters, digits, '.', '_' "
                               "and '-'");
 }
@@ -103,7 +105,7 @@ void check(const KafkaConnection& connection) {
     throw std::invalid_argument("settings: " + name +
                                 " is decided by the options, because guarantees rest on it");
   }
-  refuse_idle(connection.settings);
+  refuse_unused_settings(connection.settings);
   // Settings that exclude each other, and certificates that cannot be read, show only in a handle;
   // without an address it connects to nobody.
   KafkaConnection nowhere = connection;
@@ -113,9 +115,9 @@ void check(const KafkaConnection& connection) {
 
 Owned<rd_kafka_conf_t> configure(const KafkaConnection& connection, const Settings& ours) {
   Owned<rd_kafka_conf_t> conf{rd_kafka_conf_new()};
-  for (const auto& [name, value] : usual()) set(conf.get(), name, value);
-  const int patience = std::max(1000, milliseconds(connection.connect_timeout));
-  set(conf.get(), "socket.connection.setup.timeout.ms", std::to_string(patience));
+  for (const auto& [name, value] : default_settings()) set(conf.get(), name, value);
+  const int timeout_ms = std::max(1000, milliseconds(connection.connect_timeout));
+  set(conf.get(), "socket.connection.setup.timeout.ms", std::to_string(timeout_ms));
   if (!connection.brokers.empty()) set(conf.get(), "bootstrap.servers", connection.brokers);
   for (const auto& [name, value] : connection.settings) set(conf.get(), name, value);
   for (const auto& [name, value] : ours) {
@@ -133,17 +135,17 @@ Owned<rd_kafka_t> open(rd_kafka_type_t type, Owned<rd_kafka_conf_t> conf) {
   return handle;
 }
 
-void Hearing::error(rd_kafka_t* handle, int code, const char* reason) {
+void ClusterHealth::error(rd_kafka_t* handle, int code, const char* reason) {
   if (code == RD_KAFKA_RESP_ERR__FATAL) {
     std::array<char, 512> text{};
     const rd_kafka_resp_err_t cause = rd_kafka_fatal_error(handle, text.data(), text.size());
     last_error_ = std::string{rd_kafka_err2name(cause)} + ": " + text.data();
-    over_ = true;
+    fatal_ = true;
     return;
   }
-  in_doubt_ = true;
+  needs_probe_ = true;
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-    silent_ = true;
+    unreachable_ = true;
     if (!last_error_.empty()) return;  // the reason came before, and says more
   }
   last_error_ = reason;

@@ -27,8 +27,8 @@ struct Destroy {
   }
   void operator()(const rd_kafka_metadata_t* one) const noexcept { rd_kafka_metadata_destroy(one); }
 };
-template <class Thing>
-using Owned = std::unique_ptr<Thing, Destroy>;
+template <class Handle>
+using Owned = std::unique_ptr<Handle, Destroy>;
 
 /// Throws std::invalid_argument naming the option. Connects to nobody.
 void check(const KafkaConnection& connection);
@@ -43,28 +43,28 @@ Owned<rd_kafka_t> open(rd_kafka_type_t type, Owned<rd_kafka_conf_t> conf);
 int milliseconds(Duration time) noexcept;
 
 /// As errors and logs name the cluster.
-std::string shown(const KafkaConnection& connection);
+std::string display_name(const KafkaConnection& connection);
 
-/// Whether a cluster can be heard. Not thread-safe.
-class Hearing {
+/// Whether a cluster can be reached. Not thread-safe.
+class ClusterHealth {
  public:
   /// For the error callback of a handle.
   void error(rd_kafka_t* handle, int code, const char* reason);
 
-  /// Something went wrong since it was heard: ask whether it answers. That all brokers are down is
-  /// not always said: the client library counts them, and may miss the last one.
-  [[nodiscard]] bool in_doubt() const noexcept { return in_doubt_; }
-  [[nodiscard]] bool silent() const noexcept { return silent_; }
+  /// Something went wrong since it last answered: ask whether it answers. That all brokers are down
+  /// is not always said: the client library counts them, and may miss the last one.
+  [[nodiscard]] bool needs_probe() const noexcept { return needs_probe_; }
+  [[nodiscard]] bool unreachable() const noexcept { return unreachable_; }
   [[nodiscard]] const std::string& last_error() const noexcept { return last_error_; }
   /// Nothing but a new handle helps.
-  [[nodiscard]] bool is_over() const noexcept { return over_; }
-  void heard() noexcept { in_doubt_ = silent_ = false; }
-  void not_heard() noexcept { silent_ = true; }
+  [[nodiscard]] bool is_fatal() const noexcept { return fatal_; }
+  void on_answer() noexcept { needs_probe_ = unreachable_ = false; }
+  void on_no_answer() noexcept { unreachable_ = true; }
 
  private:
-  bool in_doubt_ = false;
-  bool silent_ = false;
-  bool over_ = false;
+  bool needs_probe_ = false;
+  bool unreachable_ = false;
+  bool fatal_ = false;
   std::string last_error_;
 };
 

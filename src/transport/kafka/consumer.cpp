@@ -8,7 +8,7 @@ using Clock = std::chrono::steady_clock;
 using List = Owned<rd_kafka_topic_partition_list_t>;
 
 /// For a commit, or for leaving: then the group finds out by itself.
-constexpr Duration answer_limit = 5s;
+constexpr Duration answer_timeout = 5s;
 
 Settings settings_of(const KafkaSourceOptions& options) {
   return {{"group.id", options.group},
@@ -32,7 +32,7 @@ std::vector<Partition> partitions_of(const rd_kafka_topic_partition_list_t& list
 
 }  // namespace
 
-void check_member(const KafkaConnection& connection, const KafkaSourceOptions& options) {
+void check_consumer_settings(const KafkaConnection& connection, const KafkaSourceOptions& options) {
   KafkaConnection nowhere = connection;
   nowhere.brokers.clear();
   auto handle = open(RD_KAFKA_CONSUMER, configure(nowhere, settings_of(options)));
@@ -57,7 +57,7 @@ Consumer::Consumer(const KafkaConnection& connection, const KafkaSourceOptions& 
   }
   const rd_kafka_resp_err_t error = rd_kafka_subscribe(handle_.get(), topics.get());
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    throw BrokerError(shown(connection) + ": subscribing: " + rd_kafka_err2str(error));
+    throw BrokerError(display_name(connection) + ": subscribing: " + rd_kafka_err2str(error));
   }
 }
 
@@ -73,7 +73,7 @@ void Consumer::close() {
   const Owned<rd_kafka_queue_t> last{rd_kafka_queue_new(handle_.get())};
   const Owned<rd_kafka_error_t> error{rd_kafka_consumer_close_queue(handle_.get(), last.get())};
   if (error) return;
-  const auto end = Clock::now() + answer_limit;
+  const auto end = Clock::now() + answer_timeout;
   while (rd_kafka_consumer_closed(handle_.get()) == 0 && Clock::now() < end) {
     // Records that were fetched before come, too, and are left to whoever is next.
     const Owned<rd_kafka_message_t> late{rd_kafka_consume_queue(last.get(), 100)};
@@ -114,7 +114,7 @@ void Consumer::committed(rd_kafka_t*, rd_kafka_resp_err_t error, rd_kafka_topic_
 }
 
 void Consumer::failed(rd_kafka_t* handle, int code, const char* reason, void* self) {
-  static_cast<Consumer*>(self)->hearing_.error(handle, code, reason);
+  static_cast<Consumer*>(self)->health_.error(handle, code, reason);
 }
 
 /// The one thing worth knowing that the client library tells in no other way: messages may have
@@ -153,13 +153,13 @@ void Consumer::store(const std::map<Partition, std::int64_t>& positions) {
 
 /// Waits for it, for a while.
 void Consumer::commit() {
-  if (hearing_.silent()) return;
+  if (health_.unreachable()) return;
   const Owned<rd_kafka_queue_t> answer{rd_kafka_queue_new(handle_.get())};
   if (rd_kafka_commit_queue(handle_.get(), nullptr, answer.get(), committed, this) !=
       RD_KAFKA_RESP_ERR_NO_ERROR) {
     return;  // nothing is stored
   }
-  rd_kafka_queue_poll_callback(answer.get(), milliseconds(answer_limit));
+  rd_kafka_queue_poll_callback(answer.get(), milliseconds(answer_timeout));
 }
 
 }  // namespace twinbox::kafka

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "transport/kafka/client.hpp"
-#include "transport/kafka/progress.hpp"
+#include "transport/kafka/offset_tracker.hpp"
 
 namespace twinbox::kafka {
 
@@ -23,7 +23,7 @@ struct GroupEvents {
 };
 
 /// Throws std::invalid_argument for settings that no member can have. Connects to nobody.
-void check_member(const KafkaConnection& connection, const KafkaSourceOptions& options);
+void check_consumer_settings(const KafkaConnection& connection, const KafkaSourceOptions& options);
 
 class Consumer {
  public:
@@ -46,7 +46,7 @@ class Consumer {
   void pause(bool on);
   /// To be committed, once a second or so.
   void store(const std::map<Partition, std::int64_t>& positions);
-  Hearing& hearing() noexcept { return hearing_; }
+  ClusterHealth& health() noexcept { return health_; }
   /// Asks any broker.
   bool answers(Duration limit) { return kafka::answers(handle_.get(), limit); }
 
@@ -62,7 +62,7 @@ class Consumer {
   void close();
 
   GroupEvents events_;
-  Hearing hearing_;
+  ClusterHealth health_;
   Owned<rd_kafka_t> handle_;
   Owned<rd_kafka_queue_t> queue_;
 };

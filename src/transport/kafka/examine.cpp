@@ -13,7 +13,7 @@ using kafka::TopicSettings;
 using Level = Finding::Level;
 using Findings = std::vector<Finding>;
 
-constexpr Duration answer_limit = 10s;
+constexpr Duration answer_timeout = 10s;
 
 bool on_this_machine(std::string_view host) {
   return host == "localhost" || host == "[::1]" || host.starts_with("127.");
@@ -34,40 +34,40 @@ void examine_address(Findings& findings, const KafkaConnection& connection) {
                    (protocol->second.ends_with("ssl") || protocol->second.ends_with("SSL"));
   if (tls || all_on_this_machine(connection.brokers)) return;
   findings.push_back({"tls", Level::warning,
-                      kafka::shown(connection) +
+                      kafka::display_name(connection) +
                           " is reached without TLS: passwords and messages can be read on the way",
                       "set security.protocol to ssl or sasl_ssl, and the port of that listener"});
 }
 
 /// Asks about one cluster.
-class Doctor {
+class TopicExaminer {
  public:
-  explicit Doctor(const KafkaConnection& connection)
-      : shown_(kafka::shown(connection)), patience_(connection.connect_timeout) {
+  explicit TopicExaminer(const KafkaConnection& connection)
+      : display_name_(kafka::display_name(connection)), timeout_(connection.connect_timeout) {
     kafka::check(connection);
     auto conf = kafka::configure(connection, {});
     rd_kafka_conf_set_opaque(conf.get(), this);
-    rd_kafka_conf_set_error_cb(conf.get(),
-                               [](rd_kafka_t* handle, int code, const char* reason, void* self) {
-                                 static_cast<Doctor*>(self)->hearing_.error(handle, code, reason);
-                               });
+    rd_kafka_conf_set_error_cb(
+        conf.get(), [](rd_kafka_t* handle, int code, const char* reason, void* self) {
+          static_cast<TopicExaminer*>(self)->health_.error(handle, code, reason);
+        });
     handle_ = kafka::open(RD_KAFKA_PRODUCER, std::move(conf));
   }
 
   bool reach(Findings& findings) {
-    const bool heard = kafka::answers(handle_.get(), patience_);
+    const bool heard = kafka::answers(handle_.get(), timeout_);
     rd_kafka_poll(handle_.get(), 0);
     if (heard) {
-      findings.push_back({"reach", Level::ok, shown_ + " answers"});
+      findings.push_back({"reach", Level::ok, display_name_ + " answers"});
     } else {
-      findings.push_back({"reach", Level::error, shown_ + ": " + reason("no answer"),
+      findings.push_back({"reach", Level::error, display_name_ + ": " + reason("no answer"),
                           "start the cluster, or mend brokers and settings"});
     }
     return heard;
   }
 
   /// Empty: it is not there, and a finding says so.
-  std::optional<TopicSettings> look_at(Findings& findings, const std::string& name) {
+  std::optional<TopicSettings> examine_topic(Findings& findings, const std::string& name) {
     std::optional<TopicSettings> topic;
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
     const rd_kafka_resp_err_t asked = with_topic(name, [&](const rd_kafka_metadata_topic_t& found) {
@@ -95,7 +95,7 @@ class Doctor {
       for (int i = 0; i < found.partition_cnt; ++i) {
         std::int64_t low = 0, high = 0;
         if (rd_kafka_query_watermark_offsets(handle_.get(), name.c_str(), found.partitions[i].id,
-                                             &low, &high, kafka::milliseconds(answer_limit)) ==
+                                             &low, &high, kafka::milliseconds(answer_timeout)) ==
             RD_KAFKA_RESP_ERR_NO_ERROR) {
           sum += high - low;
         }
@@ -106,7 +106,7 @@ class Doctor {
 
  private:
   [[nodiscard]] std::string reason(const std::string& otherwise) const {
-    return hearing_.last_error().empty() ? otherwise : hearing_.last_error();
+    return health_.last_error().empty() ? otherwise : health_.last_error();
   }
 
   template <class Call>
@@ -114,7 +114,7 @@ class Doctor {
     rd_kafka_topic_t* topic = rd_kafka_topic_new(handle_.get(), name.c_str(), nullptr);
     const rd_kafka_metadata_t* metadata = nullptr;
     const rd_kafka_resp_err_t error =
-        rd_kafka_metadata(handle_.get(), 0, topic, &metadata, kafka::milliseconds(answer_limit));
+        rd_kafka_metadata(handle_.get(), 0, topic, &metadata, kafka::milliseconds(answer_timeout));
     rd_kafka_topic_destroy(topic);
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) return error;
     const Owned<const rd_kafka_metadata_t> owned{metadata};
@@ -129,7 +129,7 @@ class Doctor {
     rd_kafka_DescribeConfigs(handle_.get(), &asked, 1, nullptr, queue.get());
     rd_kafka_ConfigResource_destroy(asked);
     const Owned<rd_kafka_event_t> event{
-        rd_kafka_queue_poll(queue.get(), kafka::milliseconds(answer_limit))};
+        rd_kafka_queue_poll(queue.get(), kafka::milliseconds(answer_timeout))};
     const rd_kafka_DescribeConfigs_result_t* result =
         event ? rd_kafka_event_DescribeConfigs_result(event.get()) : nullptr;
     std::size_t count = 0;
@@ -162,16 +162,16 @@ class Doctor {
     }
   }
 
-  const std::string shown_;
-  const Duration patience_;
-  kafka::Hearing hearing_;
+  const std::string display_name_;
+  const Duration timeout_;
+  kafka::ClusterHealth health_;
   Owned<rd_kafka_t> handle_;
 };
 
 void add(Findings& all, Findings more) { std::ranges::move(more, std::back_inserter(all)); }
 
-void examine_dead_letters(Findings& findings, Doctor& doctor, const std::string& name) {
-  const auto topic = doctor.look_at(findings, name);
+void examine_dead_letters(Findings& findings, TopicExaminer& doctor, const std::string& name) {
+  const auto topic = doctor.examine_topic(findings, name);
   if (!topic) return;
   add(findings, findings_of(*topic, true));
   const std::int64_t count = doctor.count(name);
@@ -190,11 +190,11 @@ void examine_dead_letters(Findings& findings, Doctor& doctor, const std::string&
 std::vector<Finding> examine_kafka(const KafkaConnection& connection,
                                    const KafkaSinkOptions& options) {
   Findings findings;
-  Doctor doctor{connection};
+  TopicExaminer doctor{connection};
   if (!doctor.reach(findings)) return findings;
   examine_address(findings, connection);
   if (options.topic.empty()) return findings;
-  if (const auto topic = doctor.look_at(findings, options.topic)) {
+  if (const auto topic = doctor.examine_topic(findings, options.topic)) {
     add(findings, findings_of(*topic, false));
   }
   return findings;
@@ -203,15 +203,15 @@ std::vector<Finding> examine_kafka(const KafkaConnection& connection,
 std::vector<Finding> examine_kafka(const KafkaConnection& connection,
                                    const KafkaSourceOptions& options) {
   Findings findings;
-  Doctor doctor{connection};
+  TopicExaminer doctor{connection};
   if (!doctor.reach(findings)) return findings;
   examine_address(findings, connection);
   std::set<std::string> dead;
   for (const std::string& name : options.topics) {
-    if (const auto topic = doctor.look_at(findings, name)) {
+    if (const auto topic = doctor.examine_topic(findings, name)) {
       add(findings, findings_of(*topic, true));
     }
-    dead.insert(kafka::dead_topic(options, name));
+    dead.insert(kafka::dead_letter_topic_of(options, name));
   }
   for (const std::string& name : dead) examine_dead_letters(findings, doctor, name);
   return findings;

@@ -38,25 +38,26 @@ Owned<rd_kafka_headers_t> headers_of(const Record& record) {
 
 }  // namespace
 
-Fate fate_of(rd_kafka_resp_err_t error, bool maybe_written) noexcept {
+ReportResult report_result_of(rd_kafka_resp_err_t error, bool maybe_written) noexcept {
   switch (error) {
-    case RD_KAFKA_RESP_ERR_NO_ERROR: return Fate::written;
+    case RD_KAFKA_RESP_ERR_NO_ERROR: return ReportResult::written;
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
     case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
-    case RD_KAFKA_RESP_ERR_INVALID_RECORD: return Fate::refused;
+    case RD_KAFKA_RESP_ERR_INVALID_RECORD: return ReportResult::refused;
     case RD_KAFKA_RESP_ERR__MSG_TIMED_OUT:
     case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
     case RD_KAFKA_RESP_ERR__PURGE_INFLIGHT:
     case RD_KAFKA_RESP_ERR__FATAL:
     case RD_KAFKA_RESP_ERR__TRANSPORT:
-    case RD_KAFKA_RESP_ERR__DESTROY: return maybe_written ? Fate::failed : Fate::away;
-    default: return Fate::failed;
+    case RD_KAFKA_RESP_ERR__DESTROY:
+      return maybe_written ? ReportResult::failed : ReportResult::unreachable;
+    default: return ReportResult::failed;
   }
 }
 
 Producer::Producer(const KafkaConnection& connection, Duration timeout, std::size_t max_bytes,
                    OnReport on_report)
-    : shown_(shown(connection)), on_report_(std::move(on_report)) {
+    : display_name_(display_name(connection)), on_report_(std::move(on_report)) {
   auto conf = configure(connection, settings_of(timeout, max_bytes));
   rd_kafka_conf_set_opaque(conf.get(), this);
   rd_kafka_conf_set_dr_msg_cb(conf.get(), reported);
@@ -76,14 +77,14 @@ void Producer::reported(rd_kafka_t*, const rd_kafka_message_t* message, void* se
 }
 
 void Producer::failed(rd_kafka_t* handle, int code, const char* reason, void* self) {
-  static_cast<Producer*>(self)->hearing_.error(handle, code, reason);
+  static_cast<Producer*>(self)->health_.error(handle, code, reason);
 }
 
 void Producer::serve(Duration limit) const {
   rd_kafka_queue_poll_callback(queue_.get(), milliseconds(limit));
 }
 
-void Producer::tell(void (*call)(rd_kafka_t*, void*), void* opaque) const {
+void Producer::set_wake_callback(void (*call)(rd_kafka_t*, void*), void* opaque) const {
   rd_kafka_queue_cb_event_enable(queue_.get(), call, opaque);
 }
 
@@ -92,15 +93,15 @@ void Producer::connect(Duration limit, const std::stop_token& stop) {
   while (!answers(handle_.get(), 100ms)) {
     serve(0ms);
     const auto waited = Clock::now() - begin;
-    const Duration patience = hearing_.silent() ? std::min(grace, limit) : limit;
-    if (waited < patience && !stop.stop_requested()) continue;
-    throw BrokerError(shown_ + ": " +
-                      (hearing_.last_error().empty() ? "no answer" : hearing_.last_error()));
+    const Duration time_limit = health_.unreachable() ? std::min(grace, limit) : limit;
+    if (waited < time_limit && !stop.stop_requested()) continue;
+    throw BrokerError(display_name_ + ": " +
+                      (health_.last_error().empty() ? "no answer" : health_.last_error()));
   }
-  hearing_.heard();
+  health_.on_answer();
 }
 
-Producer::Taken Producer::produce(const Record& record, void* opaque, std::string& error) {
+Producer::ProduceResult Producer::produce(const Record& record, void* opaque, std::string& error) {
   Owned<rd_kafka_headers_t> headers = headers_of(record);
   std::array<rd_kafka_vu_t, 7> parts{};
   parts[0].vtype = RD_KAFKA_VTYPE_TOPIC;
@@ -123,22 +124,22 @@ Producer::Taken Producer::produce(const Record& record, void* opaque, std::strin
       rd_kafka_produceva(handle_.get(), parts.data(), parts.size())};
   if (!refused) {
     static_cast<void>(headers.release());  // they belong to the record now
-    return Taken::yes;
+    return ProduceResult::queued;
   }
   const rd_kafka_resp_err_t code = rd_kafka_error_code(refused.get());
-  if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) return Taken::full;
+  if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) return ProduceResult::queue_full;
   error = rd_kafka_error_string(refused.get());
-  if (code == RD_KAFKA_RESP_ERR__FATAL) throw BrokerError(shown_ + ": " + error);
-  return Taken::no;
+  if (code == RD_KAFKA_RESP_ERR__FATAL) throw BrokerError(display_name_ + ": " + error);
+  return ProduceResult::rejected;
 }
 
 void Producer::poll(Duration limit) {
   serve(limit);
-  if (hearing_.is_over()) throw BrokerError(shown_ + ": " + hearing_.last_error());
-  if (hearing_.in_doubt()) connect(grace);
+  if (health_.is_fatal()) throw BrokerError(display_name_ + ": " + health_.last_error());
+  if (health_.needs_probe()) connect(grace);
 }
 
-void Producer::give_up() {
+void Producer::purge() {
   rd_kafka_purge(handle_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
   const auto end = Clock::now() + 10s;
   while (rd_kafka_outq_len(handle_.get()) > 0 && Clock::now() < end) serve(100ms);

@@ -9,21 +9,21 @@
 namespace twinbox::kafka {
 
 /// What a delivery report means for a message.
-enum class Fate {
-  written,  ///< all replicas that must have it have it
-  refused,  ///< because of what it is, or what one beside it in the same request is
-  away,     ///< not written, and not its fault: nobody could be reached
-  failed,   ///< anything else; it may have been written
+enum class ReportResult {
+  written,      ///< all replicas that must have it have it
+  refused,      ///< because of what it is, or what one beside it in the same request is
+  unreachable,  ///< not written, and not its fault: nobody could be reached
+  failed,       ///< anything else; it may have been written
 };
 
 /// `maybe_written`: it was on its way when that happened.
-Fate fate_of(rd_kafka_resp_err_t error, bool maybe_written) noexcept;
+ReportResult report_result_of(rd_kafka_resp_err_t error, bool maybe_written) noexcept;
 
 class Producer {
  public:
-  /// Called by poll, connect and give_up for every record that was taken.
+  /// Called by poll, connect and purge for every record that was taken.
   using OnReport = std::function<void(const rd_kafka_message_t&)>;
-  enum class Taken { yes, full, no };
+  enum class ProduceResult { queued, queue_full, rejected };
 
   Producer(const KafkaConnection& connection, Duration timeout, std::size_t max_bytes,
            OnReport on_report);
@@ -35,25 +35,25 @@ class Producer {
   /// Waits until a broker answers. Throws BrokerError with the reason.
   void connect(Duration limit, const std::stop_token& stop = {});
   /// `full`: later; `no`: `error` says why. Throws BrokerError when a new producer is needed.
-  Taken produce(const Record& record, void* opaque, std::string& error);
+  ProduceResult produce(const Record& record, void* opaque, std::string& error);
   /// Serves what has happened, waiting for it up to `limit`. Throws BrokerError when the cluster
   /// has gone, or a new producer is needed.
   void poll(Duration limit);
   /// Ends a poll, from any thread.
   void wake() const noexcept { rd_kafka_queue_yield(queue_.get()); }
   /// Has `call` called, on another thread, whenever there is something to poll.
-  void tell(void (*call)(rd_kafka_t*, void*), void* opaque) const;
+  void set_wake_callback(void (*call)(rd_kafka_t*, void*), void* opaque) const;
   /// Reports everything that has not been delivered as such.
-  void give_up();
+  void purge();
 
  private:
   static void reported(rd_kafka_t* handle, const rd_kafka_message_t* message, void* self);
   static void failed(rd_kafka_t* handle, int code, const char* reason, void* self);
   void serve(Duration limit) const;
 
-  const std::string shown_;
+  const std::string display_name_;
   OnReport on_report_;
-  Hearing hearing_;
+  ClusterHealth health_;
   Owned<rd_kafka_t> handle_;
   Owned<rd_kafka_queue_t> queue_;
 };

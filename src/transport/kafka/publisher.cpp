@@ -9,11 +9,11 @@ namespace twinbox {
 namespace {
 
 using namespace std::chrono_literals;
-using kafka::Fate;
 using kafka::Producer;
+using kafka::ReportResult;
 
 /// Messages on their way: enough to keep a cluster and the network busy.
-constexpr std::size_t window = 10'000;
+constexpr std::size_t max_in_flight = 10'000;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw std::invalid_argument("kafka sink: " + why);
@@ -48,7 +48,7 @@ KafkaPublisher::Loop::Loop(KafkaConnection connection, KafkaSinkOptions options,
     : connection_(checked(std::move(connection))),
       options_(checked(std::move(options))),
       environment_(std::move(environment)),
-      shown_(kafka::shown(connection_)),
+      display_name_(kafka::display_name(connection_)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 KafkaPublisher::Loop::~Loop() {
@@ -64,25 +64,25 @@ void KafkaPublisher::Loop::wake() {
 
 std::vector<Outcome> KafkaPublisher::Loop::publish(std::span<const Message> messages,
                                                    std::stop_token stop) {
-  const auto job = tray_.put(
+  const auto batch = queue_.enqueue(
       messages, [&](const Message& message) { return kafka::record_of(message, options_); });
   wake();
   // The client library reports what has taken too long; it looks once a second.
-  tray_.wait(*job, options_.timeout + 5s, stop);
-  return tray_.outcomes(*job, shown_ + ": not delivered in time");
+  queue_.wait(*batch, options_.timeout + 5s, stop);
+  return queue_.outcomes(*batch, display_name_ + ": not delivered in time");
 }
 
-/// Connected while there is work, and from then on; a cluster that is away puts work off.
+/// Connected while there is work, and from then on; a cluster that is unreachable puts work off.
 void KafkaPublisher::Loop::run(const std::stop_token& stop) {
   int failures = 0;
-  while (tray_.wait(stop)) {
+  while (queue_.wait(stop)) {
     bool served = false;
     try {
       Producer producer{connection_, options_.timeout, options_.max_bytes,
                         [this](const rd_kafka_message_t& message) { report(message); }};
       producer.connect(connection_.connect_timeout, stop);
       environment_.write(LogLevel::info, "broker_connected",
-                         {{"broker", std::string_view{shown_}}});
+                         {{"broker", std::string_view{display_name_}}});
       served = true;
       failures = 0;
       serve(producer, stop);
@@ -90,7 +90,7 @@ void KafkaPublisher::Loop::run(const std::stop_token& stop) {
       lost(error.what());
     }
     if (served) continue;
-    tray_.put_off_until(
+    queue_.postpone_all_until(
         std::chrono::steady_clock::now() +
             reconnect_delay(++failures, connection_.max_reconnect_delay, environment_),
         stop);
@@ -103,18 +103,18 @@ void KafkaPublisher::Loop::serve(Producer& producer, const std::stop_token& stop
     const std::scoped_lock lock{mutex_};
     current_ = &producer;
   }
-  struct Leave {
+  struct ScopeGuard {
     Loop& loop;
     Producer& producer;
-    ~Leave() {
+    ~ScopeGuard() {
       {
         const std::scoped_lock lock{loop.mutex_};
         loop.current_ = nullptr;
       }
-      producer.give_up();
-      loop.on_way_ = 0;
+      producer.purge();
+      loop.in_flight_ = 0;
     }
-  } const leave{*this, producer};
+  } const guard{*this, producer};
   while (!stop.stop_requested()) {
     const bool more = send_some(producer);
     producer.poll(more ? 0ms : 10s);
@@ -122,9 +122,9 @@ void KafkaPublisher::Loop::serve(Producer& producer, const std::stop_token& stop
 }
 
 /// Empty: nothing is to be sent now.
-std::optional<KafkaPublisher::Loop::Tray::Item> KafkaPublisher::Loop::next_item() {
-  if (on_way_ >= window) return {};
-  return tray_.next(on_way_);
+std::optional<KafkaPublisher::Loop::Queue::Item> KafkaPublisher::Loop::next_item() {
+  if (in_flight_ >= max_in_flight) return {};
+  return queue_.next(in_flight_);
 }
 
 /// False: nothing more can be sent before something else has happened.
@@ -134,23 +134,24 @@ bool KafkaPublisher::Loop::send_some(Producer& producer) {
   for (int i = 0; i < at_once; ++i) {
     auto item = next_item();
     if (!item) return false;
-    auto opaque = std::make_unique<Tray::Item>(*item);
+    auto opaque = std::make_unique<Queue::Item>(*item);
     const kafka::Record& record = item->message();
-    Producer::Taken taken = Producer::Taken::no;
+    Producer::ProduceResult result = Producer::ProduceResult::rejected;
     try {
-      taken = producer.produce(record, opaque.get(), error);
+      result = producer.produce(record, opaque.get(), error);
     } catch (const BrokerError&) {
-      tray_.put_back(std::move(*item));
+      queue_.push_front(std::move(*item));
       throw;
     }
-    switch (taken) {
-      case Producer::Taken::yes:
+    switch (result) {
+      case Producer::ProduceResult::queued:
         static_cast<void>(opaque.release());  // until its report
-        ++on_way_;
+        ++in_flight_;
         break;
-      case Producer::Taken::full: tray_.put_back(std::move(*item)); return false;
-      case Producer::Taken::no:
-        tray_.settle(*item, Outcome::retry(shown_ + ": topic '" + record.topic + "': " + error));
+      case Producer::ProduceResult::queue_full: queue_.push_front(std::move(*item)); return false;
+      case Producer::ProduceResult::rejected:
+        queue_.settle(*item,
+                      Outcome::retry(display_name_ + ": topic '" + record.topic + "': " + error));
         break;
     }
   }
@@ -158,43 +159,45 @@ bool KafkaPublisher::Loop::send_some(Producer& producer) {
 }
 
 void KafkaPublisher::Loop::report(const rd_kafka_message_t& message) {
-  const std::unique_ptr<Tray::Item> item{static_cast<Tray::Item*>(message._private)};
-  --on_way_;
+  const std::unique_ptr<Queue::Item> item{static_cast<Queue::Item*>(message._private)};
+  --in_flight_;
   const bool maybe = rd_kafka_message_status(&message) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED;
   const auto why = [&] {
-    return shown_ + ": topic '" + item->message().topic + "': " + rd_kafka_err2str(message.err);
+    return display_name_ + ": topic '" + item->message().topic +
+           "': " + rd_kafka_err2str(message.err);
   };
-  switch (kafka::fate_of(message.err, maybe)) {
-    case Fate::written:
+  switch (kafka::report_result_of(message.err, maybe)) {
+    case ReportResult::written:
       if (!blocked_.empty()) blocked_.erase(item->message().topic);
-      return tray_.settle(*item, Outcome::done());
-    case Fate::away:
-      if (message.err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) blocked(item->message().topic);
-      return tray_.put_off(*item);
-    case Fate::failed: return tray_.settle(*item, Outcome::retry(why()));
-    case Fate::refused: break;
+      return queue_.settle(*item, Outcome::done());
+    case ReportResult::unreachable:
+      if (message.err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) topic_blocked(item->message().topic);
+      return queue_.postpone(*item);
+    case ReportResult::failed: return queue_.settle(*item, Outcome::retry(why()));
+    case ReportResult::refused: break;
   }
   // A request with several records is refused as a whole, and nobody says for which of them.
-  if (item->alone) return tray_.settle(*item, Outcome::dead(why()));
-  tray_.put_alone(*item);
+  if (item->isolated) return queue_.settle(*item, Outcome::dead(why()));
+  queue_.retry_isolated(*item);
 }
 
 /// The cluster is there and does not take it; the client library tries again until the time is
 /// over, and tells nobody why. Said once, until the topic takes something.
-void KafkaPublisher::Loop::blocked(const std::string& topic) {
+void KafkaPublisher::Loop::topic_blocked(const std::string& topic) {
   if (!blocked_.insert(topic).second) return;
   environment_.write(
       LogLevel::warning, "broker_blocked",
-      {{"broker", std::string_view{shown_}},
+      {{"broker", std::string_view{display_name_}},
        {"topic", std::string_view{topic}},
        {"error", std::string_view{"nobody took a record within timeout: its partition has no "
                                   "leader, or fewer replicas than min.insync.replicas"}}});
 }
 
 void KafkaPublisher::Loop::lost(const std::string& error) const {
-  const std::string cut = cut_error(error);
-  environment_.write(LogLevel::warning, "broker_lost",
-                     {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
+  const std::string cut = truncate_error(error);
+  environment_.write(
+      LogLevel::warning, "broker_lost",
+      {{"broker", std::string_view{display_name_}}, {"error", std::string_view{cut}}});
 }
 
 KafkaPublisher::KafkaPublisher(KafkaConnection connection, KafkaSinkOptions options,

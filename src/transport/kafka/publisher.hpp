@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "transport/kafka/producer.hpp"
-#include "transport/outtray.hpp"
+#include "transport/publish_queue.hpp"
 
 namespace twinbox {
 
@@ -21,28 +21,28 @@ class KafkaPublisher::Loop {
   std::vector<Outcome> publish(std::span<const Message> messages, std::stop_token stop);
 
  private:
-  using Tray = Outtray<kafka::Record>;
+  using Queue = PublishQueue<kafka::Record>;
 
   void run(const std::stop_token& stop);
   void serve(kafka::Producer& producer, const std::stop_token& stop);
   bool send_some(kafka::Producer& producer);
-  std::optional<Tray::Item> next_item();
+  std::optional<Queue::Item> next_item();
   void report(const rd_kafka_message_t& message);
-  void blocked(const std::string& topic);
+  void topic_blocked(const std::string& topic);
   void lost(const std::string& error) const;
   void wake();
 
   const KafkaConnection connection_;
   const KafkaSinkOptions options_;
   const Environment environment_;
-  const std::string shown_;
+  const std::string display_name_;
 
-  Tray tray_;
+  Queue queue_;
 
   std::mutex mutex_;
   kafka::Producer* current_ = nullptr;  ///< guarded by mutex_
 
-  std::size_t on_way_ = 0;         ///< of the thread alone, as is what follows
+  std::size_t in_flight_ = 0;      ///< of the thread alone, as is what follows
   std::set<std::string> blocked_;  ///< topics that take nothing now
   std::jthread thread_;
 };

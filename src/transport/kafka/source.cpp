@@ -2,10 +2,10 @@
 #include <utility>
 
 #include "core/text.hpp"
-#include "transport/consuming.hpp"
+#include "transport/consume_loop.hpp"
 #include "transport/kafka/consumer.hpp"
-#include "transport/kafka/dead_letters.hpp"
-#include "twinbox/stop_scope.hpp"
+#include "transport/kafka/dead_letter_publisher.hpp"
+#include "twinbox/database.hpp"
 
 namespace twinbox {
 namespace {
@@ -17,7 +17,7 @@ using kafka::Partition;
 using Clock = std::chrono::steady_clock;
 
 /// As many may have been accepted behind one that is stuck; a crash would bring them all again.
-constexpr std::int64_t longest_stretch = 100'000;
+constexpr std::int64_t max_uncommitted = 100'000;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw std::invalid_argument("kafka source: " + why);
@@ -32,8 +32,8 @@ KafkaSourceOptions checked(KafkaSourceOptions options) {
   try {
     for (const std::string& topic : options.topics) {
       kafka::check_topic("topics", topic);
-      kafka::check_topic("dead_letter_topic", kafka::dead_topic(options, topic));
-      if (kafka::dead_topic(options, topic) == topic) {
+      kafka::check_topic("dead_letter_topic", kafka::dead_letter_topic_of(options, topic));
+      if (kafka::dead_letter_topic_of(options, topic) == topic) {
         refuse("dead_letter_topic '" + topic +
                "' is consumed itself: dead letters would come back");
       }
@@ -46,21 +46,21 @@ KafkaSourceOptions checked(KafkaSourceOptions options) {
 
 /// One member of the group: what it has in hand, and how far each partition may be committed.
 /// Everything happens on one thread, so that no accept is under way when a partition is taken away.
-class Member {
+class GroupConsumer {
  public:
-  Member(const KafkaConnection& connection, const KafkaSourceOptions& options,
-         const AcceptCall& accept, const Environment& environment, SourceRecord& record,
-         const std::function<void()>& joined)
+  GroupConsumer(const KafkaConnection& connection, const KafkaSourceOptions& options,
+                const AcceptCall& accept, const Environment& environment,
+                SharedSourceStatus& status, const std::function<void()>& joined)
       : connection_(connection),
         options_(options),
         environment_(environment),
-        record_(record),
+        status_(status),
         joined_(joined),
-        desk_(accept, options.retry, options.group, environment),
-        dead_(connection, options, environment, record,
-              [this](const kafka::Producer& producer) {
-                producer.tell(&Consumer::wake_up, &consumer_);
-              }),
+        buffer_(accept, options.retry, options.group, environment),
+        dead_letters_(connection, options, environment, status,
+                      [this](const kafka::Producer& producer) {
+                        producer.set_wake_callback(&Consumer::wake_up, &consumer_);
+                      }),
         consumer_(connection, options,
                   {.assigned = [this](std::size_t count) { assigned(count); },
                    .revoked = [this](std::span<const Partition> gone) { drop(gone); },
@@ -68,28 +68,28 @@ class Member {
                    .offset_reset = [this](const std::string& reason) { offset_reset(reason); }}) {}
   /// The consumer commits what has been accepted; the rest comes again to whoever is next. It does
   /// not end while one of its records is in hand.
-  ~Member() {
-    dead_.stop();
-    held_.clear();
+  ~GroupConsumer() {
+    dead_letters_.stop();
+    open_records_.clear();
   }
-  Member(const Member&) = delete;
-  Member& operator=(const Member&) = delete;
+  GroupConsumer(const GroupConsumer&) = delete;
+  GroupConsumer& operator=(const GroupConsumer&) = delete;
 
   void run(const std::stop_token& stop) {
     const std::stop_callback on_stop{stop, [this] { consumer_.wake(); }};
     const StopScope until_stop{stop};
     while (!stop.stop_requested()) {
       receive(stop);
-      settle(desk_.step(Clock::now()));
-      finish(dead_.step(Clock::now()));
-      hold_back();
-      listen();
+      settle(buffer_.step(Clock::now()));
+      finish(dead_letters_.step(Clock::now()));
+      pause_or_resume();
+      check_connectivity();
     }
   }
 
  private:
   /// A record as it came; kept until it is settled.
-  struct Held {
+  struct OpenRecord {
     Owned<rd_kafka_message_t> message;
     Partition partition;
   };
@@ -104,45 +104,46 @@ class Member {
       if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         add(std::move(message));
       } else {
-        trouble(*message);
+        report_error(*message);
       }
-    } while (held_.size() < limit);
+    } while (open_records_.size() < limit);
   }
 
   void add(Owned<rd_kafka_message_t> message) {
     const std::uint64_t tag = ++last_tag_;
     const Partition partition{rd_kafka_topic_name(message->rkt), message->partition};
-    progress_.add(partition, message->offset);
-    Held& held = held_[tag];
-    held = {std::move(message), partition};
+    offsets_.add(partition, message->offset);
+    OpenRecord& open_record = open_records_[tag];
+    open_record = {std::move(message), partition};
     try {
-      desk_.add({tag, kafka::read_arrival(*held.message, options_)});
+      buffer_.add({tag, kafka::read_arrival(*open_record.message, options_)});
     } catch (const std::invalid_argument& error) {
-      desk_.add({tag, {}, error.what()});
+      buffer_.add({tag, {}, error.what()});
     }
   }
 
-  void settle(std::vector<Settled> all) {
+  void settle(std::vector<AcceptResult> all) {
     std::vector<std::uint64_t> done;
     std::uint64_t duplicates = 0;
-    for (Settled& one : all) {
+    for (AcceptResult& one : all) {
       if (one.accepted) {
         done.push_back(one.tag);
         duplicates += one.accepted->duplicate() ? 1 : 0;
       } else {
-        dead_.add(one.tag, *held_.at(one.tag).message, std::move(one.error));
+        dead_letters_.add(one.tag, *open_records_.at(one.tag).message, std::move(one.error));
       }
     }
     finish(done);
-    const std::uint64_t retried = desk_.retried() - retried_;
+    const std::uint64_t retried = buffer_.retried() - retried_;
     retried_ += retried;
-    const std::string before = std::exchange(told_, desk_.last_error());
-    record_.change([&](SourceStatus& status) {
+    const std::string before = std::exchange(reported_error_, buffer_.last_error());
+    status_.update([&](SourceStatus& status) {
       status.accepted += done.size() - duplicates;
       status.duplicates += duplicates;
       status.retried += retried;
       // One of the dead letters' is not over because this one is.
-      if (told_ != before && (!told_.empty() || status.error == before)) status.error = told_;
+      if (reported_error_ != before && (!reported_error_.empty() || status.error == before))
+        status.error = reported_error_;
     });
   }
 
@@ -150,77 +151,77 @@ class Member {
   void finish(const std::vector<std::uint64_t>& tags) {
     std::map<Partition, std::int64_t> positions;
     for (const std::uint64_t tag : tags) {
-      const auto found = held_.find(tag);
-      if (found == held_.end()) continue;
-      progress_.settle(found->second.partition, found->second.message->offset);
+      const auto found = open_records_.find(tag);
+      if (found == open_records_.end()) continue;
+      offsets_.settle(found->second.partition, found->second.message->offset);
       positions[found->second.partition] = 0;
-      held_.erase(found);
+      open_records_.erase(found);
     }
-    for (auto& [partition, position] : positions) position = progress_.position(partition);
+    for (auto& [partition, position] : positions) position = offsets_.position(partition);
     consumer_.store(positions);
   }
 
   /// How long nothing is to be done, unless somebody wakes us.
   [[nodiscard]] Duration until_next() const {
     const auto now = Clock::now();
-    auto next = now + (consumer_silent_ ? 200ms : 1s);
-    if (const auto due = desk_.next()) next = std::min(next, *due);
-    if (const auto due = dead_.next()) next = std::min(next, *due);
+    auto next = now + (consumer_unreachable_ ? 200ms : 1s);
+    if (const auto due = buffer_.next()) next = std::min(next, *due);
+    if (const auto due = dead_letters_.next()) next = std::min(next, *due);
     return std::max<Duration>(0ms, std::chrono::ceil<Duration>(next - now));
   }
 
   /// Partitions pause while too much waits here, and polling goes on: the group keeps us.
-  void hold_back() {
+  void pause_or_resume() {
     const auto limit = static_cast<std::size_t>(options_.prefetch);
-    const bool stretched = progress_.held() > longest_stretch;
-    if (!paused_ && (held_.size() >= limit || stretched)) {
+    const bool too_far_ahead = offsets_.widest_open_range() > max_uncommitted;
+    if (!paused_ && (open_records_.size() >= limit || too_far_ahead)) {
       paused_ = true;
       consumer_.pause(true);
-    } else if (paused_ && held_.size() <= limit / 2 && !stretched) {
+    } else if (paused_ && open_records_.size() <= limit / 2 && !too_far_ahead) {
       paused_ = false;
       consumer_.pause(false);
     }
   }
 
   /// Lost and found again; librdkafka connects again by itself, and the group may not even notice.
-  void listen() {
-    kafka::Hearing& hearing = consumer_.hearing();
-    if (hearing.is_over()) throw BrokerError(hearing.last_error());
-    if (!hearing.in_doubt()) return;
+  void check_connectivity() {
+    kafka::ClusterHealth& health = consumer_.health();
+    if (health.is_fatal()) throw BrokerError(health.last_error());
+    if (!health.needs_probe()) return;
     if (consumer_.answers(100ms)) {
-      hearing.heard();
-      if (consumer_silent_ && member_) connected(true);
-      consumer_silent_ = false;
+      health.on_answer();
+      if (consumer_unreachable_ && has_partitions_) connected(true);
+      consumer_unreachable_ = false;
       return;
     }
-    hearing.not_heard();
-    if (std::exchange(consumer_silent_, true)) return;
-    lost(hearing.last_error());
+    health.on_no_answer();
+    if (std::exchange(consumer_unreachable_, true)) return;
+    lost(health.last_error());
   }
 
   void assigned(std::size_t count) {
     joined_();
-    member_ = true;
+    has_partitions_ = true;
     if (paused_) consumer_.pause(true);  // the new ones, too
-    consumer_silent_ = false;
-    consumer_.hearing().heard();
+    consumer_unreachable_ = false;
+    consumer_.health().on_answer();
     connected(count > 0);
   }
 
   void connected(bool all_is_well) {
-    record_.change([&](SourceStatus& status) {
+    status_.update([&](SourceStatus& status) {
       status.connected = true;
       if (all_is_well) status.error.clear();
     });
-    const std::string broker = kafka::shown(connection_);
+    const std::string broker = kafka::display_name(connection_);
     environment_.write(
         LogLevel::info, "broker_connected",
         {{"broker", std::string_view{broker}}, {"source", std::string_view{options_.group}}});
   }
 
   void lost(const std::string& error) {
-    const std::string cut = cut_error(error);
-    record_.change([&](SourceStatus& status) {
+    const std::string cut = truncate_error(error);
+    status_.update([&](SourceStatus& status) {
       status.connected = false;
       status.error = cut;
     });
@@ -232,14 +233,14 @@ class Member {
   /// What was in hand of them is forgotten: whoever gets them reads it again.
   void drop(std::span<const Partition> gone) {
     std::set<std::uint64_t> tags;
-    for (const Partition& partition : gone) progress_.drop(partition);
-    std::erase_if(held_, [&](const auto& one) {
-      if (progress_.knows(one.second.partition)) return false;
+    for (const Partition& partition : gone) offsets_.drop(partition);
+    std::erase_if(open_records_, [&](const auto& one) {
+      if (offsets_.knows(one.second.partition)) return false;
       tags.insert(one.first);
       return true;
     });
-    desk_.drop(tags);
-    dead_.drop(tags);
+    buffer_.drop(tags);
+    dead_letters_.drop(tags);
   }
 
   void commit_failed(const std::string& error) const {
@@ -249,37 +250,37 @@ class Member {
   }
 
   void offset_reset(const std::string& reason) const {
-    const std::string cut = cut_error(reason);
+    const std::string cut = truncate_error(reason);
     environment_.write(
         LogLevel::warning, "offset_reset",
         {{"source", std::string_view{options_.group}}, {"reason", std::string_view{cut}}});
   }
 
   /// A topic that is missing, a right that is missing, a member that was too slow.
-  void trouble(const rd_kafka_message_t& message) {
-    const std::string cut = cut_error(rd_kafka_message_errstr(&message));
-    record_.change([&](SourceStatus& status) { status.error = cut; });
+  void report_error(const rd_kafka_message_t& message) {
+    const std::string cut = truncate_error(rd_kafka_message_errstr(&message));
+    status_.update([&](SourceStatus& status) { status.error = cut; });
     environment_.write(
-        LogLevel::warning, "broker_trouble",
+        LogLevel::warning, "broker_error",
         {{"source", std::string_view{options_.group}}, {"error", std::string_view{cut}}});
   }
 
   const KafkaConnection& connection_;
   const KafkaSourceOptions& options_;
   const Environment& environment_;
-  SourceRecord& record_;
+  SharedSourceStatus& status_;
   const std::function<void()>& joined_;
-  DeliveryDesk desk_;
-  kafka::Progress progress_;
-  std::map<std::uint64_t, Held> held_;  ///< by tag, in the order of their arrival
+  AcceptBuffer buffer_;
+  kafka::OffsetTracker offsets_;
+  std::map<std::uint64_t, OpenRecord> open_records_;  ///< by tag, in the order of their arrival
   std::uint64_t last_tag_ = 0;
-  std::uint64_t retried_ = 0;  ///< told already
-  std::string told_;           ///< what went wrong last
+  std::uint64_t retried_ = 0;   ///< told already
+  std::string reported_error_;  ///< what went wrong last
   bool paused_ = false;
-  bool member_ = false;
-  bool consumer_silent_ = false;
-  kafka::DeadLetters dead_;  // wakes the consumer
-  Consumer consumer_;        // calls the above until it has gone
+  bool has_partitions_ = false;
+  bool consumer_unreachable_ = false;
+  kafka::DeadLetterPublisher dead_letters_;  // wakes the consumer
+  Consumer consumer_;                        // calls the above until it has gone
 };
 
 class KafkaSource : public BrokerSource {
@@ -292,7 +293,7 @@ class KafkaSource : public BrokerSource {
         environment_(std::move(environment)) {
     try {
       kafka::check(connection_);
-      kafka::check_member(connection_, options_);
+      kafka::check_consumer_settings(connection_, options_);
     } catch (const std::invalid_argument& error) {
       refuse(error.what());
     }
@@ -300,21 +301,22 @@ class KafkaSource : public BrokerSource {
   }
 
   void run(std::stop_token stop) override {
-    keep_consuming(stop, options_.group, connection_.max_reconnect_delay, environment_, record_,
-                   [&](const auto& joined) {
-                     Member member{connection_, options_, accept_, environment_, record_, joined};
-                     member.run(stop);
-                   });
+    consume_with_reconnect(stop, options_.group, connection_.max_reconnect_delay, environment_,
+                           status_, [&](const auto& joined) {
+                             GroupConsumer consumer{connection_,  options_, accept_,
+                                                    environment_, status_,  joined};
+                             consumer.run(stop);
+                           });
   }
 
-  [[nodiscard]] SourceStatus status() const override { return record_.get(); }
+  [[nodiscard]] SourceStatus status() const override { return status_.get(); }
 
  private:
   const KafkaConnection connection_;
   const KafkaSourceOptions options_;
   const AcceptCall accept_;
   const Environment environment_;
-  SourceRecord record_;
+  SharedSourceStatus status_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "twinbox/doctor.hpp"
+#include "twinbox/health.hpp"
 
 namespace twinbox::kafka {
 

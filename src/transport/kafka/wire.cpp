@@ -4,10 +4,10 @@
 #include <array>
 #include <map>
 
+#include "core/encoding.hpp"
 #include "core/json.hpp"
 #include "core/sha256.hpp"
 #include "core/text.hpp"
-#include "crypto/encoding.hpp"
 
 namespace twinbox::kafka {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view content_type_header = "content-type";
 
 /// Ours are written anew on a dead letter.
-bool is_of_this_trip(std::string_view name) {
+bool is_hop_header(std::string_view name) {
   return name == "twinbox-error" || name == "twinbox-origin";
 }
 
@@ -87,27 +87,27 @@ std::string properties_json(const rd_kafka_message_t& message) {
 
 }  // namespace
 
-const EventLabels& event_labels() {
+const EventHeaderFormat& event_header_format() {
   static constexpr std::array<std::string_view, 1> read = {"ce_"};
-  static constexpr EventLabels labels{.written = "ce_", .read = read, .percent = false};
-  return labels;
+  static constexpr EventHeaderFormat wire_headers{.written = "ce_", .read = read, .percent = false};
+  return wire_headers;
 }
 
 Record record_of(const Message& message, const KafkaSinkOptions& options) {
   // The record's own time says when it was made, and a first attempt is nothing to tell.
-  Parcel parcel =
-      parcel_of(message, options.form, event_labels(), {.created_at = true, .first_attempt = true});
+  WireMessage wire_message = to_wire_message(message, options.form, event_header_format(),
+                                             {.created_at = true, .first_attempt = true});
   Record record{.topic = options.topic.empty() ? message.topic.str() : options.topic,
                 .key = {},
-                .body = std::move(parcel.body)};
+                .body = std::move(wire_message.body)};
   check_topic("topic", record.topic);
   if (message.partition_key) record.key = message.partition_key->str();
-  record.headers.reserve(parcel.labels.size() + 1);
-  if (!parcel.content_type.empty()) {
-    record.headers.emplace_back(content_type_header, std::move(parcel.content_type));
+  record.headers.reserve(wire_message.wire_headers.size() + 1);
+  if (!wire_message.content_type.empty()) {
+    record.headers.emplace_back(content_type_header, std::move(wire_message.content_type));
   }
   std::size_t size = record.body->size() + (record.key ? record.key->size() : 0);
-  for (auto& [name, value] : parcel.labels) {
+  for (auto& [name, value] : wire_message.wire_headers) {
     size += name.size() + value.size();
     record.headers.emplace_back(std::move(name), std::move(value));
   }
@@ -120,42 +120,42 @@ Record record_of(const Message& message, const KafkaSinkOptions& options) {
   return record;
 }
 
-std::string place_of(const rd_kafka_message_t& message) {
+std::string position_of(const rd_kafka_message_t& message) {
   return topic_of(message) + "/" + std::to_string(message.partition) + "/" +
          std::to_string(message.offset);
 }
 
 Arrival read_arrival(const rd_kafka_message_t& message, const KafkaSourceOptions& options) {
-  Delivered delivered{.transport = "kafka",
-                      .properties = properties_json(message),
-                      .body = bytes_of(message.payload, message.len).value_or("")};
+  ReceivedMessage received{.transport = "kafka",
+                           .properties = properties_json(message),
+                           .body = bytes_of(message.payload, message.len).value_or("")};
   for_each_header(message, [&](std::string name, std::optional<std::string> value) {
-    if (name == content_type_header) delivered.content_type = value.value_or("");
-    delivered.labels.emplace_back(std::move(name), value.value_or(""));
+    if (name == content_type_header) received.content_type = value.value_or("");
+    received.wire_headers.emplace_back(std::move(name), value.value_or(""));
   });
-  delivered.id = place_of(message);
-  delivered.source = options.source.str();
-  delivered.topic = topic_of(message);
+  received.id = position_of(message);
+  received.source = options.source.str();
+  received.topic = topic_of(message);
   const auto key = bytes_of(message.key, message.key_len);
-  if (key && !key->empty()) delivered.partition_key = key_text(*key);
-  return arrival_of(std::move(delivered), event_labels());
+  if (key && !key->empty()) received.partition_key = key_text(*key);
+  return arrival_of(std::move(received), event_header_format());
 }
 
-std::string dead_topic(const KafkaSourceOptions& options, const std::string& topic) {
+std::string dead_letter_topic_of(const KafkaSourceOptions& options, const std::string& topic) {
   return options.dead_letter_topic.empty() ? topic + ".dead" : options.dead_letter_topic;
 }
 
-Record dead_record(const rd_kafka_message_t& message, const KafkaSourceOptions& options,
-                   const std::string& error, bool bare) {
-  Record record{.topic = dead_topic(options, topic_of(message)),
+Record dead_letter_record(const rd_kafka_message_t& message, const KafkaSourceOptions& options,
+                          const std::string& error, bool without_reason) {
+  Record record{.topic = dead_letter_topic_of(options, topic_of(message)),
                 .key = bytes_of(message.key, message.key_len),
                 .body = bytes_of(message.payload, message.len)};
   for_each_header(message, [&](std::string name, std::optional<std::string> value) {
-    if (!is_of_this_trip(name)) record.headers.emplace_back(std::move(name), std::move(value));
+    if (!is_hop_header(name)) record.headers.emplace_back(std::move(name), std::move(value));
   });
-  if (!bare) {
-    record.headers.emplace_back("twinbox-error", cut_error(error));
-    record.headers.emplace_back("twinbox-origin", place_of(message));
+  if (!without_reason) {
+    record.headers.emplace_back("twinbox-error", truncate_error(error));
+    record.headers.emplace_back("twinbox-origin", position_of(message));
   }
   record.timestamp = std::max<std::int64_t>(0, rd_kafka_message_timestamp(&message, nullptr));
   return record;

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "transport/kafka/client.hpp"
-#include "transport/parcel.hpp"
+#include "transport/wire_message.hpp"
 
 namespace twinbox::kafka {
 
 /// As the CloudEvents binding for Kafka has it.
-const EventLabels& event_labels();
+const EventHeaderFormat& event_header_format();
 
 /// A record, ready to be produced. A missing value is not the same as an empty one.
 struct Record {
@@ -28,15 +28,15 @@ struct Record {
 Record record_of(const Message& message, const KafkaSinkOptions& options);
 
 /// Where a record lies: `topic/partition/offset`.
-std::string place_of(const rd_kafka_message_t& message);
+std::string position_of(const rd_kafka_message_t& message);
 /// Throws std::invalid_argument for what is no message.
 Arrival read_arrival(const rd_kafka_message_t& message, const KafkaSourceOptions& options);
 
 /// Where the dead letters of a topic go.
-std::string dead_topic(const KafkaSourceOptions& options, const std::string& topic);
-/// The record for the dead letters: as it came, with the reason and its place besides. `bare`: as
-/// it came, because more would be too large.
-Record dead_record(const rd_kafka_message_t& message, const KafkaSourceOptions& options,
-                   const std::string& error, bool bare);
+std::string dead_letter_topic_of(const KafkaSourceOptions& options, const std::string& topic);
+/// The record for the dead letters: as it came, with the reason and its place besides.
+/// `without_reason`: as it came, because more would be too large.
+Record dead_letter_record(const rd_kafka_message_t& message, const KafkaSourceOptions& options,
+                          const std::string& error, bool without_reason);
 
 }  // namespace twinbox::kafka

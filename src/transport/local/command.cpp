@@ -7,13 +7,13 @@
 #include "transport/local/process.hpp"
 #include "twinbox/event.hpp"
 #include "twinbox/sink.hpp"
-#include "twinbox/trace.hpp"
 
 namespace twinbox {
 namespace {
 
 // What a program cannot do without; the secrets of this process are not among it.
-constexpr const char* passed_on[] = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER"};
+constexpr const char* inherited_variables[] = {"PATH", "HOME",   "LANG", "LC_ALL",
+                                               "TZ",   "TMPDIR", "USER"};
 
 [[noreturn]] void refuse(const std::string& why) {
   throw std::invalid_argument("command sink: " + why);
@@ -46,10 +46,10 @@ CommandSinkOptions checked(CommandSinkOptions options) {
   return options;
 }
 
-std::vector<std::string> standing_variables(const CommandSinkOptions& options) {
+std::vector<std::string> base_environment(const CommandSinkOptions& options) {
   std::vector<std::string> all;
   for (const auto& [name, value] : options.variables) all.push_back(name + "=" + value);
-  for (const char* name : passed_on) {
+  for (const char* name : inherited_variables) {
     const char* value = std::getenv(name);
     const bool given = std::ranges::any_of(
         options.variables, [&](const auto& variable) { return variable.first == name; });
@@ -79,14 +79,14 @@ void add_attributes(std::vector<std::string>& all, const Message& message) {
 class CommandSink {
  public:
   explicit CommandSink(CommandSinkOptions options)
-      : options_(checked(std::move(options))), variables_(standing_variables(options_)) {}
+      : options_(checked(std::move(options))), variables_(base_environment(options_)) {}
 
   Outcome operator()(const Message& message, const std::stop_token& stop) const {
-    ProcessPlan plan{options_.command, variables_, options_.directory, options_.timeout,
-                     options_.kill_after};
-    add_attributes(plan.variables, message);
+    ProcessOptions process{options_.command, variables_, options_.directory, options_.timeout,
+                           options_.kill_after};
+    add_attributes(process.variables, message);
     try {
-      return outcome_of(run_process(plan, message.payload, stop));
+      return outcome_of(run_process(process, message.payload, stop));
     } catch (const std::system_error& error) {
       if (error.code() != std::errc::argument_list_too_long) throw;
       return Outcome::dead(named() +
@@ -98,24 +98,24 @@ class CommandSink {
  private:
   [[nodiscard]] std::string named() const { return "'" + options_.command[0] + "'"; }
 
-  [[nodiscard]] Outcome outcome_of(const ProcessEnd& end) const {
-    const bool exited = end.kind == ProcessEnd::Kind::exited;
+  [[nodiscard]] Outcome outcome_of(const ProcessResult& end) const {
+    const bool exited = end.kind == ProcessResult::Kind::exited;
     if (exited && end.code == 0) return Outcome::done();
-    std::string error = named() + " " + how(end);
+    std::string error = named() + " " + describe(end);
     if (!is_blank(end.error)) error += ": " + end.error;
-    error = cut_error(error);
+    error = truncate_error(error);
     if (!exited) return Outcome::retry(std::move(error));
     const LogCause cause{"exit", end.code};
     if (options_.dead_on.contains(end.code)) return Outcome::dead(std::move(error), cause);
     return Outcome::retry(std::move(error), {}, cause);
   }
 
-  [[nodiscard]] std::string how(const ProcessEnd& end) const {
+  [[nodiscard]] std::string describe(const ProcessResult& end) const {
     switch (end.kind) {
-      case ProcessEnd::Kind::exited: return "exited with " + std::to_string(end.code);
-      case ProcessEnd::Kind::signalled: return "was ended by signal " + std::to_string(end.code);
-      case ProcessEnd::Kind::stopped: return "was stopped";
-      case ProcessEnd::Kind::timed_out: break;
+      case ProcessResult::Kind::exited: return "exited with " + std::to_string(end.code);
+      case ProcessResult::Kind::signalled: return "was ended by signal " + std::to_string(end.code);
+      case ProcessResult::Kind::stopped: return "was stopped";
+      case ProcessResult::Kind::timed_out: break;
     }
     const auto limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(options_.timeout).count();

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kept_error = 16 * 1024;
+constexpr std::size_t max_error_bytes = 16 * 1024;
 
 [[noreturn]] void fail(const std::string& what, int code = errno) {
   throw std::system_error(code, std::generic_category(), what);
@@ -48,7 +48,7 @@ class Descriptor {
 
 /// Standard input is a file in memory: a program that does not read it blocks nobody and breaks no
 /// pipe.
-void fill(const Descriptor& file, std::string_view input) {
+void write_input(const Descriptor& file, std::string_view input) {
   while (!input.empty()) {
     const ssize_t written = ::write(file.get(), input.data(), input.size());
     if (written < 0 && errno == EINTR) continue;
@@ -83,7 +83,7 @@ class SignalsBlocked {
 
 /// What a child needs, made before the fork: between fork and exec only system calls are allowed,
 /// since other threads may have held any lock.
-struct Start {
+struct ExecArguments {
   std::vector<char*> command;
   std::vector<char*> variables;
   const char* directory;  ///< null: that of this process
@@ -95,7 +95,7 @@ struct Start {
 
 /// The child's own part, step by step; returns only when a step failed. `failure` is where to write
 /// why.
-void become_program(const Start& start, int& failure) {
+void set_up_and_exec(const ExecArguments& start, int& failure) {
   constexpr int first_free = 3;
   // The kernel ends the program when the thread that waits for it is gone, and with it the process.
   // Who had died before that was set is no longer the parent.
@@ -127,33 +127,33 @@ void become_program(const Start& start, int& failure) {
   execvpe(start.command[0], start.command.data(), start.variables.data());
 }
 
-[[noreturn]] void run_child(const Start& start) {
+[[noreturn]] void run_child(const ExecArguments& start) {
   int failure = start.failure;
-  become_program(start, failure);
+  set_up_and_exec(start, failure);
   const int code = errno;
   _exit(::write(failure, &code, sizeof code) == sizeof code ? 127 : 126);
 }
 
 /// Throws std::system_error when the program could not be run.
-pid_t start_program(const ProcessPlan& plan, int input, int error) {
+pid_t start_program(const ProcessOptions& options, int input, int error) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe2");
   const Descriptor result{ends[0], "pipe2"};
   Descriptor failure{ends[1], "pipe2"};
-  const Start start{pointers(plan.command),
-                    pointers(plan.variables),
-                    plan.directory.empty() ? nullptr : plan.directory.c_str(),
-                    input,
-                    error,
-                    failure.get(),
-                    getpid()};
+  const ExecArguments start{pointers(options.command),
+                            pointers(options.variables),
+                            options.directory.empty() ? nullptr : options.directory.c_str(),
+                            input,
+                            error,
+                            failure.get(),
+                            getpid()};
   pid_t pid = 0;
   {
     const SignalsBlocked blocked;
     pid = fork();
     if (pid == 0) run_child(start);
   }
-  if (pid < 0) fail("'" + plan.command[0] + "' cannot be run");
+  if (pid < 0) fail("'" + options.command[0] + "' cannot be run");
   failure.close();
   int code = 0;
   ssize_t got = 0;
@@ -162,7 +162,7 @@ pid_t start_program(const ProcessPlan& plan, int input, int error) {
   } while (got < 0 && errno == EINTR);
   if (got == 0) return pid;
   waitpid(pid, nullptr, 0);
-  fail("'" + plan.command[0] + "' cannot be run", got == sizeof code ? code : EIO);
+  fail("'" + options.command[0] + "' cannot be run", got == sizeof code ? code : EIO);
 }
 
 /// A child that nobody has waited for yet: until then its number, and its group's, is its own.
@@ -201,7 +201,7 @@ bool read_error(int pipe, std::string& kept) {
     if (got == 0) return false;
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     kept.append(piece.data(), static_cast<std::size_t>(got));
-    if (kept.size() > kept_error) kept.erase(0, kept.size() - kept_error);
+    if (kept.size() > max_error_bytes) kept.erase(0, kept.size() - max_error_bytes);
   }
 }
 
@@ -211,16 +211,16 @@ int millis_until(Clock::time_point end) {
 }
 
 /// Watches a running child, and ends it when its time is over or a stop is requested.
-class Watch {
+class ProcessWatcher {
  public:
-  Watch(const ProcessPlan& plan, Child& child, int ended, int error, int stop)
-      : plan_(plan), child_(child), ended_(ended), error_(error), stop_(stop) {}
+  ProcessWatcher(const ProcessOptions& options, Child& child, int ended, int error, int stop)
+      : options_(options), child_(child), ended_(ended), error_(error), stop_(stop) {}
 
-  ProcessEnd run() {
-    Clock::time_point end = Clock::now() + plan_.timeout;
+  ProcessResult run() {
+    Clock::time_point end = Clock::now() + options_.timeout;
     for (;;) {
       pollfd watched[] = {
-          {ended_, POLLIN, 0}, {error_, POLLIN, 0}, {told_ ? -1 : stop_, POLLIN, 0}};
+          {ended_, POLLIN, 0}, {error_, POLLIN, 0}, {ending_because_ ? -1 : stop_, POLLIN, 0}};
       if (poll(watched, 3, millis_until(end)) < 0) {
         if (errno != EINTR) fail("poll");
         continue;
@@ -228,65 +228,65 @@ class Watch {
       if (watched[1].revents != 0 && !read_error(error_, text_)) error_ = -1;
       if (watched[0].revents != 0) return finished();
       const bool stopped = watched[2].revents != 0;
-      if (stopped || Clock::now() >= end) end = urge(stopped);
+      if (stopped || Clock::now() >= end) end = terminate_or_kill(stopped);
     }
   }
 
  private:
   /// Asks it to end, and makes it end when it was asked before. Returns when to look again.
-  Clock::time_point urge(bool stopped) {
-    if (told_) {
+  Clock::time_point terminate_or_kill(bool stopped) {
+    if (ending_because_) {
       child_.signal_group(SIGKILL);
       return Clock::now() + std::chrono::seconds{1};
     }
-    told_ = stopped ? ProcessEnd::Kind::stopped : ProcessEnd::Kind::timed_out;
+    ending_because_ = stopped ? ProcessResult::Kind::stopped : ProcessResult::Kind::timed_out;
     child_.signal_group(SIGTERM);
-    return Clock::now() + plan_.kill_after;
+    return Clock::now() + options_.kill_after;
   }
 
-  ProcessEnd finished() {
+  ProcessResult finished() {
     // A process that it left behind may still hold the pipe: what has been written must do.
     if (error_ >= 0) read_error(error_, text_);
-    if (told_) child_.signal_group(SIGKILL);
+    if (ending_because_) child_.signal_group(SIGKILL);
     const std::optional<siginfo_t> info = child_.wait();
-    if (told_) return {*told_, 0, std::move(text_)};
+    if (ending_because_) return {*ending_because_, 0, std::move(text_)};
     if (!info) {
-      fail("how '" + plan_.command[0] +
+      fail("how '" + options_.command[0] +
                "' ended is unknown: this program ignores SIGCHLD, or waits for any child",
            ECHILD);
     }
     const bool exited = info->si_code == CLD_EXITED;
-    return {exited ? ProcessEnd::Kind::exited : ProcessEnd::Kind::signalled, info->si_status,
+    return {exited ? ProcessResult::Kind::exited : ProcessResult::Kind::signalled, info->si_status,
             std::move(text_)};
   }
 
-  const ProcessPlan& plan_;
+  const ProcessOptions& options_;
   Child& child_;
   int ended_;
   int error_;
   int stop_;
-  std::optional<ProcessEnd::Kind> told_;
+  std::optional<ProcessResult::Kind> ending_because_;
   std::string text_;
 };
 
 }  // namespace
 
-ProcessEnd run_process(const ProcessPlan& plan, std::string_view input,
-                       const std::stop_token& stop) {
+ProcessResult run_process(const ProcessOptions& options, std::string_view input,
+                          const std::stop_token& stop) {
   const Descriptor file{memfd_create("payload", MFD_CLOEXEC), "memfd_create"};
-  fill(file, input);
+  write_input(file, input);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe2");
   const Descriptor error_out{ends[0], "pipe2"};
   Descriptor error_in{ends[1], "pipe2"};
   if (fcntl(error_out.get(), F_SETFL, O_NONBLOCK) != 0) fail("fcntl");
   const Descriptor stopped{eventfd(0, EFD_CLOEXEC), "eventfd"};
-  const pid_t pid = start_program(plan, file.get(), error_in.get());
+  const pid_t pid = start_program(options, file.get(), error_in.get());
   Child child{pid};
   error_in.close();
   const Descriptor ended{static_cast<int>(syscall(SYS_pidfd_open, pid, 0)), "pidfd_open"};
   const std::stop_callback on_stop{stop, [&] { eventfd_write(stopped.get(), 1); }};
-  return Watch{plan, child, ended.get(), error_out.get(), stopped.get()}.run();
+  return ProcessWatcher{options, child, ended.get(), error_out.get(), stopped.get()}.run();
 }
 
 }  // namespace twinbox

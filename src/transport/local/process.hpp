@@ -10,7 +10,7 @@
 
 namespace twinbox {
 
-struct ProcessPlan {
+struct ProcessOptions {
   std::vector<std::string> command;
   std::vector<std::string> variables;  ///< `NAME=value`
   std::string directory;
@@ -18,7 +18,7 @@ struct ProcessPlan {
   Duration kill_after;
 };
 
-struct ProcessEnd {
+struct ProcessResult {
   enum class Kind { exited, signalled, timed_out, stopped };
 
   Kind kind;
@@ -28,7 +28,7 @@ struct ProcessEnd {
 
 /// Runs it to its end; where it was told to end, to that of its whole process group. Throws
 /// std::system_error when it could not be started.
-ProcessEnd run_process(const ProcessPlan& plan, std::string_view input,
-                       const std::stop_token& stop);
+ProcessResult run_process(const ProcessOptions& options, std::string_view input,
+                          const std::stop_token& stop);
 
 }  // namespace twinbox

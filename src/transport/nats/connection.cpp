@@ -33,15 +33,15 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 /// `host`, `host:port`, `[::1]:port`.
-Server server_of(std::string_view place) {
-  Server server{std::string{place}, 4222};
-  const std::size_t bracket = place.rfind(']');
-  const std::size_t colon = place.rfind(':');
+Server server_of(std::string_view authority) {
+  Server server{std::string{authority}, 4222};
+  const std::size_t bracket = authority.rfind(']');
+  const std::size_t colon = authority.rfind(':');
   if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) {
-    const std::string_view digits = place.substr(colon + 1);
+    const std::string_view digits = authority.substr(colon + 1);
     const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), server.port);
     if (read.ec != std::errc{} || read.ptr != digits.data() + digits.size()) refuse_url();
-    server.host = place.substr(0, colon);
+    server.host = authority.substr(0, colon);
   }
   if (server.host.size() > 2 && server.host.front() == '[') {
     server.host = server.host.substr(1, server.host.size() - 2);
@@ -58,24 +58,25 @@ std::string last_text(natsStatus status) {
 
 /// Who hears of errors, by a number that the library is given for it: it may call when the
 /// connection has long been destroyed.
-struct Hearers {
+struct ListenerRegistry {
   std::mutex mutex;
   std::map<std::uintptr_t, std::weak_ptr<Listener>> all;
   std::uintptr_t last = 0;
 };
 
-Hearers& hearers() {
-  static auto* const hearers = new Hearers;  // for threads of the library that outlive `main`
-  return *hearers;
+ListenerRegistry& listener_registry() {
+  static auto* const listener_registry =
+      new ListenerRegistry;  // for threads of the library that outlive `main`
+  return *listener_registry;
 }
 
 void on_error(natsConnection*, natsSubscription*, natsStatus status, void* handle) {
   if (status != NATS_NOT_PERMITTED) return;
   std::shared_ptr<Listener> listener;
   {
-    const std::scoped_lock lock{hearers().mutex};
-    const auto found = hearers().all.find(reinterpret_cast<std::uintptr_t>(handle));
-    if (found != hearers().all.end()) listener = found->second.lock();
+    const std::scoped_lock lock{listener_registry().mutex};
+    const auto found = listener_registry().all.find(reinterpret_cast<std::uintptr_t>(handle));
+    if (found != listener_registry().all.end()) listener = found->second.lock();
   }
   if (!listener) return;
   const std::string text = last_text(status);
@@ -85,15 +86,15 @@ void on_error(natsConnection*, natsSubscription*, natsStatus status, void* handl
 }
 
 /// Whoever listens lives until the library calls no more.
-using Kept = std::shared_ptr<Listener>;
+using ListenerPtr = std::shared_ptr<Listener>;
 
 void on_message(natsConnection*, natsSubscription*, natsMsg* message, void* closure) {
-  (*static_cast<Kept*>(closure))->receive(Letter{message});
+  (*static_cast<ListenerPtr*>(closure))->receive(MessagePtr{message});
 }
 
 void on_complete(void* closure) {
-  const std::unique_ptr<Kept> kept{static_cast<Kept*>(closure)};
-  (*kept)->closed();
+  const std::unique_ptr<ListenerPtr> listener_ptr{static_cast<ListenerPtr*>(closure)};
+  (*listener_ptr)->closed();
 }
 
 }  // namespace
@@ -103,19 +104,19 @@ Address Address::parse(const std::string& url) {
   const std::string scheme = address.tls ? "tls://" : "nats://";
   for (const std::string& one : split(url)) {
     if (!one.starts_with(scheme) || one.find_first_of(" \t\r\n") != std::string::npos) refuse_url();
-    std::string_view place = std::string_view{one}.substr(scheme.size());
-    if (const std::size_t at = place.rfind('@'); at != std::string_view::npos) {
-      place.remove_prefix(at + 1);
+    std::string_view authority = std::string_view{one}.substr(scheme.size());
+    if (const std::size_t at = authority.rfind('@'); at != std::string_view::npos) {
+      authority.remove_prefix(at + 1);
     }
-    if (place.ends_with('/')) place.remove_suffix(1);
-    if (place.find('/') != std::string_view::npos) refuse_url();
-    address.servers.push_back(server_of(place));
+    if (authority.ends_with('/')) authority.remove_suffix(1);
+    if (authority.find('/') != std::string_view::npos) refuse_url();
+    address.servers.push_back(server_of(authority));
     address.urls.push_back(one);
   }
   return address;
 }
 
-std::string Address::shown() const {
+std::string Address::display_name() const {
   std::string text = tls ? "tls://" : "nats://";
   for (std::size_t i = 0; i < servers.size(); ++i) {
     const Server& one = servers[i];
@@ -168,22 +169,22 @@ void Connection::Closer::operator()(natsConnection* connection) const noexcept {
   natsConnection_Destroy(connection);
 }
 
-Connection::Registered::Registered(const std::shared_ptr<Listener>& listener) {
-  const std::scoped_lock lock{hearers().mutex};
-  const std::uintptr_t number = ++hearers().last;
-  hearers().all.emplace(number, listener);
+Connection::ListenerRegistration::ListenerRegistration(const std::shared_ptr<Listener>& listener) {
+  const std::scoped_lock lock{listener_registry().mutex};
+  const std::uintptr_t number = ++listener_registry().last;
+  listener_registry().all.emplace(number, listener);
   handle_ = reinterpret_cast<void*>(number);
 }
 
-Connection::Registered::~Registered() {
-  const std::scoped_lock lock{hearers().mutex};
-  hearers().all.erase(reinterpret_cast<std::uintptr_t>(handle_));
+Connection::ListenerRegistration::~ListenerRegistration() {
+  const std::scoped_lock lock{listener_registry().mutex};
+  listener_registry().all.erase(reinterpret_cast<std::uintptr_t>(handle_));
 }
 
 Connection::Connection(const NatsConnection& options, std::shared_ptr<Listener> listener)
-    : registered_(listener) {
+    : registration_(listener) {
   const Address address = Address::parse(options.url);
-  shown_ = address.shown();
+  display_name_ = address.display_name();
   connect(options, address);
   jsCtx* context = nullptr;
   check(natsConnection_JetStream(&context, connection_.get(), nullptr), "JetStream");
@@ -195,7 +196,7 @@ Connection::~Connection() = default;
 
 void Connection::check(natsStatus status, const std::string& what) const {
   if (status == NATS_OK) return;
-  throw BrokerError(shown_ + ": " + what + ": " + reason_of(status));
+  throw BrokerError(display_name_ + ": " + what + ": " + reason_of(status));
 }
 
 /// A server answers nothing to whoever lacks a right, and says so beside it.
@@ -224,7 +225,7 @@ void Connection::connect(const NatsConnection& options, const Address& address) 
   natsOptions_SetWriteDeadline(made, milliseconds(options.connect_timeout));
   // The library would keep for later what is published meanwhile; the outbox does that better.
   natsOptions_SetAllowReconnect(made, false);
-  natsOptions_SetErrorHandler(made, on_error, registered_.handle());
+  natsOptions_SetErrorHandler(made, on_error, registration_.handle());
   if (address.tls) {
     natsOptions_SetSecure(made, true);
     const std::string ca = options.ca_file.empty() ? system_certificates : options.ca_file;
@@ -249,25 +250,26 @@ void Connection::listen(std::shared_ptr<Listener> listener) {
   check(natsInbox_Create(&inbox), "an inbox");
   inbox_ = std::string{inbox} + ".";
   natsInbox_Destroy(inbox);
-  auto kept = std::make_unique<Kept>(std::move(listener));
+  auto listener_ptr = std::make_unique<ListenerPtr>(std::move(listener));
   natsSubscription* subscription = nullptr;
   check(natsConnection_Subscribe(&subscription, connection_.get(), (inbox_ + ">").c_str(),
-                                 on_message, kept.get()),
+                                 on_message, listener_ptr.get()),
         "subscribing");
   subscription_.reset(subscription);
   natsSubscription_SetPendingLimits(subscription, -1, -1);
-  const natsStatus status = natsSubscription_SetOnCompleteCB(subscription, on_complete, kept.get());
+  const natsStatus status =
+      natsSubscription_SetOnCompleteCB(subscription, on_complete, listener_ptr.get());
   // Lost meanwhile: the library may still be about to call, and tells nobody when it has ended.
-  Kept* const forgotten = kept.release();
+  ListenerPtr* const forgotten = listener_ptr.release();
   if (status != NATS_OK) (*forgotten)->closed();
 }
 
 std::string Connection::last_error() const {
   const char* text = nullptr;
   const natsStatus status = natsConnection_GetLastError(connection_.get(), &text);
-  if (text != nullptr && *text != '\0') return shown_ + ": " + text;
-  if (status != NATS_OK) return shown_ + ": " + natsStatus_GetText(status);
-  return shown_ + ": the connection was lost";
+  if (text != nullptr && *text != '\0') return display_name_ + ": " + text;
+  if (status != NATS_OK) return display_name_ + ": " + natsStatus_GetText(status);
+  return display_name_ + ": the connection was lost";
 }
 
 natsStatus Connection::publish(natsMsg& message) {

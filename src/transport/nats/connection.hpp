@@ -25,7 +25,7 @@ struct Address {
   /// Throws std::invalid_argument.
   static Address parse(const std::string& url);
   /// As errors and logs name it: without users and passwords.
-  [[nodiscard]] std::string shown() const;
+  [[nodiscard]] std::string display_name() const;
 };
 
 /// Throws std::invalid_argument naming the option.
@@ -46,13 +46,13 @@ struct Destroyer {
 };
 template <class T>
 using Owned = std::unique_ptr<T, Destroyer>;
-using Letter = Owned<natsMsg>;
+using MessagePtr = Owned<natsMsg>;
 
 /// Hears what comes to the inbox of a connection, on a thread of the library.
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual void receive(Letter letter) = 0;
+  virtual void receive(MessagePtr nats_message) = 0;
   /// The user lacks the right to publish to `subject`, or to subscribe to it: no answer comes to
   /// what is sent there. `text`: the server's words.
   virtual void refused(const std::string& subject, const std::string& text) = 0;
@@ -70,7 +70,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  [[nodiscard]] const std::string& shown() const noexcept { return shown_; }
+  [[nodiscard]] const std::string& display_name() const noexcept { return display_name_; }
   /// Ends with a dot; a reply subject is this and anything.
   [[nodiscard]] const std::string& inbox() const noexcept { return inbox_; }
   [[nodiscard]] jsCtx* jet_stream() const noexcept { return context_.get(); }
@@ -94,21 +94,21 @@ class Connection {
   void listen(std::shared_ptr<Listener> listener);
 
   /// While it lives, its listener hears what the library reports of a connection, however late.
-  class Registered {
+  class ListenerRegistration {
    public:
-    explicit Registered(const std::shared_ptr<Listener>& listener);
-    ~Registered();
-    Registered(const Registered&) = delete;
-    Registered& operator=(const Registered&) = delete;
+    explicit ListenerRegistration(const std::shared_ptr<Listener>& listener);
+    ~ListenerRegistration();
+    ListenerRegistration(const ListenerRegistration&) = delete;
+    ListenerRegistration& operator=(const ListenerRegistration&) = delete;
     [[nodiscard]] void* handle() const noexcept { return handle_; }
 
    private:
     void* handle_;
   };
 
-  std::string shown_;
+  std::string display_name_;
   std::string inbox_;
-  const Registered registered_;
+  const ListenerRegistration registration_;
   struct Closer {
     void operator()(natsConnection* connection) const noexcept;
   };

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 /// A server may have forgotten a request.
 constexpr auto request_limit = 10s;
-constexpr auto answer_limit = 10s;
+constexpr auto answer_timeout = 10s;
 
 std::chrono::steady_clock::duration ack_wait_of(const jsConsumerInfo& info) {
   const std::int64_t nanoseconds = info.Config->AckWait;
@@ -33,139 +33,144 @@ std::int64_t max_deliver_of(const NatsSourceOptions& options, const jsConsumerIn
 }
 
 /// What is unacknowledged, but for what we gave back ourselves: no order depends on that.
-Overdue overdue_of(const jsConsumerInfo& info, const GivenBack& given_back) {
+PendingRedeliveries pending_redeliveries_of(const jsConsumerInfo& info, const NakTracker& naks) {
   const auto pending = static_cast<std::uint64_t>(info.NumAckPending);
-  return {info.Delivered.Stream,
-          pending - std::min<std::uint64_t>(pending, given_back.all().size())};
+  return {info.Delivered.Stream, pending - std::min<std::uint64_t>(pending, naks.all().size())};
 }
 
 }  // namespace
 
-void Post::receive(Letter letter) {
+void ReceiveQueue::receive(MessagePtr nats_message) {
   const std::scoped_lock lock{mutex_};
-  letters_.push_back(std::move(letter));
-  some_.notify_all();
+  messages_.push_back(std::move(nats_message));
+  changed_.notify_all();
 }
 
-void Post::refused(const std::string& subject, const std::string& text) {
+void ReceiveQueue::refused(const std::string& subject, const std::string& text) {
   constexpr std::size_t most = 100;  // whoever lacks a right may be told a thousand times
   const std::scoped_lock lock{mutex_};
   if (refusals_.size() < most) refusals_.push_back({subject, text});
   woken_ = true;
-  some_.notify_all();
+  changed_.notify_all();
 }
 
-std::vector<Post::Refusal> Post::take_refusals() {
+std::vector<ReceiveQueue::Refusal> ReceiveQueue::take_refusals() {
   const std::scoped_lock lock{mutex_};
   return std::exchange(refusals_, {});
 }
 
-void Post::closed() {
+void ReceiveQueue::closed() {
   const std::scoped_lock lock{mutex_};
   closed_ = true;
-  some_.notify_all();
+  changed_.notify_all();
 }
 
-void Post::wake() {
+void ReceiveQueue::wake() {
   const std::scoped_lock lock{mutex_};
   woken_ = true;
-  some_.notify_all();
+  changed_.notify_all();
 }
 
-std::vector<Letter> Post::take(const std::stop_token& stop, Time limit) {
+std::vector<MessagePtr> ReceiveQueue::take(const std::stop_token& stop, Time limit) {
   std::unique_lock lock{mutex_};
-  some_.wait_until(lock, stop, limit, [&] { return woken_ || closed_ || !letters_.empty(); });
+  changed_.wait_until(lock, stop, limit, [&] { return woken_ || closed_ || !messages_.empty(); });
   woken_ = false;
-  return std::exchange(letters_, {});
+  return std::exchange(messages_, {});
 }
 
-bool Post::is_closed() const {
+bool ReceiveQueue::is_closed() const {
   const std::scoped_lock lock{mutex_};
   return closed_;
 }
 
-Consumer::Consumer(Connection& connection, std::shared_ptr<Post> post, const jsConsumerInfo& info,
-                   const NatsSourceOptions& options, const AcceptCall& accept,
-                   const Environment& environment, SourceRecord& record, GivenBack& given_back)
+Consumer::Consumer(Connection& connection, std::shared_ptr<ReceiveQueue> received,
+                   const jsConsumerInfo& info, const NatsSourceOptions& options,
+                   const AcceptCall& accept, const Environment& environment,
+                   SharedSourceStatus& status, NakTracker& naks)
     : connection_(connection),
-      post_(std::move(post)),
+      received_(std::move(received)),
       options_(options),
       environment_(environment),
-      record_(record),
-      given_back_(given_back),
+      status_(status),
+      naks_(naks),
       ack_wait_(ack_wait_of(info)),
       max_deliver_(max_deliver_of(options, info)),
       request_size_(allowed<std::int64_t>(options.prefetch, info.Config->MaxRequestBatch)),
       request_time_(
           allowed<std::chrono::nanoseconds>(request_limit, info.Config->MaxRequestExpires)),
-      overdue_(overdue_of(info, given_back)),
-      keep_at_(begin_ + ack_wait_ / 3),
-      accepting_(DeliveryDesk{accept, options.retry, name(), environment},
-                 [mail = post_] { mail->wake(); }) {}
+      pending_redeliveries_(pending_redeliveries_of(info, naks)),
+      extend_at_(begin_ + ack_wait_ / 3),
+      accepting_(AcceptBuffer{accept, options.retry, name(), environment},
+                 [queue = received_] { queue->wake(); }) {}
 
 std::string Consumer::name() const { return options_.stream.name + "/" + options_.consumer; }
 
-std::string Consumer::asking_place() const {
+std::string Consumer::pull_subject() const {
   return "$JS.API.CONSUMER.MSG.NEXT." + options_.stream.name + "." + options_.consumer;
 }
 
 void Consumer::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    hear_refusals();
+    handle_refusals();
     settle();
-    bury();
-    keep();
-    look_for_overdue();
-    ask();
-    const bool closed = post_->is_closed();  // before what came is taken, or the last were missed
-    for (Letter& letter : post_->take(stop, next_time())) receive(std::move(letter));
+    publish_dead_letters();
+    extend_ack_wait();
+    check_pending_redeliveries();
+    pull();
+    const bool closed =
+        received_->is_closed();  // before what came is taken, or the last were missed
+    for (MessagePtr& nats_message : received_->take(stop, next_time()))
+      receive(std::move(nats_message));
     if (closed) throw BrokerError(connection_.last_error());
   }
   accepting_.stop();
   settle();
-  give_back_all();
+  nak_all();
 }
 
 /// A right that is missing is told once, not for every message that is acknowledged.
-void Consumer::hear_refusals() {
-  for (const Post::Refusal& one : post_->take_refusals()) {
-    asking_refused_ = one.subject == asking_place();
-    refusal_ = connection_.shown() + ": " + one.text;
+void Consumer::handle_refusals() {
+  for (const ReceiveQueue::Refusal& one : received_->take_refusals()) {
+    pull_refused_ = one.subject == pull_subject();
+    refusal_ = connection_.display_name() + ": " + one.text;
     const bool answering = one.subject.starts_with("$JS.ACK.");  // each has a subject of its own
-    if (!told_.insert(answering ? "$JS.ACK." : one.subject).second) continue;
+    if (!logged_refusals_.insert(answering ? "$JS.ACK." : one.subject).second) continue;
     const std::string source = name();
-    const std::string cut = cut_error(refusal_);
-    environment_.write(LogLevel::warning, "broker_trouble",
+    const std::string cut = truncate_error(refusal_);
+    environment_.write(LogLevel::warning, "broker_error",
                        {{"source", std::string_view{source}}, {"error", std::string_view{cut}}});
   }
 }
 
 /// Asks for as much as there is room for, once the last request is through.
-void Consumer::ask() {
+void Consumer::pull() {
   const auto now = Clock::now();
-  if ((asked_ > 0 && now < asked_until_) || now < ask_at_) return;
+  if ((pull_remaining_ > 0 && now < pull_expires_at_) || now < next_pull_at_) return;
   auto room = std::int64_t{options_.prefetch} - static_cast<std::int64_t>(open_.size());
   // After each ack_wait what is overdue comes first, and may be what everything here waits for.
-  if (overdue_.open()) {
-    room += static_cast<std::int64_t>(overdue_.count()) * ((now - begin_) / ack_wait_);
+  if (pending_redeliveries_.open()) {
+    room += static_cast<std::int64_t>(pending_redeliveries_.count()) * ((now - begin_) / ack_wait_);
   }
   if (room < std::max(1, options_.prefetch / 4)) return;
-  asked_ = std::min(room, request_size_);
-  asked_until_ = now + request_time_ + 2s;
-  const std::string request = R"({"batch":)" + std::to_string(asked_) + R"(,"expires":)" +
+  pull_remaining_ = std::min(room, request_size_);
+  pull_expires_at_ = now + request_time_ + 2s;
+  const std::string request = R"({"batch":)" + std::to_string(pull_remaining_) + R"(,"expires":)" +
                               std::to_string(std::chrono::nanoseconds{request_time_}.count()) + "}";
   connection_.check(
-      connection_.publish(asking_place(),
+      connection_.publish(pull_subject(),
                           connection_.inbox() + "pull." + std::to_string(++requests_), request),
       "asking for deliveries");
 }
 
-void Consumer::receive(Letter letter) {
-  if (const auto origin = origin_of(*letter)) return deliver(std::move(letter), *origin);
-  const std::string_view subject = natsMsg_GetSubject(letter.get());
-  if (subject.starts_with(connection_.inbox() + "dead.")) return read_burial(*letter);
+void Consumer::receive(MessagePtr nats_message) {
+  if (const auto metadata = delivery_metadata_of(*nats_message))
+    return deliver(std::move(nats_message), *metadata);
+  const std::string_view subject = natsMsg_GetSubject(nats_message.get());
+  if (subject.starts_with(connection_.inbox() + "dead."))
+    return read_dead_letter_answer(*nats_message);
   // Answers to earlier requests say nothing about the last one.
-  if (subject == connection_.inbox() + "pull." + std::to_string(requests_)) read_status(*letter);
+  if (subject == connection_.inbox() + "pull." + std::to_string(requests_))
+    read_status(*nats_message);
 }
 
 void Consumer::read_status(natsMsg& message) {
@@ -173,98 +178,100 @@ void Consumer::read_status(natsMsg& message) {
   const std::string& status = headers.status;
   const std::string& text = headers.description;
   if (status == "100") return;
-  asked_ = 0;
+  pull_remaining_ = 0;
   if (status == "404" || status == "408") return;
   const bool passes = status == "409" && !text.starts_with("Consumer ");
   if (!passes) {
-    throw BrokerError(connection_.shown() + ": consumer " + name() + " gives nothing: " +
+    throw BrokerError(connection_.display_name() + ": consumer " + name() + " gives nothing: " +
                       (status == "503" ? "it has been deleted" : status + " " + text));
   }
-  ask_at_ = Clock::now() + 500ms;  // a new leader, a limit of the server
+  next_pull_at_ = Clock::now() + 500ms;  // a new leader, a limit of the server
 }
 
-Delivery Consumer::read(natsMsg& message, const Origin& origin) const {
+BrokerDelivery Consumer::read(natsMsg& message, const DeliveryMetadata& metadata) const {
   if (options_.max_deliver > 0 &&
-      origin.delivered > static_cast<std::uint64_t>(options_.max_deliver)) {
-    return {origin.sequence,
+      metadata.delivered > static_cast<std::uint64_t>(options_.max_deliver)) {
+    return {metadata.sequence,
             {},
-            "delivered " + std::to_string(origin.delivered) +
+            "delivered " + std::to_string(metadata.delivered) +
                 " times without being accepted; max_deliver allows " +
                 std::to_string(options_.max_deliver)};
   }
   try {
-    Delivery delivery{origin.sequence, read_arrival(message, origin, options_)};
-    delivery.failures = given_back_.failures(origin.sequence);
-    delivery.returnable = !delivery.arrival->extras.partition_key &&
-                          origin.delivered < static_cast<std::uint64_t>(max_deliver_);
+    BrokerDelivery delivery{metadata.sequence, read_arrival(message, metadata, options_)};
+    delivery.failures = naks_.failures(metadata.sequence);
+    delivery.can_redeliver = !delivery.arrival->extras.partition_key &&
+                             metadata.delivered < static_cast<std::uint64_t>(max_deliver_);
     return delivery;
   } catch (const std::invalid_argument& error) {
-    return {origin.sequence, {}, error.what()};
+    return {metadata.sequence, {}, error.what()};
   }
 }
 
-void Consumer::deliver(Letter letter, const Origin& origin) {
-  if (asked_ > 0) --asked_;
-  if (std::exchange(asking_refused_, false)) refusal_.clear();
-  const std::uint64_t sequence = origin.sequence;
+void Consumer::deliver(MessagePtr nats_message, const DeliveryMetadata& metadata) {
+  if (pull_remaining_ > 0) --pull_remaining_;
+  if (std::exchange(pull_refused_, false)) refusal_.clear();
+  const std::uint64_t sequence = metadata.sequence;
   const auto known = open_.find(sequence);
   if (known != open_.end()) {  // we were too slow to say that we still have it
-    known->second = {std::move(letter), origin};
+    known->second = {std::move(nats_message), metadata};
     return;
   }
-  Delivery delivery = read(*letter, origin);
-  open_.emplace(sequence, Open{std::move(letter), origin});
-  const bool waits =
-      overdue_.open() && delivery.arrival && delivery.arrival->extras.partition_key.has_value();
-  if (given_back_.failures(sequence) == 0) overdue_.came(sequence);
+  BrokerDelivery delivery = read(*nats_message, metadata);
+  open_.emplace(sequence, OpenDelivery{std::move(nats_message), metadata});
+  const bool waits = pending_redeliveries_.open() && delivery.arrival &&
+                     delivery.arrival->extras.partition_key.has_value();
+  if (naks_.failures(sequence) == 0) pending_redeliveries_.on_received(sequence);
   if (waits) {
     held_.emplace(sequence, std::move(delivery));
   } else {
     accepting_.add(std::move(delivery));
   }
-  if (!overdue_.open()) release_held();
+  if (!pending_redeliveries_.open()) accept_held();
 }
 
-void Consumer::release_held() {
+void Consumer::accept_held() {
   for (auto& [sequence, delivery] : std::exchange(held_, {})) accepting_.add(std::move(delivery));
 }
 
 /// Others may have what was unacknowledged when we began: the server knows when it is settled.
-void Consumer::look_for_overdue() {
+void Consumer::check_pending_redeliveries() {
   const auto now = Clock::now();
-  if (!overdue_.open() || now < look_at_) return;
-  look_at_ = now + 250ms;
+  if (!pending_redeliveries_.open() || now < check_at_) return;
+  check_at_ = now + 250ms;
   const auto info = find_consumer(connection_, options_.stream.name, options_.consumer);
   if (info) {
-    given_back_.told(info->AckFloor.Stream, info->Delivered.Stream);
+    naks_.update(info->AckFloor.Stream, info->Delivered.Stream);
     const auto elsewhere = std::ranges::count_if(
-        given_back_.all(), [&](const auto& one) { return !open_.contains(one.first); });
-    overdue_.told(info->AckFloor.Stream, static_cast<std::uint64_t>(info->NumAckPending),
-                  open_.size() + static_cast<std::uint64_t>(elsewhere));
+        naks_.all(), [&](const auto& one) { return !open_.contains(one.first); });
+    pending_redeliveries_.update(info->AckFloor.Stream,
+                                 static_cast<std::uint64_t>(info->NumAckPending),
+                                 open_.size() + static_cast<std::uint64_t>(elsewhere));
   }
-  if (overdue_.open() && now > begin_ + 3 * ack_wait_ + 5s) {
-    overdue_.end();
+  if (pending_redeliveries_.open() && now > begin_ + 3 * ack_wait_ + 5s) {
+    pending_redeliveries_.end();
     const std::string source = name();
-    environment_.write(LogLevel::warning, "order_unsure", {{"source", std::string_view{source}}});
+    environment_.write(LogLevel::warning, "order_not_guaranteed",
+                       {{"source", std::string_view{source}}});
   }
-  if (!overdue_.open()) release_held();
+  if (!pending_redeliveries_.open()) accept_held();
 }
 
 void Consumer::settle() {
   std::uint64_t accepted = 0, duplicates = 0;
-  for (Settled& one : accepting_.take()) {
+  for (AcceptResult& one : accepting_.take()) {
     if (one.accepted) {
       answer(one.tag, "+ACK");
       forget(one.tag);
       (one.accepted->duplicate() ? duplicates : accepted) += 1;
-    } else if (one.again_after) {
-      give_back(one.tag, *one.again_after);
+    } else if (one.redeliver_after) {
+      nak(one.tag, *one.redeliver_after);
     } else {
-      graves_.push_back({one.tag, cut_error(one.error), Clock::now()});
+      pending_dead_letters_.push_back({one.tag, truncate_error(one.error), Clock::now()});
     }
   }
   const auto failures = accepting_.take_failures();
-  record_.change([&](SourceStatus& status) {
+  status_.update([&](SourceStatus& status) {
     status.accepted += accepted;
     status.duplicates += duplicates;
     status.retried += failures.first;
@@ -273,10 +280,10 @@ void Consumer::settle() {
 }
 
 /// The server brings it again after the delay, to whoever asks then; its place here is free.
-void Consumer::give_back(std::uint64_t sequence, Duration delay) {
+void Consumer::nak(std::uint64_t sequence, Duration delay) {
   const auto found = open_.find(sequence);
   if (found == open_.end()) return;
-  given_back_.add(sequence, natsMsg_GetReply(found->second.letter.get()));
+  naks_.add(sequence, natsMsg_GetReply(found->second.nats_message.get()));
   answer(sequence,
          R"(-NAK {"delay":)" + std::to_string(std::chrono::nanoseconds{delay}.count()) + "}");
   open_.erase(found);
@@ -285,42 +292,44 @@ void Consumer::give_back(std::uint64_t sequence, Duration delay) {
 /// It does not come again.
 void Consumer::forget(std::uint64_t sequence) {
   open_.erase(sequence);
-  given_back_.settled(sequence);
+  naks_.settled(sequence);
 }
 
 void Consumer::answer(std::uint64_t sequence, const std::string& word) {
   const auto found = open_.find(sequence);
   if (found == open_.end()) return;
-  connection_.check(connection_.publish(natsMsg_GetReply(found->second.letter.get()), "", word),
-                    "acknowledging");
+  connection_.check(
+      connection_.publish(natsMsg_GetReply(found->second.nats_message.get()), "", word),
+      "acknowledging");
 }
 
 /// Tells the server that we still have what we have.
-void Consumer::keep() {
+void Consumer::extend_ack_wait() {
   const auto now = Clock::now();
-  if (now < keep_at_) return;
-  keep_at_ = now + ack_wait_ / 3;
+  if (now < extend_at_) return;
+  extend_at_ = now + ack_wait_ / 3;
   for (const auto& [sequence, open] : open_) answer(sequence, "+WPI");
 }
 
 /// Sends on what goes to the dead letters; its delivery ends when a stream has taken it there.
-void Consumer::bury() {
+void Consumer::publish_dead_letters() {
   const auto now = Clock::now();
-  for (Grave& grave : graves_) {
-    if (grave.not_before > now) continue;
-    grave.number = ++burials_;
-    grave.not_before = now + answer_limit;
-    const Open& open = open_.at(grave.sequence);
-    const std::string reply = connection_.inbox() + "dead." + std::to_string(grave.number);
-    const Letter letter =
-        grave.bare ? bare_dead_letter(*open.letter, options_, reply)
-                   : dead_letter(*open.letter, open.origin, options_, grave.error, reply);
-    const natsStatus status = connection_.publish(*letter);
+  for (PendingDeadLetter& pending : pending_dead_letters_) {
+    if (pending.not_before > now) continue;
+    pending.number = ++dead_letter_publishes_;
+    pending.not_before = now + answer_timeout;
+    const OpenDelivery& open = open_.at(pending.sequence);
+    const std::string reply = connection_.inbox() + "dead." + std::to_string(pending.number);
+    const MessagePtr nats_message =
+        pending.without_reason
+            ? dead_letter_without_reason(*open.nats_message, options_, reply)
+            : dead_letter(*open.nats_message, open.metadata, options_, pending.error, reply);
+    const natsStatus status = connection_.publish(*nats_message);
     if (status == NATS_MAX_PAYLOAD) {
-      if (!std::exchange(grave.bare, true)) {
-        grave.not_before = now;
+      if (!std::exchange(pending.without_reason, true)) {
+        pending.not_before = now;
       } else {  // the server took it once, when it took larger ones
-        put_off(grave, "larger than max_payload of the server");
+        retry_later(pending, "larger than max_payload of the server");
       }
       continue;
     }
@@ -328,51 +337,53 @@ void Consumer::bury() {
   }
 }
 
-void Consumer::read_burial(natsMsg& message) {
+void Consumer::read_dead_letter_answer(natsMsg& message) {
   const std::string number = std::string{natsMsg_GetSubject(&message)}.substr(
       connection_.inbox().size() + std::string{"dead."}.size());
-  const auto grave = std::ranges::find_if(
-      graves_, [&](const Grave& one) { return std::to_string(one.number) == number; });
-  if (grave == graves_.end()) return;
+  const auto pending = std::ranges::find_if(
+      pending_dead_letters_,
+      [&](const PendingDeadLetter& one) { return std::to_string(one.number) == number; });
+  if (pending == pending_dead_letters_.end()) return;
   const std::string source = name();
-  const Answer said = read_answer(message);
-  if (said.kind != Answer::Kind::stored) {
-    const bool nobody = said.kind == Answer::Kind::no_stream;
-    return put_off(*grave, nobody ? "no stream takes its subject" : std::string_view{said.text});
+  const PublishAck ack = read_publish_ack(message);
+  if (ack.kind != PublishAck::Kind::stored) {
+    const bool nobody = ack.kind == PublishAck::Kind::no_stream;
+    return retry_later(*pending,
+                       nobody ? "no stream takes its subject" : std::string_view{ack.text});
   }
   environment_.write(
       LogLevel::error, "dead_letter",
-      {{"source", std::string_view{source}}, {"error", std::string_view{grave->error}}});
-  answer(grave->sequence, "+TERM");
-  forget(grave->sequence);
-  graves_.erase(grave);
-  record_.change([](SourceStatus& status) { ++status.dead; });
+      {{"source", std::string_view{source}}, {"error", std::string_view{pending->error}}});
+  answer(pending->sequence, "+TERM");
+  forget(pending->sequence);
+  pending_dead_letters_.erase(pending);
+  status_.update([](SourceStatus& status) { ++status.dead; });
 }
 
 /// Nothing is lost: it stays with its stream until its place can be reached.
-void Consumer::put_off(Grave& grave, std::string_view reason) const {
-  grave.not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);
+void Consumer::retry_later(PendingDeadLetter& pending, std::string_view reason) const {
+  pending.not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);
   const std::string source = name();
   environment_.write(LogLevel::error, "dead_letter_failed",
                      {{"source", std::string_view{source}}, {"reason", reason}});
 }
 
 /// Whoever is next gets it at once, instead of after ack_wait or its delay.
-void Consumer::give_back_all() {
+void Consumer::nak_all() {
   connection_.drain(2s);
-  for (Letter& letter : post_->take({}, Clock::now())) {
-    if (const auto origin = origin_of(*letter)) {
-      open_.try_emplace(origin->sequence, Open{std::move(letter), *origin});
+  for (MessagePtr& nats_message : received_->take({}, Clock::now())) {
+    if (const auto metadata = delivery_metadata_of(*nats_message)) {
+      open_.try_emplace(metadata->sequence, OpenDelivery{std::move(nats_message), *metadata});
     }
   }
   // Asked about the consumer, a server forgets our last request; one that still had it (2.9) would
   // take what is given back for delivered.
-  if (!open_.empty() || !given_back_.all().empty()) {
+  if (!open_.empty() || !naks_.all().empty()) {
     const auto info = find_consumer(connection_, options_.stream.name, options_.consumer);
-    if (info) given_back_.told(info->AckFloor.Stream, info->Delivered.Stream);
+    if (info) naks_.update(info->AckFloor.Stream, info->Delivered.Stream);
   }
   for (const auto& [sequence, open] : open_) answer(sequence, "-NAK");
-  for (const auto& [sequence, one] : given_back_.all()) {
+  for (const auto& [sequence, one] : naks_.all()) {
     if (open_.contains(sequence)) continue;
     connection_.check(connection_.publish(one.reply, "", "-NAK"), "giving back");
   }
@@ -384,11 +395,11 @@ Consumer::Clock::time_point Consumer::next_time() const {
   const auto sooner = [&](bool if_so, Clock::time_point time) {
     if (if_so) next = std::min(next, time);
   };
-  sooner(asked_ > 0, asked_until_);
-  sooner(asked_ == 0 && ask_at_ > Clock::now(), ask_at_);
-  sooner(!open_.empty(), keep_at_);
-  sooner(overdue_.open(), look_at_);
-  for (const Grave& grave : graves_) sooner(true, grave.not_before);
+  sooner(pull_remaining_ > 0, pull_expires_at_);
+  sooner(pull_remaining_ == 0 && next_pull_at_ > Clock::now(), next_pull_at_);
+  sooner(!open_.empty(), extend_at_);
+  sooner(pending_redeliveries_.open(), check_at_);
+  for (const PendingDeadLetter& pending : pending_dead_letters_) sooner(true, pending.not_before);
   return next;
 }
 

@@ -1,4 +1,4 @@
-// The deliveries of one connection: asked for, handed to the store, acknowledged, or buried.
+// The deliveries of one connection: asked for, handed to the store, acknowledged, or dead-lettered.
 #pragma once
 
 #include <chrono>
@@ -10,25 +10,25 @@
 #include <vector>
 
 #include "transport/accept_thread.hpp"
-#include "transport/consuming.hpp"
-#include "transport/nats/given_back.hpp"
-#include "transport/nats/overdue.hpp"
+#include "transport/consume_loop.hpp"
+#include "transport/nats/nak_tracker.hpp"
+#include "transport/nats/pending_redeliveries.hpp"
 #include "transport/nats/wire.hpp"
 
 namespace twinbox::nats {
 
 /// What has come to the inbox of a connection. Thread-safe.
-class Post : public Listener {
+class ReceiveQueue : public Listener {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  void receive(Letter letter) override;
+  void receive(MessagePtr nats_message) override;
   void refused(const std::string& subject, const std::string& text) override;
   void closed() override;
   /// Whoever waits looks again.
   void wake();
   /// Waits for something, at most until `limit`.
-  std::vector<Letter> take(const std::stop_token& stop, Time limit);
+  std::vector<MessagePtr> take(const std::stop_token& stop, Time limit);
   [[nodiscard]] bool is_closed() const;
   struct Refusal {
     std::string subject;
@@ -38,8 +38,8 @@ class Post : public Listener {
 
  private:
   mutable std::mutex mutex_;
-  std::condition_variable_any some_;
-  std::vector<Letter> letters_;
+  std::condition_variable_any changed_;
+  std::vector<MessagePtr> messages_;
   std::vector<Refusal> refusals_;
   bool woken_ = false;
   bool closed_ = false;
@@ -48,9 +48,9 @@ class Post : public Listener {
 class Consumer {
  public:
   /// `info`: the consumer as the server described it just now. Everything else must outlive it.
-  Consumer(Connection& connection, std::shared_ptr<Post> post, const jsConsumerInfo& info,
-           const NatsSourceOptions& options, const AcceptCall& accept,
-           const Environment& environment, SourceRecord& record, GivenBack& given_back);
+  Consumer(Connection& connection, std::shared_ptr<ReceiveQueue> received,
+           const jsConsumerInfo& info, const NatsSourceOptions& options, const AcceptCall& accept,
+           const Environment& environment, SharedSourceStatus& status, NakTracker& naks);
 
   /// Until `stop`; what has been accepted is acknowledged by then, and the rest given back. Throws
   /// BrokerError when the connection or the consumer is lost.
@@ -58,65 +58,66 @@ class Consumer {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Open {
-    Letter letter;
-    Origin origin;
+  struct OpenDelivery {
+    MessagePtr nats_message;
+    DeliveryMetadata metadata;
   };
-  struct Grave {
+  struct PendingDeadLetter {
     std::uint64_t sequence;
     std::string error;
     Clock::time_point not_before;
-    std::uint64_t number = 0;  ///< of its publish; 0: not under way
-    bool bare = false;         ///< with the reason it was too large
+    std::uint64_t number = 0;     ///< of its publish; 0: not under way
+    bool without_reason = false;  ///< with the reason it was too large
   };
 
-  void receive(Letter letter);
-  void deliver(Letter letter, const Origin& origin);
-  Delivery read(natsMsg& message, const Origin& origin) const;
+  void receive(MessagePtr nats_message);
+  void deliver(MessagePtr nats_message, const DeliveryMetadata& metadata);
+  BrokerDelivery read(natsMsg& message, const DeliveryMetadata& metadata) const;
   void read_status(natsMsg& message);
-  void ask();
+  void pull();
   void settle();
-  void give_back(std::uint64_t sequence, Duration delay);
+  void nak(std::uint64_t sequence, Duration delay);
   void forget(std::uint64_t sequence);
   void answer(std::uint64_t sequence, const std::string& word);
-  void bury();
-  void put_off(Grave& grave, std::string_view reason) const;
-  void read_burial(natsMsg& message);
-  void keep();
-  void look_for_overdue();
-  void release_held();
-  void hear_refusals();
-  void give_back_all();
+  void publish_dead_letters();
+  void retry_later(PendingDeadLetter& pending, std::string_view reason) const;
+  void read_dead_letter_answer(natsMsg& message);
+  void extend_ack_wait();
+  void check_pending_redeliveries();
+  void accept_held();
+  void handle_refusals();
+  void nak_all();
   [[nodiscard]] Clock::time_point next_time() const;
   [[nodiscard]] std::string name() const;
-  [[nodiscard]] std::string asking_place() const;
+  [[nodiscard]] std::string pull_subject() const;
 
   Connection& connection_;
-  std::shared_ptr<Post> post_;
+  std::shared_ptr<ReceiveQueue> received_;
   const NatsSourceOptions& options_;
   const Environment& environment_;
-  SourceRecord& record_;
-  GivenBack& given_back_;
+  SharedSourceStatus& status_;
+  NakTracker& naks_;
   const Clock::duration ack_wait_;
-  const std::int64_t max_deliver_;      ///< after that it does not come again, or is buried
+  const std::int64_t max_deliver_;      ///< after that it does not come again, or is dead-lettered
   const std::int64_t request_size_;     ///< deliveries that may be asked for at once
   const Clock::duration request_time_;  ///< after that a request ends, and is made again
   const Clock::time_point begin_ = Clock::now();
 
-  std::map<std::uint64_t, Open> open_;      ///< by their number in the stream
-  std::map<std::uint64_t, Delivery> held_;  ///< of them, those that wait for `overdue_`
-  Overdue overdue_;
-  Clock::time_point look_at_ = begin_;
-  std::vector<Grave> graves_;
-  std::uint64_t burials_ = 0;
-  std::int64_t asked_ = 0;  ///< deliveries that may still come of the last request
+  std::map<std::uint64_t, OpenDelivery> open_;  ///< by their number in the stream
+  std::map<std::uint64_t, BrokerDelivery>
+      held_;  ///< of them, those that wait for `pending_redeliveries_`
+  PendingRedeliveries pending_redeliveries_;
+  Clock::time_point check_at_ = begin_;
+  std::vector<PendingDeadLetter> pending_dead_letters_;
+  std::uint64_t dead_letter_publishes_ = 0;
+  std::int64_t pull_remaining_ = 0;  ///< deliveries that may still come of the last request
   std::uint64_t requests_ = 0;
-  Clock::time_point asked_until_ = {};
-  Clock::time_point ask_at_ = {};
-  Clock::time_point keep_at_;
-  std::set<std::string> told_;   ///< what the log says already of rights that are missing
-  std::string refusal_;          ///< the last of them, unless that is over
-  bool asking_refused_ = false;  ///< it was that
+  Clock::time_point pull_expires_at_ = {};
+  Clock::time_point next_pull_at_ = {};
+  Clock::time_point extend_at_;
+  std::set<std::string> logged_refusals_;  ///< what the log says already of rights that are missing
+  std::string refusal_;                    ///< the last of them, unless that is over
+  bool pull_refused_ = false;              ///< it was that
   AcceptThread accepting_;
 };
 

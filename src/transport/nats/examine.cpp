@@ -11,9 +11,9 @@ using Level = Finding::Level;
 using Findings = std::vector<Finding>;
 
 /// Nothing is listened to.
-class Deaf : public nats::Listener {
+class NullListener : public nats::Listener {
  public:
-  void receive(nats::Letter) override {}
+  void receive(nats::MessagePtr) override {}
   void refused(const std::string&, const std::string&) override {}
   void closed() override {}
 };
@@ -27,23 +27,25 @@ void examine_address(Findings& findings, const NatsConnection& connection) {
   const bool here = std::ranges::all_of(address.servers, on_this_machine);
   if (!address.tls && !here) {
     findings.push_back({"tls", Level::warning,
-                        address.shown() + " is reached without TLS: passwords and messages can be "
-                                          "read on the way",
+                        address.display_name() +
+                            " is reached without TLS: passwords and messages can be "
+                            "read on the way",
                         "use tls://, with the server's TLS switched on"});
   }
   const bool login = connection.url.find('@') != std::string::npos ||
                      !connection.credentials_file.empty() || !connection.certificate_file.empty();
   if (!login && !here) {
     findings.push_back({"user", Level::warning,
-                        address.shown() + " is used without a login: everybody who reaches it can "
-                                          "read and delete",
+                        address.display_name() +
+                            " is used without a login: everybody who reaches it can "
+                            "read and delete",
                         "give the server users or tokens, and name one in url"});
   }
 }
 
 void examine_sync(Findings& findings, const NatsConnection& connection) {
-  using State = nats::Sync::State;
-  const nats::Sync sync = nats::read_sync(connection);
+  using State = nats::SyncPolicy::State;
+  const nats::SyncPolicy sync = nats::read_sync_policy(connection);
   switch (sync.state) {
     case State::always: findings.push_back({"sync", Level::ok, sync.text}); break;
     case State::sometimes:
@@ -61,7 +63,8 @@ void examine_sync(Findings& findings, const NatsConnection& connection) {
 }
 
 /// That something is missing: how bad that is, and what to do.
-void miss(Findings& findings, const char* check, const std::string& found, Topology topology) {
+void add_missing(Findings& findings, const char* check, const std::string& found,
+                 Topology topology) {
   if (topology == Topology::declare) {
     findings.push_back(
         {check, Level::warning, found, "topology = declare makes it: start what uses it"});
@@ -145,21 +148,21 @@ void examine_consumer(Findings& findings, const jsConsumerInfo& info) {
 
 void examine_dead_letters(Findings& findings, const Connection& connection,
                           const NatsSourceOptions& options) {
-  const std::string subject = nats::dead_subject(options);
-  const std::string taker = nats::stream_of_subject(connection, subject);
-  if (taker.empty()) {
-    return miss(findings, "dead",
-                "there is no stream that takes dead letters, subject '" + subject + "'",
-                options.topology);
+  const std::string subject = nats::dead_letter_subject_of(options);
+  const std::string stream_name = nats::stream_of_subject(connection, subject);
+  if (stream_name.empty()) {
+    return add_missing(findings, "dead",
+                       "there is no stream that takes dead letters, subject '" + subject + "'",
+                       options.topology);
   }
-  const auto info = nats::find_stream(connection, taker);
+  const auto info = nats::find_stream(connection, stream_name);
   if (info) examine_stream(findings, *info);
   const std::uint64_t count = info ? info->State.Msgs : 0;
   if (count == 0) {
-    findings.push_back({"dead", Level::ok, "no dead letters in stream '" + taker + "'"});
+    findings.push_back({"dead", Level::ok, "no dead letters in stream '" + stream_name + "'"});
   } else {
     findings.push_back({"dead", Level::warning,
-                        std::to_string(count) + " dead letters in stream '" + taker + "'",
+                        std::to_string(count) + " dead letters in stream '" + stream_name + "'",
                         "read their header twinbox-error, then publish them again to the subject "
                         "in twinbox-subject, or purge them"});
   }
@@ -171,8 +174,8 @@ Findings examine(const NatsConnection& options, Ask ask) {
   Findings findings;
   nats::check(options);
   try {
-    const Connection connection{options, std::make_shared<Deaf>()};
-    findings.push_back({"reach", Level::ok, connection.shown() + " answers"});
+    const Connection connection{options, std::make_shared<NullListener>()};
+    findings.push_back({"reach", Level::ok, connection.display_name() + " answers"});
     examine_address(findings, options);
     examine_sync(findings, options);
     try {
@@ -194,7 +197,7 @@ nats::Owned<jsStreamInfo> look_for_stream(Findings& findings, const Connection& 
   if (info) {
     examine_stream(findings, *info);
   } else {
-    miss(findings, "stream", "there is no stream '" + name + "'", topology);
+    add_missing(findings, "stream", "there is no stream '" + name + "'", topology);
   }
   return info;
 }
@@ -224,9 +227,9 @@ std::vector<Finding> examine_nats(const NatsConnection& connection,
     if (consumer) {
       examine_consumer(findings, *consumer);
     } else {
-      miss(findings, "consumer",
-           "stream '" + options.stream.name + "' has no consumer '" + options.consumer + "'",
-           options.topology);
+      add_missing(findings, "consumer",
+                  "stream '" + options.stream.name + "' has no consumer '" + options.consumer + "'",
+                  options.topology);
     }
     examine_dead_letters(findings, open, options);
   });

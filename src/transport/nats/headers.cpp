@@ -79,7 +79,7 @@ Headers read_headers(const natsMsg& message) {
   return parse_headers({begin, static_cast<std::size_t>(data - 1 - begin)});
 }
 
-void add_headers(natsMsg& message, Labels list) {
+void add_headers(natsMsg& message, WireHeaders list) {
   // The library adds the value to a header that is there already and begins like this one: the
   // shorter names must come first.
   std::ranges::stable_sort(list, {}, [](const auto& one) { return one.first.size(); });

@@ -6,14 +6,14 @@
 #include <string>
 #include <string_view>
 
-#include "transport/parcel.hpp"
+#include "transport/wire_message.hpp"
 
 namespace twinbox::nats {
 
 struct Headers {
   std::string status = {};       ///< three digits, of the server's own messages
   std::string description = {};  ///< beside the status
-  Labels list = {};              ///< as they came; a name may come several times
+  WireHeaders list = {};         ///< as they came; a name may come several times
   std::string fault = {};        ///< what is wrong with them; the list has the others
 
   /// The first value of exactly that name; empty: there is none.
@@ -27,6 +27,6 @@ Headers parse_headers(std::string_view text);
 Headers read_headers(const natsMsg& message);
 
 /// Adds them to a message that is to be sent. Throws std::bad_alloc.
-void add_headers(natsMsg& message, Labels list);
+void add_headers(natsMsg& message, WireHeaders list);
 
 }  // namespace twinbox::nats

@@ -101,8 +101,8 @@ std::string read_settings(const std::string& url) {
 
 }  // namespace
 
-Sync read_sync(const NatsConnection& connection) {
-  using State = Sync::State;
+SyncPolicy read_sync_policy(const NatsConnection& connection) {
+  using State = SyncPolicy::State;
   const Address address = Address::parse(connection.url);
   const std::string version = read_version(address.servers.at(0));
   if (!version.empty() && syncs_each_minute(version)) {

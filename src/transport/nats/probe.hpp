@@ -8,7 +8,7 @@
 namespace twinbox::nats {
 
 /// Whether what a stream has acknowledged is on disk.
-struct Sync {
+struct SyncPolicy {
   enum class State {
     unknown,   ///< the server does not tell
     always,    ///< it is
@@ -19,6 +19,6 @@ struct Sync {
 };
 /// Asks the server's version and, when that leaves it open, `monitor_url`. Throws nothing for a
 /// server that does not answer: it does not tell.
-Sync read_sync(const NatsConnection& connection);
+SyncPolicy read_sync_policy(const NatsConnection& connection);
 
 }  // namespace twinbox::nats

@@ -12,13 +12,13 @@
 namespace twinbox {
 namespace {
 
-using nats::Answer;
 using nats::Connection;
 using nats::Outgoing;
+using nats::PublishAck;
 using Clock = std::chrono::steady_clock;
 
 /// Messages on their way: enough to keep server and network busy.
-constexpr std::size_t window = 2000;
+constexpr std::size_t max_in_flight = 2000;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw std::invalid_argument("nats sink: " + why);
@@ -36,28 +36,28 @@ Options checked(Options options) {
 
 /// Letters that are no longer needed. The library frees them on a thread of its own: to hand over
 /// many at once, not one between two that are sent, makes a relay 4 % faster.
-class Pile {
+class DeferredFree {
  public:
-  void add(nats::Letter letter) {
-    bytes_ += natsMsg_GetDataLength(letter.get());
-    letters_.push_back(std::move(letter));
-    if (letters_.size() >= most_letters || bytes_ >= most_bytes) clear();
+  void add(nats::MessagePtr nats_message) {
+    bytes_ += natsMsg_GetDataLength(nats_message.get());
+    messages_.push_back(std::move(nats_message));
+    if (messages_.size() >= max_messages || bytes_ >= max_deferred_bytes) clear();
   }
   void clear() {
-    letters_.clear();
+    messages_.clear();
     bytes_ = 0;
   }
 
  private:
-  static constexpr std::size_t most_letters = 128;
-  static constexpr int most_bytes = 1 << 20;
+  static constexpr std::size_t max_messages = 128;
+  static constexpr int max_deferred_bytes = 1 << 20;
 
-  std::vector<nats::Letter> letters_;
+  std::vector<nats::MessagePtr> messages_;
   int bytes_ = 0;
 };
 
 /// The messages of one call.
-struct Job {
+struct Batch {
   std::span<const Message> messages;
   std::vector<std::optional<Outcome>> outcomes{messages.size()};
   std::size_t open = 0;  ///< on their way
@@ -65,32 +65,32 @@ struct Job {
 
 /// What is on its way over one connection, and what streams answer. Thread-safe; only the library's
 /// thread of the connection calls receive().
-class Flight : public nats::Listener {
+class InFlightMessages : public nats::Listener {
  public:
   using Deadline = Clock::time_point;
 
-  explicit Flight(const NatsSinkOptions& options) : options_(options) {
-    for (std::size_t place = window; place > 0; --place) free_.push_back(place - 1);
+  explicit InFlightMessages(const NatsSinkOptions& options) : options_(options) {
+    for (std::size_t slot = max_in_flight; slot > 0; --slot) free_.push_back(slot - 1);
   }
 
-  void receive(nats::Letter letter) override {
-    const std::string_view subject = natsMsg_GetSubject(letter.get());
+  void receive(nats::MessagePtr nats_message) override {
+    const std::string_view subject = natsMsg_GetSubject(nats_message.get());
     const std::string_view digits = subject.substr(subject.rfind('.') + 1);
     std::uint64_t number = 0;
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    const Answer answer = nats::read_answer(*letter);
+    const PublishAck answer = nats::read_publish_ack(*nats_message);
     {
       const std::scoped_lock lock{mutex_};
-      if (Sent* one = find(number)) end(*one, outcome_of(answer, one->job->messages[one->index]));
+      if (Sent* one = find(number)) end(*one, outcome_of(answer, one->batch->messages[one->index]));
     }
-    answers_.add(std::move(letter));
+    answers_.add(std::move(nats_message));
   }
 
   void refused(const std::string& subject, const std::string& text) override {
     const std::scoped_lock lock{mutex_};
     for (Sent& one : sent_) {
-      if (one.job == nullptr) continue;
-      if (nats::subject_of(one.job->messages[one.index], options_) != subject) continue;
+      if (one.batch == nullptr) continue;
+      if (nats::subject_of(one.batch->messages[one.index], options_) != subject) continue;
       end(one, Outcome::retry("subject '" + subject + "' was refused: " + text));
     }
   }
@@ -99,7 +99,7 @@ class Flight : public nats::Listener {
     const std::scoped_lock lock{mutex_};
     closed_ = true;
     for (Sent& one : sent_) {
-      if (one.job != nullptr) end(one, Outcome::retry("the connection was lost"));
+      if (one.batch != nullptr) end(one, Outcome::retry("the connection was lost"));
     }
     changed_.notify_all();
   }
@@ -111,52 +111,53 @@ class Flight : public nats::Listener {
 
   /// A number for a message that is about to be sent, as soon as there is room; empty: there was
   /// none in time, or the connection is lost.
-  std::optional<std::uint64_t> begin(Job& job, std::size_t index, const std::stop_token& stop,
+  std::optional<std::uint64_t> begin(Batch& batch, std::size_t index, const std::stop_token& stop,
                                      Deadline deadline) {
     std::unique_lock lock{mutex_};
     const auto ready = [&] { return closed_ || !free_.empty(); };
     if (!ready() && !changed_.wait_until(lock, stop, deadline, ready)) return {};
     if (closed_) return {};
-    ++job.open;
-    const std::size_t place = free_.back();
+    ++batch.open;
+    const std::size_t slot = free_.back();
     free_.pop_back();
-    sent_[place] = {++rounds_ * window + place, &job, index};
-    return sent_[place].number;
+    sent_[slot] = {++rounds_ * max_in_flight + slot, &batch, index};
+    return sent_[slot].number;
   }
   /// It was not sent after all, and this is why.
   void fail(std::uint64_t number, Outcome outcome) {
     const std::scoped_lock lock{mutex_};
     if (Sent* one = find(number)) end(*one, std::move(outcome));
   }
-  void finish(const Job& job, const std::stop_token& stop, Deadline deadline) {
+  void finish(const Batch& batch, const std::stop_token& stop, Deadline deadline) {
     std::unique_lock lock{mutex_};
-    changed_.wait_until(lock, stop, deadline, [&] { return job.open == 0; });
+    changed_.wait_until(lock, stop, deadline, [&] { return batch.open == 0; });
   }
   /// Answers that still come are nobody's.
-  void forget(const Job& job) {
+  void forget(const Batch& batch) {
     const std::scoped_lock lock{mutex_};
-    if (job.open == 0) return;
+    if (batch.open == 0) return;
     for (Sent& one : sent_) {
-      if (one.job == &job) clear(one);
+      if (one.batch == &batch) clear(one);
     }
     changed_.notify_all();
   }
 
  private:
   struct Sent {
-    std::uint64_t number = 0;  ///< its place, and how many were sent before it
-    Job* job = nullptr;        ///< null: the place is free
+    std::uint64_t number = 0;  ///< its slot, and how many were sent before it
+    Batch* batch = nullptr;    ///< null: the slot is free
     std::size_t index = 0;
   };
 
-  [[nodiscard]] Outcome outcome_of(const Answer& answer, const Message& message) const {
+  [[nodiscard]] Outcome outcome_of(const PublishAck& answer, const Message& message) const {
     switch (answer.kind) {
-      case Answer::Kind::stored: return Outcome::done();
-      case Answer::Kind::no_stream:
+      case PublishAck::Kind::stored: return Outcome::done();
+      case PublishAck::Kind::no_stream:
         return Outcome::retry("no stream takes subject '" + nats::subject_of(message, options_) +
                               "'; make one that does");
-      case Answer::Kind::too_large: return Outcome::dead("the stream refuses it: " + answer.text);
-      case Answer::Kind::refused: break;
+      case PublishAck::Kind::too_large:
+        return Outcome::dead("the stream refuses it: " + answer.text);
+      case PublishAck::Kind::refused: break;
     }
     return Outcome::retry("subject '" + nats::subject_of(message, options_) +
                           "' was refused: " + answer.text);
@@ -164,68 +165,69 @@ class Flight : public nats::Listener {
 
   /// Null: whoever sent it has given up.
   Sent* find(std::uint64_t number) {
-    Sent& one = sent_[number % window];
-    return one.job != nullptr && one.number == number ? &one : nullptr;
+    Sent& one = sent_[number % max_in_flight];
+    return one.batch != nullptr && one.number == number ? &one : nullptr;
   }
 
   void end(Sent& one, Outcome outcome) {
-    Job& job = *one.job;
-    job.outcomes[one.index] = std::move(outcome);
+    Batch& batch = *one.batch;
+    batch.outcomes[one.index] = std::move(outcome);
     const bool was_full = free_.empty();
     clear(one);
-    if (--job.open == 0 || was_full) changed_.notify_all();
+    if (--batch.open == 0 || was_full) changed_.notify_all();
   }
 
   void clear(Sent& one) {
-    one.job = nullptr;
-    free_.push_back(one.number % window);
+    one.batch = nullptr;
+    free_.push_back(one.number % max_in_flight);
   }
 
   const NatsSinkOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::vector<Sent> sent_{window};
+  std::vector<Sent> sent_{max_in_flight};
   std::vector<std::size_t> free_;  ///< places in `sent_`
   std::uint64_t rounds_ = 0;
   bool closed_ = false;
-  Pile answers_;  ///< of the thread that receives: without the mutex
+  DeferredFree answers_;  ///< of the thread that receives: without the mutex
 };
 
 /// A connection and what is on its way over it.
-struct Way {
-  std::shared_ptr<Flight> flight;
+struct OpenConnection {
+  std::shared_ptr<InFlightMessages> in_flight;
   Connection connection;
 
-  Way(const NatsConnection& options, const NatsSinkOptions& sink)
-      : flight(std::make_shared<Flight>(sink)), connection(options, flight) {}
+  OpenConnection(const NatsConnection& options, const NatsSinkOptions& sink)
+      : in_flight(std::make_shared<InFlightMessages>(sink)), connection(options, in_flight) {}
 };
 
 }  // namespace
 
-class NatsPublisher::Line {
+class NatsPublisher::Impl {
  public:
-  Line(NatsConnection connection, NatsSinkOptions options, Environment environment)
+  Impl(NatsConnection connection, NatsSinkOptions options, Environment environment)
       : connection_(checked(std::move(connection))),
         options_(checked(std::move(options))),
         environment_(std::move(environment)),
-        shown_(nats::Address::parse(connection_.url).shown()) {}
+        display_name_(nats::Address::parse(connection_.url).display_name()) {}
 
   std::vector<Outcome> publish(std::span<const Message> messages, const std::stop_token& stop) {
-    Job job{messages};
-    if (const std::shared_ptr<Way> way = find_way()) {
-      send(*way, job, stop);
-      if (way->flight->is_closed()) forget(way, way->connection.last_error());
+    Batch batch{messages};
+    if (const std::shared_ptr<OpenConnection> open_connection = current_connection()) {
+      send(*open_connection, batch, stop);
+      if (open_connection->in_flight->is_closed())
+        forget(open_connection, open_connection->connection.last_error());
       // Whatever holds this connection up must not hold up the next call.
-      if (job.open > 0 && !stop.stop_requested()) forget(way, shown_ + late);
+      if (batch.open > 0 && !stop.stop_requested()) forget(open_connection, display_name_ + late);
     } else {
       for (std::size_t i = 0; i < messages.size(); ++i) {
-        if (outgoing(job, i)) put_off(job, i);
+        if (outgoing(batch, i)) postpone(batch, i);
       }
     }
     std::vector<Outcome> outcomes;
-    outcomes.reserve(job.outcomes.size());
-    for (auto& outcome : job.outcomes) {
-      outcomes.push_back(outcome ? std::move(*outcome) : Outcome::retry(shown_ + late));
+    outcomes.reserve(batch.outcomes.size());
+    for (auto& outcome : batch.outcomes) {
+      outcomes.push_back(outcome ? std::move(*outcome) : Outcome::retry(display_name_ + late));
     }
     return outcomes;
   }
@@ -234,107 +236,110 @@ class NatsPublisher::Line {
   static constexpr const char* late = ": not acknowledged in time";
 
   /// Sends one while the next is made, and waits for the answers.
-  void send(Way& way, Job& job, const std::stop_token& stop) {
-    struct Leave {
-      Flight& flight;
-      Job& job;
-      ~Leave() { flight.forget(job); }
-    } const leave{*way.flight, job};
+  void send(OpenConnection& open_connection, Batch& batch, const std::stop_token& stop) {
+    struct ScopeGuard {
+      InFlightMessages& in_flight;
+      Batch& batch;
+      ~ScopeGuard() { in_flight.forget(batch); }
+    } const guard{*open_connection.in_flight, batch};
     const auto deadline = Clock::now() + std::chrono::ceil<Clock::duration>(options_.timeout);
-    Pile sent;
-    for (std::size_t i = 0; i < job.messages.size(); ++i) {
-      const std::optional<Outgoing> message = outgoing(job, i);
+    DeferredFree sent;
+    for (std::size_t i = 0; i < batch.messages.size(); ++i) {
+      const std::optional<Outgoing> message = outgoing(batch, i);
       if (!message) continue;
-      if (const auto number = way.flight->begin(job, i, stop, deadline)) {
-        sent.add(send_one(way, *message, *number));
-      } else if (way.flight->is_closed()) {
-        put_off(job, i);
+      if (const auto number = open_connection.in_flight->begin(batch, i, stop, deadline)) {
+        sent.add(send_one(open_connection, *message, *number));
+      } else if (open_connection.in_flight->is_closed()) {
+        postpone(batch, i);
       }
     }
     sent.clear();  // the answers may take long
-    way.flight->finish(job, stop, deadline);
+    open_connection.in_flight->finish(batch, stop, deadline);
   }
 
   /// Empty: it cannot be sent, and never will be.
-  std::optional<Outgoing> outgoing(Job& job, std::size_t index) const {
+  std::optional<Outgoing> outgoing(Batch& batch, std::size_t index) const {
     try {
-      return nats::outgoing_of(job.messages[index], options_);
+      return nats::outgoing_of(batch.messages[index], options_);
     } catch (const std::invalid_argument& error) {
-      job.outcomes[index] = Outcome::malformed(error.what());
+      batch.outcomes[index] = Outcome::malformed(error.what());
       return {};
     }
   }
 
   /// No attempt is counted for what was not even sent.
-  static void put_off(Job& job, std::size_t index) {
-    job.outcomes[index] = Outcome::postpone(job.messages[index].lease_until);
+  static void postpone(Batch& batch, std::size_t index) {
+    batch.outcomes[index] = Outcome::postpone(batch.messages[index].lease_until);
   }
 
-  nats::Letter send_one(Way& way, const Outgoing& message, std::uint64_t number) {
-    nats::Letter letter = nats::letter_of(message, options_.stream.name,
-                                          way.connection.inbox() + std::to_string(number));
-    const natsStatus status = way.connection.publish(*letter);
-    if (status == NATS_OK) return letter;
-    const std::string why = shown_ + ": " + natsStatus_GetText(status);
-    way.flight->fail(number, status == NATS_MAX_PAYLOAD
-                                 ? Outcome::dead(why + ": larger than max_payload of the server")
-                                 : Outcome::retry(why));
-    return letter;
+  nats::MessagePtr send_one(OpenConnection& open_connection, const Outgoing& message,
+                            std::uint64_t number) {
+    nats::MessagePtr nats_message = nats::to_nats_message(
+        message, options_.stream.name, open_connection.connection.inbox() + std::to_string(number));
+    const natsStatus status = open_connection.connection.publish(*nats_message);
+    if (status == NATS_OK) return nats_message;
+    const std::string why = display_name_ + ": " + natsStatus_GetText(status);
+    open_connection.in_flight->fail(
+        number, status == NATS_MAX_PAYLOAD
+                    ? Outcome::dead(why + ": larger than max_payload of the server")
+                    : Outcome::retry(why));
+    return nats_message;
   }
 
   /// Connected while there is work, and from then on; empty: the server is away, or was a moment
   /// ago.
-  std::shared_ptr<Way> find_way() {
+  std::shared_ptr<OpenConnection> current_connection() {
     const std::scoped_lock lock{mutex_};
-    if (way_ && way_->flight->is_closed()) lost(way_->connection.last_error());
-    if (way_) return way_;
+    if (open_ && open_->in_flight->is_closed()) lost(open_->connection.last_error());
+    if (open_) return open_;
     if (Clock::now() < not_before_) return {};
     try {
-      auto way = std::make_shared<Way>(connection_, options_);
-      nats::prepare(way->connection, options_);
+      auto open_connection = std::make_shared<OpenConnection>(connection_, options_);
+      nats::prepare(open_connection->connection, options_);
       environment_.write(LogLevel::info, "broker_connected",
-                         {{"broker", std::string_view{shown_}}});
+                         {{"broker", std::string_view{display_name_}}});
       warn_of_sync();
       failures_ = 0;
-      way_ = std::move(way);
+      open_ = std::move(open_connection);
     } catch (const BrokerError& error) {
       lost(error.what());
       not_before_ = Clock::now() +
                     reconnect_delay(++failures_, connection_.max_reconnect_delay, environment_);
     }
-    return way_;
+    return open_;
   }
 
   /// Once: who acknowledges before a disk has it may lose it with the power.
   void warn_of_sync() {
     if (warned_) return;
     warned_ = true;
-    const nats::Sync sync = nats::read_sync(connection_);
-    if (sync.state == nats::Sync::State::sometimes) {
+    const nats::SyncPolicy sync = nats::read_sync_policy(connection_);
+    if (sync.state == nats::SyncPolicy::State::sometimes) {
       environment_.write(
           LogLevel::warning, "broker_unsynced",
-          {{"broker", std::string_view{shown_}}, {"reason", std::string_view{sync.text}}});
+          {{"broker", std::string_view{display_name_}}, {"reason", std::string_view{sync.text}}});
     }
   }
 
-  void forget(const std::shared_ptr<Way>& way, const std::string& why) {
+  void forget(const std::shared_ptr<OpenConnection>& open_connection, const std::string& why) {
     const std::scoped_lock lock{mutex_};
-    if (way_ == way) lost(why);
+    if (open_ == open_connection) lost(why);
   }
 
   void lost(const std::string& error) {
-    const std::string cut = cut_error(error);
-    environment_.write(LogLevel::warning, "broker_lost",
-                       {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
-    way_.reset();
+    const std::string cut = truncate_error(error);
+    environment_.write(
+        LogLevel::warning, "broker_lost",
+        {{"broker", std::string_view{display_name_}}, {"error", std::string_view{cut}}});
+    open_.reset();
   }
 
   const NatsConnection connection_;
   const NatsSinkOptions options_;
   const Environment environment_;
-  const std::string shown_;
+  const std::string display_name_;
   std::mutex mutex_;
-  std::shared_ptr<Way> way_;
+  std::shared_ptr<OpenConnection> open_;
   Clock::time_point not_before_ = {};
   int failures_ = 0;
   bool warned_ = false;
@@ -342,19 +347,19 @@ class NatsPublisher::Line {
 
 NatsPublisher::NatsPublisher(NatsConnection connection, NatsSinkOptions options,
                              Environment environment)
-    : line_(std::make_unique<Line>(std::move(connection), std::move(options),
+    : impl_(std::make_unique<Impl>(std::move(connection), std::move(options),
                                    std::move(environment))) {}
 
 NatsPublisher::~NatsPublisher() = default;
 
 std::vector<Outcome> NatsPublisher::publish(std::span<const Message> messages,
                                             std::stop_token stop) {
-  return line_->publish(messages, stop);
+  return impl_->publish(messages, stop);
 }
 
 void NatsPublisher::send(const CloudEvent& event) {
   const Message message = direct_message(event);
-  const Outcome outcome = line_->publish({&message, 1}, {}).at(0);
+  const Outcome outcome = impl_->publish({&message, 1}, {}).at(0);
   if (outcome.kind() == Outcome::Kind::done) return;
   throw BrokerError(outcome.reason().empty() ? "the server cannot be reached; the log says why"
                                              : outcome.reason());

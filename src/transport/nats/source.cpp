@@ -28,27 +28,27 @@ class NatsSource : public BrokerSource {
   }
 
   void run(std::stop_token stop) override {
-    keep_consuming(stop, options_.consumer, connection_.max_reconnect_delay, environment_, record_,
-                   [&](const auto& connected) { consume(stop, connected); });
+    consume_with_reconnect(stop, options_.consumer, connection_.max_reconnect_delay, environment_,
+                           status_, [&](const auto& connected) { consume(stop, connected); });
   }
 
-  [[nodiscard]] SourceStatus status() const override { return record_.get(); }
+  [[nodiscard]] SourceStatus status() const override { return status_.get(); }
 
  private:
   void consume(const std::stop_token& stop, const std::function<void()>& connected) {
-    const auto post = std::make_shared<nats::Post>();
-    Connection connection{connection_, post};
+    const auto received = std::make_shared<nats::ReceiveQueue>();
+    Connection connection{connection_, received};
     const auto info = nats::prepare(connection, options_);
-    given_back_.told(info->AckFloor.Stream, info->Delivered.Stream);
-    nats::Consumer consumer{connection, post,         *info,   options_,
-                            accept_,    environment_, record_, given_back_};
+    naks_.update(info->AckFloor.Stream, info->Delivered.Stream);
+    nats::Consumer consumer{connection, received,     *info,   options_,
+                            accept_,    environment_, status_, naks_};
     connected();
-    record_.change([](SourceStatus& status) {
+    status_.update([](SourceStatus& status) {
       status.connected = true;
       status.error.clear();
     });
     environment_.write(LogLevel::info, "broker_connected",
-                       {{"broker", std::string_view{connection.shown()}},
+                       {{"broker", std::string_view{connection.display_name()}},
                         {"source", std::string_view{options_.consumer}}});
     consumer.run(stop);
   }
@@ -57,8 +57,8 @@ class NatsSource : public BrokerSource {
   const NatsSourceOptions options_;
   const AcceptCall accept_;
   const Environment environment_;
-  SourceRecord record_;
-  nats::GivenBack given_back_;  // of whoever runs it alone
+  SharedSourceStatus status_;
+  nats::NakTracker naks_;  // of whoever runs it alone
 };
 
 }  // namespace

@@ -59,11 +59,11 @@ void check_timeout(Duration timeout, const char* name) {
 }
 
 [[noreturn]] void missing(const Connection& connection, const std::string& what) {
-  throw BrokerError(connection.shown() + ": there is no " + what +
+  throw BrokerError(connection.display_name() + ": there is no " + what +
                     "; make it, or let it be made: topology = declare");
 }
 
-void make_stream(const Connection& connection, const NatsStream& stream) {
+void create_stream(const Connection& connection, const NatsStream& stream) {
   jsStreamConfig config;
   jsStreamConfig_Init(&config);
   std::vector<const char*> subjects;
@@ -82,24 +82,24 @@ void make_stream(const Connection& connection, const NatsStream& stream) {
 }
 
 /// The stream, made where that is wanted and needed.
-Owned<jsStreamInfo> need_stream(const Connection& connection, const NatsStream& stream,
-                                Topology topology) {
+Owned<jsStreamInfo> ensure_stream(const Connection& connection, const NatsStream& stream,
+                                  Topology topology) {
   auto info = find_stream(connection, stream.name);
   if (!info && topology == Topology::declare) {
-    make_stream(connection, stream);
+    create_stream(connection, stream);
     info = find_stream(connection, stream.name);
   }
   if (!info) missing(connection, "stream '" + stream.name + "'");
   return info;
 }
 
-void make_consumer(const Connection& connection, const NatsSourceOptions& options) {
+void create_consumer(const Connection& connection, const NatsSourceOptions& options) {
   jsConsumerConfig config;
   jsConsumerConfig_Init(&config);
   config.Durable = options.consumer.c_str();
   config.AckPolicy = js_AckExplicit;
   config.AckWait = nanoseconds(options.ack_wait);
-  config.MaxDeliver = -1;  // a server forgets what it has delivered often enough; we bury it
+  config.MaxDeliver = -1;  // a server forgets what it has delivered often enough; we dead-letter it
   config.MaxAckPending = std::max(1000, options.prefetch);
   if (!options.filter.empty()) config.FilterSubject = options.filter.c_str();
   jsConsumerInfo* info = nullptr;
@@ -112,7 +112,7 @@ void make_consumer(const Connection& connection, const NatsSourceOptions& option
 
 void check_consumer(const Connection& connection, const NatsSourceOptions& options,
                     const jsConsumerConfig& config) {
-  const std::string name = connection.shown() + ": consumer '" + options.consumer +
+  const std::string name = connection.display_name() + ": consumer '" + options.consumer +
                            "' of stream '" + options.stream.name + "' ";
   if (config.DeliverSubject != nullptr && *config.DeliverSubject != '\0') {
     throw BrokerError(name + "is a push consumer; delete it, or name another one");
@@ -128,32 +128,32 @@ void check_consumer(const Connection& connection, const NatsSourceOptions& optio
 }
 
 /// A dead letter that its own source would get again would go round for ever.
-void need_dead_letters(const Connection& connection, const NatsSourceOptions& options) {
-  const std::string subject = dead_subject(options);
-  std::string taker = stream_of_subject(connection, subject);
-  if (taker.empty() && options.topology == Topology::declare) {
-    const NatsStream made = dead_stream(options);
-    make_stream(connection, made);
-    taker = made.name;
+void ensure_dead_letter_stream(const Connection& connection, const NatsSourceOptions& options) {
+  const std::string subject = dead_letter_subject_of(options);
+  std::string stream_name = stream_of_subject(connection, subject);
+  if (stream_name.empty() && options.topology == Topology::declare) {
+    const NatsStream made = dead_letter_stream(options);
+    create_stream(connection, made);
+    stream_name = made.name;
   }
-  if (taker.empty())
+  if (stream_name.empty())
     missing(connection, "stream that takes dead letters, subject '" + subject + "'");
-  if (taker == options.stream.name) {
-    throw BrokerError(connection.shown() + ": dead letters, subject '" + subject +
-                      "', would come back to their own stream '" + taker +
+  if (stream_name == options.stream.name) {
+    throw BrokerError(connection.display_name() + ": dead letters, subject '" + subject +
+                      "', would come back to their own stream '" + stream_name +
                       "'; set dead_letter_subject to one that another stream takes");
   }
 }
 
 }  // namespace
 
-std::string dead_subject(const NatsSourceOptions& options) {
+std::string dead_letter_subject_of(const NatsSourceOptions& options) {
   if (!options.dead_letter_subject.empty()) return options.dead_letter_subject;
   return "dead." + options.stream.name + "." + options.consumer;
 }
 
 /// Consumers of one stream share it, unless they have a subject of their own.
-NatsStream dead_stream(const NatsSourceOptions& options) {
+NatsStream dead_letter_stream(const NatsSourceOptions& options) {
   NatsStream stream{.name = options.stream.name + "_dead",
                     .subjects = {"dead." + options.stream.name + ".*"},
                     .replicas = options.stream.replicas};
@@ -201,21 +201,21 @@ std::string stream_of_subject(const Connection& connection, const std::string& s
 
 void prepare(const Connection& connection, const NatsSinkOptions& options) {
   if (options.stream.name.empty()) return;
-  const auto stream = need_stream(connection, options.stream, options.topology);
+  const auto stream = ensure_stream(connection, options.stream, options.topology);
   if (stream->Config->NoAck) {
-    throw BrokerError(connection.shown() + ": stream '" + options.stream.name +
+    throw BrokerError(connection.display_name() + ": stream '" + options.stream.name +
                       "' acknowledges nothing (no_ack); make it without that");
   }
 }
 
 Owned<jsConsumerInfo> prepare(const Connection& connection, const NatsSourceOptions& options) {
-  need_stream(connection, options.stream, options.topology);
+  ensure_stream(connection, options.stream, options.topology);
   const auto find = [&] {
     return find_consumer(connection, options.stream.name, options.consumer);
   };
   auto consumer = find();
   if (!consumer && options.topology == Topology::declare) {
-    make_consumer(connection, options);
+    create_consumer(connection, options);
     consumer = find();
   }
   if (!consumer) {
@@ -223,7 +223,7 @@ Owned<jsConsumerInfo> prepare(const Connection& connection, const NatsSourceOpti
             "consumer '" + options.consumer + "' of stream '" + options.stream.name + "'");
   }
   check_consumer(connection, options, *consumer->Config);
-  need_dead_letters(connection, options);
+  ensure_dead_letter_stream(connection, options);
   return consumer;
 }
 

@@ -8,9 +8,9 @@
 namespace twinbox::nats {
 
 /// Where dead letters of a source go.
-std::string dead_subject(const NatsSourceOptions& options);
+std::string dead_letter_subject_of(const NatsSourceOptions& options);
 /// The stream that is made for them.
-NatsStream dead_stream(const NatsSourceOptions& options);
+NatsStream dead_letter_stream(const NatsSourceOptions& options);
 
 /// Empty: there is none. Throw BrokerError when it cannot be asked.
 Owned<jsStreamInfo> find_stream(const Connection& connection, const std::string& name);

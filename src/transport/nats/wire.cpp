@@ -8,8 +8,8 @@
 #include "core/json.hpp"
 #include "core/text.hpp"
 #include "event/attribute.hpp"
+#include "transport/deduplication_key.hpp"
 #include "transport/nats/topology.hpp"
-#include "transport/repetition_key.hpp"
 
 namespace twinbox::nats {
 namespace {
@@ -25,7 +25,7 @@ bool equal(std::string_view one, std::string_view other) noexcept {
 }
 
 /// Of the server and this trip, not of the message: they would be obeyed again.
-bool is_of_server(std::string_view name) noexcept {
+bool is_server_header(std::string_view name) noexcept {
   return name.size() > 5 && equal(name.substr(0, 5), "nats-");
 }
 
@@ -33,23 +33,24 @@ void set_header(natsMsg& message, const std::string& name, const std::string& va
   if (natsMsgHeader_Set(&message, name.c_str(), value.c_str()) != NATS_OK) throw std::bad_alloc();
 }
 
-Letter new_letter(const std::string& subject, const std::string& reply, std::string_view body) {
+MessagePtr new_message(const std::string& subject, const std::string& reply,
+                       std::string_view body) {
   natsMsg* message = nullptr;
   if (natsMsg_Create(&message, subject.c_str(), reply.c_str(), body.data(),
                      static_cast<int>(body.size())) != NATS_OK) {
     throw std::bad_alloc();
   }
-  return Letter{message};
+  return MessagePtr{message};
 }
 
 /// The first value of each name.
-Labels first_values(const Headers& headers) {
-  Labels labels;
+WireHeaders first_values(const Headers& headers) {
+  WireHeaders wire_headers;
   std::set<std::string_view> seen;
-  for (const auto& label : headers.list) {
-    if (seen.insert(label.first).second) labels.push_back(label);
+  for (const auto& header : headers.list) {
+    if (seen.insert(header.first).second) wire_headers.push_back(header);
   }
-  return labels;
+  return wire_headers;
 }
 
 std::string_view body_of(natsMsg& message) noexcept {
@@ -57,7 +58,7 @@ std::string_view body_of(natsMsg& message) noexcept {
 }
 
 /// It came over a broker, or goes to several handlers.
-bool travels_further(const Message& message) {
+bool is_forwarded(const Message& message) {
   if (message.handler != HandlerKey::by_topic()) return true;
   constexpr std::array<std::string_view, 3> brokers = {"nats", "rabbitmq", "kafka"};
   return message.headers && std::ranges::any_of(brokers, [&](std::string_view name) {
@@ -67,9 +68,9 @@ bool travels_further(const Message& message) {
 
 /// What a stream knows repetitions by. The id alone where that says enough: two senders may use the
 /// same ids, and what travels further may come to one stream under several subjects.
-std::string repetition_id(const Message& message, const std::string& subject) {
-  std::string key = repetition_key(message);
-  if (message.source == Source::none() && !travels_further(message)) return key;
+std::string deduplication_id(const Message& message, const std::string& subject) {
+  std::string key = deduplication_key(message);
+  if (message.source == Source::none() && !is_forwarded(message)) return key;
   return key + " " + percent_encode(subject, "%");
 }
 
@@ -81,9 +82,10 @@ std::string_view member(const std::optional<std::vector<JsonPart>>& object, std:
 }
 
 /// An event of the binding's first version: all of it in the body, and no header that says so.
-bool is_bare_event(std::string_view content_type, const Labels& labels, std::string_view body) {
+bool is_bare_event(std::string_view content_type, const WireHeaders& wire_headers,
+                   std::string_view body) {
   if (!content_type.empty()) return false;
-  for (const auto& [name, value] : labels) {
+  for (const auto& [name, value] : wire_headers) {
     if (equal(name, own_id_header) || equal(std::string_view{name}.substr(0, 3), "ce-")) {
       return false;
     }
@@ -96,53 +98,54 @@ bool is_bare_event(std::string_view content_type, const Labels& labels, std::str
 /// All but the server's, with all of their values. True: they say what the message's id is, or the
 /// body does.
 bool copy_own_headers(const Headers& from, std::string_view body, natsMsg& to) {
-  Labels own;
+  WireHeaders own;
   bool has_id = false;
-  for (const auto& label : from.list) {
-    if (is_of_server(label.first)) continue;
-    own.push_back(label);
-    has_id = has_id || equal(label.first, own_id_header) || equal(label.first, "ce-id");
+  for (const auto& header : from.list) {
+    if (is_server_header(header.first)) continue;
+    own.push_back(header);
+    has_id = has_id || equal(header.first, own_id_header) || equal(header.first, "ce-id");
   }
   const auto type = std::ranges::find_if(
-      own, [](const auto& label) { return equal(label.first, content_type_header); });
+      own, [](const auto& header) { return equal(header.first, content_type_header); });
   const std::string content_type = type == own.end() ? "" : type->second;
   add_headers(to, std::move(own));
   return has_id || is_bare_event(content_type, from.list, body);
 }
 
 /// Newer senders have the type of the data among the other attributes.
-void take_content_type(Delivered& delivered) {
-  for (const auto& [name, value] : delivered.labels) {
-    if (equal(name, content_type_header)) delivered.content_type = value;
+void take_content_type(ReceivedMessage& received) {
+  for (const auto& [name, value] : received.wire_headers) {
+    if (equal(name, content_type_header)) received.content_type = value;
   }
-  const auto attribute = std::ranges::find_if(
-      delivered.labels, [](const auto& label) { return equal(label.first, "ce-datacontenttype"); });
-  if (attribute != delivered.labels.end()) {
-    if (!media_type(delivered.content_type).starts_with("application/cloudevents")) {
-      delivered.content_type = attribute->second;
+  const auto attribute = std::ranges::find_if(received.wire_headers, [](const auto& header) {
+    return equal(header.first, "ce-datacontenttype");
+  });
+  if (attribute != received.wire_headers.end()) {
+    if (!media_type(received.content_type).starts_with("application/cloudevents")) {
+      received.content_type = attribute->second;
     }
-    delivered.labels.erase(attribute);
+    received.wire_headers.erase(attribute);
   }
-  if (is_bare_event(delivered.content_type, delivered.labels, delivered.body)) {
-    delivered.content_type = event_content_type;
+  if (is_bare_event(received.content_type, received.wire_headers, received.body)) {
+    received.content_type = event_content_type;
   }
 }
 
-std::string properties_json(natsMsg& message, const Origin& origin, const Labels& labels,
-                            const NatsSourceOptions& options) {
+std::string properties_json(natsMsg& message, const DeliveryMetadata& metadata,
+                            const WireHeaders& wire_headers, const NatsSourceOptions& options) {
   std::string out = R"({"stream":)";
   append_json_string(out, options.stream.name);
   out += R"(,"subject":)";
   append_json_string(out, natsMsg_GetSubject(&message));
-  out += R"(,"sequence":)" + std::to_string(origin.sequence) + R"(,"timestamp":)" +
-         std::to_string(origin.timestamp);
-  if (!labels.empty()) {
+  out += R"(,"sequence":)" + std::to_string(metadata.sequence) + R"(,"timestamp":)" +
+         std::to_string(metadata.timestamp);
+  if (!wire_headers.empty()) {
     out += R"(,"headers":{)";
-    for (std::size_t i = 0; i < labels.size(); ++i) {
+    for (std::size_t i = 0; i < wire_headers.size(); ++i) {
       if (i > 0) out += ',';
-      append_json_string(out, labels[i].first);
+      append_json_string(out, wire_headers[i].first);
       out += ':';
-      append_json_string(out, labels[i].second);
+      append_json_string(out, wire_headers[i].second);
     }
     out += '}';
   }
@@ -151,10 +154,10 @@ std::string properties_json(natsMsg& message, const Origin& origin, const Labels
 
 }  // namespace
 
-const EventLabels& event_labels() {
+const EventHeaderFormat& event_header_format() {
   static constexpr std::array<std::string_view, 1> read = {"ce-"};
-  static constexpr EventLabels labels{.written = "ce-", .read = read, .percent = true};
-  return labels;
+  static constexpr EventHeaderFormat wire_headers{.written = "ce-", .read = read, .percent = true};
+  return wire_headers;
 }
 
 std::string subject_of(const Message& message, const NatsSinkOptions& options) {
@@ -162,22 +165,22 @@ std::string subject_of(const Message& message, const NatsSinkOptions& options) {
 }
 
 Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options) {
-  Outgoing out{.subject = subject_of(message, options), .parcel = {}, .id = {}};
-  out.id = repetition_id(message, out.subject);
-  out.parcel = parcel_of(message, options.form, event_labels(),
-                         {.id = out.id == message.id.view(),
-                          .topic = out.subject == message.topic.view(),
-                          .first_attempt = true});
+  Outgoing out{.subject = subject_of(message, options), .wire_message = {}, .id = {}};
+  out.id = deduplication_id(message, out.subject);
+  out.wire_message = to_wire_message(message, options.form, event_header_format(),
+                                     {.id = out.id == message.id.view(),
+                                      .topic = out.subject == message.topic.view(),
+                                      .first_attempt = true});
   if (!is_subject(out.subject)) {
     throw std::invalid_argument("the topic '" + message.topic.str() +
                                 "' is no subject of NATS: words between dots, without blanks, * "
                                 "and >; set subject, or subject_prefix");
   }
-  if (out.parcel.body.size() > options.max_bytes) {
-    throw std::invalid_argument("the body has " + std::to_string(out.parcel.body.size()) +
+  if (out.wire_message.body.size() > options.max_bytes) {
+    throw std::invalid_argument("the body has " + std::to_string(out.wire_message.body.size()) +
                                 " bytes, max_bytes allows " + std::to_string(options.max_bytes));
   }
-  for (const char c : out.parcel.content_type) {
+  for (const char c : out.wire_message.content_type) {
     if (static_cast<unsigned char>(c) < 0x20) {
       throw std::invalid_argument("the content type has a control character");
     }
@@ -185,91 +188,94 @@ Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options) {
   return out;
 }
 
-Letter letter_of(const Outgoing& message, const std::string& stream, const std::string& reply) {
-  Letter letter = new_letter(message.subject, reply, message.parcel.body);
+MessagePtr to_nats_message(const Outgoing& message, const std::string& stream,
+                           const std::string& reply) {
+  MessagePtr nats_message = new_message(message.subject, reply, message.wire_message.body);
   bool event = false;
-  for (const auto& [name, value] : message.parcel.labels) {
-    set_header(*letter, name, value);
+  for (const auto& [name, value] : message.wire_message.wire_headers) {
+    set_header(*nats_message, name, value);
     event = event || name == "ce-specversion";
   }
-  if (!message.parcel.content_type.empty()) {
-    set_header(*letter, content_type_header, message.parcel.content_type);
-    if (event) set_header(*letter, "ce-datacontenttype", message.parcel.content_type);
+  if (!message.wire_message.content_type.empty()) {
+    set_header(*nats_message, content_type_header, message.wire_message.content_type);
+    if (event) set_header(*nats_message, "ce-datacontenttype", message.wire_message.content_type);
   }
-  set_header(*letter, id_header, message.id);
-  if (!stream.empty()) set_header(*letter, "Nats-Expected-Stream", stream);
-  return letter;
+  set_header(*nats_message, id_header, message.id);
+  if (!stream.empty()) set_header(*nats_message, "Nats-Expected-Stream", stream);
+  return nats_message;
 }
 
-Answer read_answer(natsMsg& message) {
-  if (natsMsg_IsNoResponders(&message)) return {Answer::Kind::no_stream};
+PublishAck read_publish_ack(natsMsg& message) {
+  if (natsMsg_IsNoResponders(&message)) return {PublishAck::Kind::no_stream};
   const auto answer = split_json_object(body_of(message));
   const std::string_view refusal = member(answer, "error");
   if (refusal.empty()) {
-    if (!member(answer, "seq").empty()) return {Answer::Kind::stored};
-    return {Answer::Kind::refused, "an answer that is no acknowledgement of a stream"};
+    if (!member(answer, "seq").empty()) return {PublishAck::Kind::stored};
+    return {PublishAck::Kind::refused, "an answer that is no acknowledgement of a stream"};
   }
   const auto error = split_json_object(refusal);
   std::string text = json_string(member(error, "description")).value_or("");
   const std::string_view code = member(error, "err_code");
   text += " (" + std::string{code} + ")";
-  return {code == std::to_string(JSStreamMessageExceedsMaximumErr) ? Answer::Kind::too_large
-                                                                   : Answer::Kind::refused,
+  return {code == std::to_string(JSStreamMessageExceedsMaximumErr) ? PublishAck::Kind::too_large
+                                                                   : PublishAck::Kind::refused,
           std::move(text)};
 }
 
-std::optional<Origin> origin_of(natsMsg& message) {
+std::optional<DeliveryMetadata> delivery_metadata_of(natsMsg& message) {
   jsMsgMetaData* data = nullptr;
   if (natsMsg_GetMetaData(&data, &message) != NATS_OK) return {};
-  const Origin origin{data->Sequence.Stream, data->NumDelivered, data->Timestamp};
+  const DeliveryMetadata metadata{data->Sequence.Stream, data->NumDelivered, data->Timestamp};
   jsMsgMetaData_Destroy(data);
-  return origin;
+  return metadata;
 }
 
-Arrival read_arrival(natsMsg& message, const Origin& origin, const NatsSourceOptions& options) {
+Arrival read_arrival(natsMsg& message, const DeliveryMetadata& metadata,
+                     const NatsSourceOptions& options) {
   const Headers headers = read_headers(message);
   if (!headers.fault.empty()) throw std::invalid_argument(headers.fault);
-  Labels labels = first_values(headers);
-  Delivered delivered{.transport = "nats",
-                      .properties = properties_json(message, origin, labels, options),
-                      .body = std::string{body_of(message)}};
-  delivered.labels = std::move(labels);
-  take_content_type(delivered);
-  delivered.id = headers.find(id_header);
-  delivered.source = options.source.str();
-  delivered.topic = natsMsg_GetSubject(&message);
-  return arrival_of(std::move(delivered), event_labels());
+  WireHeaders wire_headers = first_values(headers);
+  ReceivedMessage received{.transport = "nats",
+                           .properties = properties_json(message, metadata, wire_headers, options),
+                           .body = std::string{body_of(message)}};
+  received.wire_headers = std::move(wire_headers);
+  take_content_type(received);
+  received.id = headers.find(id_header);
+  received.source = options.source.str();
+  received.topic = natsMsg_GetSubject(&message);
+  return arrival_of(std::move(received), event_header_format());
 }
 
-Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptions& options,
-                   const std::string& error, const std::string& reply) {
-  Letter letter = new_letter(dead_subject(options), reply, body_of(message));
+MessagePtr dead_letter(natsMsg& message, const DeliveryMetadata& metadata,
+                       const NatsSourceOptions& options, const std::string& error,
+                       const std::string& reply) {
+  MessagePtr nats_message = new_message(dead_letter_subject_of(options), reply, body_of(message));
   const Headers headers = read_headers(message);
-  const bool has_id = copy_own_headers(headers, body_of(message), *letter);
+  const bool has_id = copy_own_headers(headers, body_of(message), *nats_message);
   // Who sends it again from there needs it, and this one must not pass for a repetition.
   const std::string_view id = headers.find(id_header);
-  if (!has_id && !id.empty()) set_header(*letter, own_id_header, percent_encode(id, "\"%"));
-  set_header(*letter, id_header,
-             options.stream.name + "." + options.consumer + "." + std::to_string(origin.sequence) +
-                 "." + std::to_string(origin.timestamp));
-  set_header(*letter, "twinbox-error", percent_encode(cut_error(error), "\"%"));
-  set_header(*letter, "twinbox-stream", options.stream.name);
-  set_header(*letter, "twinbox-subject", natsMsg_GetSubject(&message));
-  return letter;
+  if (!has_id && !id.empty()) set_header(*nats_message, own_id_header, percent_encode(id, "\"%"));
+  set_header(*nats_message, id_header,
+             options.stream.name + "." + options.consumer + "." +
+                 std::to_string(metadata.sequence) + "." + std::to_string(metadata.timestamp));
+  set_header(*nats_message, "twinbox-error", percent_encode(truncate_error(error), "\"%"));
+  set_header(*nats_message, "twinbox-stream", options.stream.name);
+  set_header(*nats_message, "twinbox-subject", natsMsg_GetSubject(&message));
+  return nats_message;
 }
 
-Letter bare_dead_letter(natsMsg& message, const NatsSourceOptions& options,
-                        const std::string& reply) {
-  Letter letter = new_letter(dead_subject(options), reply, body_of(message));
+MessagePtr dead_letter_without_reason(natsMsg& message, const NatsSourceOptions& options,
+                                      const std::string& reply) {
+  MessagePtr nats_message = new_message(dead_letter_subject_of(options), reply, body_of(message));
   const Headers headers = read_headers(message);
-  if (copy_own_headers(headers, body_of(message), *letter)) return letter;
+  if (copy_own_headers(headers, body_of(message), *nats_message)) return nats_message;
   const std::string id{headers.find(id_header)};
-  if (id.empty()) return letter;
+  if (id.empty()) return nats_message;
   // Under the server's name it would pass for a repetition of another consumer's dead letter; but
   // there is only as much room as it came with, and an encoded one needs more.
   const bool has_room = percent_encode(id, "\"%") == id;
-  set_header(*letter, has_room ? own_id_header : id_header, id);
-  return letter;
+  set_header(*nats_message, has_room ? own_id_header : id_header, id);
+  return nats_message;
 }
 
 }  // namespace twinbox::nats

@@ -7,17 +7,17 @@
 
 #include "transport/nats/connection.hpp"
 #include "transport/nats/headers.hpp"
-#include "transport/parcel.hpp"
+#include "transport/wire_message.hpp"
 
 namespace twinbox::nats {
 
 /// As the CloudEvents binding for NATS has it: `ce-…`, as over HTTP.
-const EventLabels& event_labels();
+const EventHeaderFormat& event_header_format();
 
 /// A message, ready to be published.
 struct Outgoing {
   std::string subject;
-  Parcel parcel;
+  WireMessage wire_message;
   std::string id;  ///< by which a stream knows a repetition
 };
 
@@ -26,10 +26,11 @@ std::string subject_of(const Message& message, const NatsSinkOptions& options);
 /// Throws std::invalid_argument for what cannot be sent.
 Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options);
 /// Throws std::bad_alloc.
-Letter letter_of(const Outgoing& message, const std::string& stream, const std::string& reply);
+MessagePtr to_nats_message(const Outgoing& message, const std::string& stream,
+                           const std::string& reply);
 
 /// What a stream says about a publish.
-struct Answer {
+struct PublishAck {
   enum class Kind {
     stored,     ///< or it was there already
     no_stream,  ///< nobody answers for the subject
@@ -39,25 +40,27 @@ struct Answer {
   Kind kind;
   std::string text = {};  ///< the stream's words
 };
-Answer read_answer(natsMsg& message);
+PublishAck read_publish_ack(natsMsg& message);
 
 /// Where a delivery comes from, as its reply subject says it.
-struct Origin {
+struct DeliveryMetadata {
   std::uint64_t sequence;   ///< in the stream
   std::uint64_t delivered;  ///< how often, this time counted
   std::int64_t timestamp;   ///< when the stream took it, in nanoseconds
 };
 /// Empty: it is no delivery of a consumer.
-std::optional<Origin> origin_of(natsMsg& message);
+std::optional<DeliveryMetadata> delivery_metadata_of(natsMsg& message);
 
 /// Throws std::invalid_argument for what is no message.
-Arrival read_arrival(natsMsg& message, const Origin& origin, const NatsSourceOptions& options);
+Arrival read_arrival(natsMsg& message, const DeliveryMetadata& metadata,
+                     const NatsSourceOptions& options);
 
 /// A delivery on its way to the dead letters, as it came, with the reason besides.
-Letter dead_letter(natsMsg& message, const Origin& origin, const NatsSourceOptions& options,
-                   const std::string& error, const std::string& reply);
+MessagePtr dead_letter(natsMsg& message, const DeliveryMetadata& metadata,
+                       const NatsSourceOptions& options, const std::string& error,
+                       const std::string& reply);
 /// The same without the reason, where that would be too large.
-Letter bare_dead_letter(natsMsg& message, const NatsSourceOptions& options,
-                        const std::string& reply);
+MessagePtr dead_letter_without_reason(natsMsg& message, const NatsSourceOptions& options,
+                                      const std::string& reply);
 
 }  // namespace twinbox::nats

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 constexpr int frame_max = 131'072;
 constexpr const char* system_certificates = "/etc/ssl/certs/ca-certificates.crt";
 /// An answer to a request that needs no disk.
-constexpr Duration answer_limit = 10s;
+constexpr Duration answer_timeout = 10s;
 
 timeval timeval_of(Duration time) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
@@ -51,7 +51,7 @@ Address Address::parse(const std::string& url) {
   return {info.user, info.password, info.host, vhost, info.port, info.ssl != 0};
 }
 
-std::string Address::shown() const {
+std::string Address::display_name() const {
   const std::string name = host.find(':') == std::string::npos ? host : "[" + host + "]";
   return std::string{tls ? "amqps://" : "amqp://"} + name + ":" + std::to_string(port) +
          (vhost == "/" ? "" : "/" + vhost);
@@ -103,7 +103,7 @@ void WakeUp::clear() const noexcept {
 Connection::Connection(const RabbitConnection& options, std::stop_token stop)
     : state_(nullptr), poll_limit_(options.heartbeat / 3) {
   const Address address = Address::parse(options.url);
-  shown_ = address.shown();
+  display_name_ = address.display_name();
   state_ = amqp_new_connection();
   if (state_ == nullptr) throw std::bad_alloc();
   try {
@@ -125,13 +125,14 @@ amqp_socket_t* Connection::make_socket(const RabbitConnection& options,
   amqp_ssl_socket_set_ssl_versions(socket, AMQP_TLSv1_2, AMQP_TLSvLATEST);
   const std::string ca = options.ca_file.empty() ? system_certificates : options.ca_file;
   if (amqp_ssl_socket_set_cacert(socket, ca.c_str()) != AMQP_STATUS_OK) {
-    throw BrokerError(shown_ + ": ca_file " + ca + " cannot be read as certificates");
+    throw BrokerError(display_name_ + ": ca_file " + ca + " cannot be read as certificates");
   }
   if (!options.certificate_file.empty() &&
       amqp_ssl_socket_set_key(socket, options.certificate_file.c_str(), options.key_file.c_str()) !=
           AMQP_STATUS_OK) {
-    throw BrokerError(shown_ + ": certificate_file " + options.certificate_file + " and key_file " +
-                      options.key_file + " cannot be read, or do not belong together");
+    throw BrokerError(display_name_ + ": certificate_file " + options.certificate_file +
+                      " and key_file " + options.key_file +
+                      " cannot be read, or do not belong together");
   }
   return socket;
 }
@@ -141,13 +142,13 @@ void Connection::open(const RabbitConnection& options, const Address& address) {
   if (socket == nullptr) throw std::bad_alloc();
   const timeval limit = timeval_of(options.connect_timeout);
   amqp_set_handshake_timeout(state_, &limit);
-  const timeval answer = timeval_of(answer_limit);
+  const timeval answer = timeval_of(answer_timeout);
   amqp_set_rpc_timeout(state_, &answer);
   check(amqp_socket_open_noblock(socket, address.host.c_str(), address.port, &limit), "connecting");
   {
     const std::scoped_lock lock{mutex_};
     descriptor_ = amqp_get_sockfd(state_);
-    if (interrupted_) throw BrokerError(shown_ + ": stopped");
+    if (interrupted_) throw BrokerError(display_name_ + ": stopped");
   }
   const auto heartbeat = std::chrono::ceil<std::chrono::seconds>(options.heartbeat).count();
   // The broker then says that a login was refused, and that it is out of memory or disk.
@@ -214,7 +215,7 @@ void Connection::interrupt() noexcept {
   if (descriptor_ >= 0) ::shutdown(descriptor_, SHUT_RDWR);
 }
 
-void Connection::gather(bool on) const noexcept {
+void Connection::set_cork(bool on) const noexcept {
   const int value = on ? 1 : 0;
   ::setsockopt(amqp_get_sockfd(state_), IPPROTO_TCP, TCP_CORK, &value, sizeof value);
 }
@@ -245,7 +246,7 @@ std::string Connection::explain(const amqp_rpc_reply_t& reply) const {
 
 void Connection::check(const amqp_rpc_reply_t& reply, const std::string& what) const {
   if (reply.reply_type == AMQP_RESPONSE_NORMAL) return;
-  const std::string text = shown_ + ": " + what + ": " + explain(reply);
+  const std::string text = display_name_ + ": " + what + ": " + explain(reply);
   if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION &&
       reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
     throw ChannelClosed(static_cast<const amqp_channel_close_t*>(reply.reply.decoded)->reply_code,
@@ -256,7 +257,7 @@ void Connection::check(const amqp_rpc_reply_t& reply, const std::string& what) c
 
 void Connection::check(int status, const std::string& what) const {
   if (status == AMQP_STATUS_OK) return;
-  throw BrokerError(shown_ + ": " + what + ": " + amqp_error_string2(status));
+  throw BrokerError(display_name_ + ": " + what + ": " + amqp_error_string2(status));
 }
 
 void Connection::check_last(const std::string& what) const {
@@ -288,13 +289,13 @@ void Connection::refuse_close(const amqp_frame_t& frame) {
   if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD) {
     const auto* close = static_cast<const amqp_channel_close_t*>(frame.payload.method.decoded);
     throw ChannelClosed(close->reply_code,
-                        shown_ + ": " + close_text(close->reply_code, close->reply_text));
+                        display_name_ + ": " + close_text(close->reply_code, close->reply_text));
   }
   if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD) {
     const auto* close = static_cast<const amqp_connection_close_t*>(frame.payload.method.decoded);
     amqp_connection_close_ok_t answer{};
     amqp_send_method(state_, 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &answer);
-    throw BrokerError(shown_ + ": " + close_text(close->reply_code, close->reply_text));
+    throw BrokerError(display_name_ + ": " + close_text(close->reply_code, close->reply_text));
   }
 }
 

@@ -34,7 +34,7 @@ struct Address {
   /// Throws std::invalid_argument.
   static Address parse(const std::string& url);
   /// As errors and logs name it: without user and password.
-  [[nodiscard]] std::string shown() const;
+  [[nodiscard]] std::string display_name() const;
 };
 
 /// Throws std::invalid_argument naming the option.
@@ -70,7 +70,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   [[nodiscard]] amqp_connection_state_t state() const noexcept { return state_; }
-  [[nodiscard]] const std::string& shown() const noexcept { return shown_; }
+  [[nodiscard]] const std::string& display_name() const noexcept { return display_name_; }
   /// Of the broker, as it says; empty: it does not.
   [[nodiscard]] std::string version() const;
   /// After the broker has closed the channel. Throws BrokerError.
@@ -92,7 +92,7 @@ class Connection {
   std::optional<amqp_envelope_t> next_delivery(Other&& other);
 
   /// While it is true, what is sent waits for more, so that many messages share a packet.
-  void gather(bool on) const noexcept;
+  void set_cork(bool on) const noexcept;
 
   /// Ends it in good order, if the broker answers in time.
   void close() noexcept;
@@ -108,7 +108,7 @@ class Connection {
   [[nodiscard]] std::string explain(const amqp_rpc_reply_t& reply) const;
   void refuse_close(const amqp_frame_t& frame);
 
-  std::string shown_;
+  std::string display_name_;
   amqp_connection_state_t state_;
   std::mutex mutex_;     ///< between interrupt and the end of the socket
   int descriptor_ = -1;  ///< guarded by it

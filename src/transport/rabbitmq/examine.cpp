@@ -20,8 +20,9 @@ bool on_this_machine(const std::string& host) {
 void examine_address(Findings& findings, const rabbitmq::Address& address) {
   if (!address.tls && !on_this_machine(address.host)) {
     findings.push_back({"tls", Level::warning,
-                        address.shown() + " is reached without TLS: passwords and messages can be "
-                                          "read on the way",
+                        address.display_name() +
+                            " is reached without TLS: passwords and messages can be "
+                            "read on the way",
                         "use amqps:// with the port of the broker's TLS listener, 5671 as a rule"});
   }
   if (address.user == "guest" && !on_this_machine(address.host)) {
@@ -31,12 +32,12 @@ void examine_address(Findings& findings, const rabbitmq::Address& address) {
 }
 
 /// How bad it is that something is missing, and what to do.
-struct Lack {
+struct MissingFinding {
   Level level;
   std::string fix;
 };
 
-Lack lack_of(const std::string& what, Topology topology) {
+MissingFinding missing_finding(const std::string& what, Topology topology) {
   if (topology == Topology::declare) {
     return {Level::warning, "topology = declare makes it: start the source"};
   }
@@ -46,8 +47,8 @@ Lack lack_of(const std::string& what, Topology topology) {
 /// Opens, asks, and says what went wrong; each question has a connection of its own, because a
 /// refusal closes it.
 template <class Ask>
-bool asked(Findings& findings, const RabbitConnection& options, const std::string& check,
-           const Lack& lack, Ask ask) {
+bool probe(Findings& findings, const RabbitConnection& options, const std::string& check,
+           const MissingFinding& if_missing, Ask ask) {
   try {
     Connection connection{options, {}};
     ask(connection);
@@ -55,8 +56,8 @@ bool asked(Findings& findings, const RabbitConnection& options, const std::strin
     return true;
   } catch (const ChannelClosed& error) {
     constexpr int not_found = 404;
-    findings.push_back(
-        {check, error.code() == not_found ? lack.level : Level::error, error.what(), lack.fix});
+    findings.push_back({check, error.code() == not_found ? if_missing.level : Level::error,
+                        error.what(), if_missing.fix});
   } catch (const BrokerError& error) {
     findings.push_back({check, Level::error, error.what(), "start the broker, or mend url"});
   }
@@ -64,27 +65,28 @@ bool asked(Findings& findings, const RabbitConnection& options, const std::strin
 }
 
 bool examine_reach(Findings& findings, const RabbitConnection& options) {
-  return asked(findings, options, "reach", {Level::error, ""}, [&](Connection& connection) {
-    findings.push_back({"reach", Level::ok, connection.shown() + " answers"});
+  return probe(findings, options, "reach", {Level::error, ""}, [&](Connection& connection) {
+    findings.push_back({"reach", Level::ok, connection.display_name() + " answers"});
   });
 }
 
 void look_for_exchange(Findings& findings, const RabbitConnection& connection,
                        const std::string& name, Topology topology) {
   if (name.empty()) return;
-  asked(findings, connection, "exchange", lack_of("exchange", topology), [&](Connection& open) {
-    amqp_exchange_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name),
-                          rabbitmq::bytes_of("topic"), 1, 1, 0, 0, amqp_empty_table);
-    open.check_last("exchange '" + name + "'");
-    findings.push_back({"exchange", Level::ok, "exchange '" + name + "' is there"});
-  });
+  probe(findings, connection, "exchange", missing_finding("exchange", topology),
+        [&](Connection& open) {
+          amqp_exchange_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name),
+                                rabbitmq::bytes_of("topic"), 1, 1, 0, 0, amqp_empty_table);
+          open.check_last("exchange '" + name + "'");
+          findings.push_back({"exchange", Level::ok, "exchange '" + name + "' is there"});
+        });
 }
 
 /// How many messages lie in a queue; empty: it is not there, and the finding says so.
 std::optional<std::uint32_t> look_for_queue(Findings& findings, const RabbitConnection& connection,
                                             const std::string& name, Topology topology) {
   std::optional<std::uint32_t> count;
-  asked(findings, connection, "queue", lack_of("queue", topology), [&](Connection& open) {
+  probe(findings, connection, "queue", missing_finding("queue", topology), [&](Connection& open) {
     const auto* answer = amqp_queue_declare(open.state(), Connection::channel,
                                             rabbitmq::bytes_of(name), 1, 1, 0, 0, amqp_empty_table);
     open.check_last("queue '" + name + "'");
@@ -94,7 +96,7 @@ std::optional<std::uint32_t> look_for_queue(Findings& findings, const RabbitConn
 }
 
 /// What is known of a queue so far.
-struct QueueShape {
+struct QueueProperties {
   bool durable = true;
   bool auto_delete = false;
   std::string type = {};
@@ -102,7 +104,7 @@ struct QueueShape {
   std::string discards = {};  ///< the argument by which it discards what waits; empty: none
 
   /// Takes up what the broker names as different; false: nothing that matters here, or nothing new.
-  bool learn(std::string_view difference) {
+  bool apply_difference(std::string_view difference) {
     const auto named = [&](std::string_view name) {
       return difference.find(name) != std::string_view::npos;
     };
@@ -122,18 +124,20 @@ struct QueueShape {
 
 /// A queue that is there is compared with one that keeps its messages, until the broker names no
 /// more that differs; empty: it may not be asked, and the finding says so.
-std::optional<QueueShape> shape_of(Findings& findings, const RabbitConnection& connection,
-                                   const std::string& name) {
-  QueueShape shape{.type = "quorum"};
+std::optional<QueueProperties> queue_properties(Findings& findings,
+                                                const RabbitConnection& connection,
+                                                const std::string& name) {
+  QueueProperties properties{.type = "quorum"};
   while (true) {
     try {
       Connection open{connection, {}};
-      const rabbitmq::QueueArguments arguments{shape.type, open.version()};
+      const rabbitmq::QueueArguments arguments{properties.type, open.version()};
       amqp_queue_declare(open.state(), Connection::channel, rabbitmq::bytes_of(name), 0,
-                         shape.durable ? 1 : 0, 0, shape.auto_delete ? 1 : 0, arguments.table());
+                         properties.durable ? 1 : 0, 0, properties.auto_delete ? 1 : 0,
+                         arguments.table());
       open.check_last("queue '" + name + "'");
       open.close();
-      return shape;
+      return properties;
     } catch (const ChannelClosed& error) {
       constexpr int not_allowed = 403;
       if (error.code() == not_allowed) {
@@ -145,7 +149,7 @@ std::optional<QueueShape> shape_of(Findings& findings, const RabbitConnection& c
                             "user with that right look"});
         return {};
       }
-      if (!shape.learn(error.what())) return shape;
+      if (!properties.apply_difference(error.what())) return properties;
     } catch (const BrokerError& error) {
       findings.push_back({"reach", Level::error, error.what(), "start the broker, or mend url"});
       return {};
@@ -155,23 +159,23 @@ std::optional<QueueShape> shape_of(Findings& findings, const RabbitConnection& c
 
 void examine_durability(Findings& findings, const RabbitConnection& connection,
                         const std::string& name) {
-  const auto shape = shape_of(findings, connection, name);
-  if (!shape) return;
-  if (shape->durable) {
+  const auto properties = queue_properties(findings, connection, name);
+  if (!properties) return;
+  if (properties->durable) {
     findings.push_back({"durable", Level::ok, "queue '" + name + "' survives a restart"});
   } else {
     findings.push_back({"durable", Level::error,
                         "queue '" + name + "' is not durable: a restart of the broker loses it",
                         "delete it and declare it as durable"});
   }
-  if (shape->auto_delete) {
+  if (properties->auto_delete) {
     findings.push_back({"auto_delete", Level::error,
                         "queue '" + name +
                             "' deletes itself: it goes, with its messages, as soon "
                             "as the source is disconnected",
                         "delete it and declare it without auto-delete"});
   }
-  if (shape->limited) {
+  if (properties->limited) {
     findings.push_back({"delivery_limit", Level::warning,
                         "queue '" + name +
                             "' has a delivery limit, 20 unless told otherwise: what "
@@ -179,9 +183,9 @@ void examine_durability(Findings& findings, const RabbitConnection& connection,
                         "make it anew with x-delivery-limit = -1, as topology = declare does, or "
                         "give it a policy with a large delivery-limit"});
   }
-  if (!shape->discards.empty()) {
+  if (!properties->discards.empty()) {
     findings.push_back({"discards", Level::warning,
-                        "queue '" + name + "' has " + shape->discards +
+                        "queue '" + name + "' has " + properties->discards +
                             ": the broker discards what waits too long or is too much, or the "
                             "queue with all that is in it",
                         "make it anew without; x-max-length does no harm beside x-overflow = "
@@ -195,7 +199,7 @@ void examine_dead_letters(Findings& findings, const RabbitConnection& connection
     look_for_exchange(findings, connection, options.dead_letter_exchange, options.topology);
     return;
   }
-  const std::string name = rabbitmq::dead_queue(options.queue);
+  const std::string name = rabbitmq::dead_letter_queue(options.queue);
   const auto count = look_for_queue(findings, connection, name, options.topology);
   if (!count) return;
   examine_durability(findings, connection, name);

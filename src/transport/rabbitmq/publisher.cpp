@@ -14,7 +14,7 @@ using rabbitmq::ChannelClosed;
 using rabbitmq::Connection;
 
 /// Messages on their way: enough to keep broker and network busy.
-constexpr std::size_t window = 2000;
+constexpr std::size_t max_in_flight = 2000;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw std::invalid_argument("rabbitmq sink: " + why);
@@ -38,21 +38,21 @@ RabbitSinkOptions checked(RabbitSinkOptions options) {
   return options;
 }
 
-constexpr const char* not_in_time = ": not confirmed in time";
+constexpr const char* confirm_timeout_text = ": not confirmed in time";
 
 /// For the thread, to say what has become of those whose connection was given up.
-constexpr Duration settling = 2s;
+constexpr Duration settle_time = 2s;
 
 /// After so many messages in a row that their user may not send, the others are put off: to ask
 /// for each of them takes a connection.
-constexpr int most_refusals = 3;
+constexpr int max_refusals = 3;
 
 }  // namespace
 
 RabbitPublisher::Loop::Cause RabbitPublisher::Loop::cause_of(int code) noexcept {
   constexpr int too_large = 311, not_allowed = 403, refused = 406;
   if (code == too_large || code == refused) return Cause::message;
-  return code == not_allowed ? Cause::right : Cause::broker;
+  return code == not_allowed ? Cause::permission : Cause::broker;
 }
 
 RabbitPublisher::Loop::Loop(RabbitConnection connection, RabbitSinkOptions options,
@@ -60,7 +60,7 @@ RabbitPublisher::Loop::Loop(RabbitConnection connection, RabbitSinkOptions optio
     : connection_(checked(std::move(connection))),
       options_(checked(std::move(options))),
       environment_(std::move(environment)),
-      shown_(rabbitmq::Address::parse(connection_.url).shown()),
+      display_name_(rabbitmq::Address::parse(connection_.url).display_name()),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 RabbitPublisher::Loop::~Loop() {
@@ -76,28 +76,28 @@ void RabbitPublisher::Loop::interrupt() {
 }
 
 /// Whatever holds the thread up must not hold up the next call.
-void RabbitPublisher::Loop::give_up() {
+void RabbitPublisher::Loop::abort_connection() {
   const std::scoped_lock lock{mutex_};
   if (current_ == nullptr) return;
-  late_ = true;
+  timed_out_ = true;
   stuck_ = current_->stuck(options_.timeout / 10);
   current_->interrupt();
 }
 
 std::vector<Outcome> RabbitPublisher::Loop::publish(std::span<const Message> messages,
                                                     std::stop_token stop) {
-  const auto job = tray_.put(
+  const auto batch = queue_.enqueue(
       messages, [&](const Message& message) { return rabbitmq::outgoing_of(message, options_); });
   wake_.raise();
-  if (!tray_.settled(*job, options_.timeout, stop) && !stop.stop_requested()) give_up();
-  tray_.wait(*job, settling, stop);
-  return tray_.outcomes(*job, shown_ + not_in_time);
+  if (!queue_.settled(*batch, options_.timeout, stop) && !stop.stop_requested()) abort_connection();
+  queue_.wait(*batch, settle_time, stop);
+  return queue_.outcomes(*batch, display_name_ + confirm_timeout_text);
 }
 
 /// Connected while there is work, and from then on; a broker that is away puts work off.
 void RabbitPublisher::Loop::run(const std::stop_token& stop) {
   int failures = 0;
-  while (tray_.wait(stop)) {
+  while (queue_.wait(stop)) {
     bool served = false;
     try {
       Connection connection{connection_, stop};
@@ -105,7 +105,7 @@ void RabbitPublisher::Loop::run(const std::stop_token& stop) {
       amqp_confirm_select(connection.state(), Connection::channel);
       connection.check_last("switching confirms on");
       environment_.write(LogLevel::info, "broker_connected",
-                         {{"broker", std::string_view{shown_}}});
+                         {{"broker", std::string_view{display_name_}}});
       served = true;
       failures = 0;
       serve(connection, stop);
@@ -114,13 +114,13 @@ void RabbitPublisher::Loop::run(const std::stop_token& stop) {
     } catch (const std::exception& error) {
       connection_lost(error.what(), Cause::broker);
     }
-    if (blocked_ || refusals_ >= most_refusals) {
-      tray_.put_off_until({}, stop);
+    if (blocked_ || refusals_ >= max_refusals) {
+      queue_.postpone_all_until({}, stop);
       refusals_ = 0;
       blocked_ = false;
     }
     if (served) continue;
-    tray_.put_off_until(
+    queue_.postpone_all_until(
         std::chrono::steady_clock::now() +
             reconnect_delay(++failures, connection_.max_reconnect_delay, environment_),
         stop);
@@ -131,30 +131,30 @@ void RabbitPublisher::Loop::serve(Connection& connection, const std::stop_token&
   {
     const std::scoped_lock lock{mutex_};
     current_ = &connection;
-    late_ = stuck_ = false;
+    timed_out_ = stuck_ = false;
   }
-  struct Leave {
+  struct ScopeGuard {
     Loop& loop;
-    ~Leave() {
+    ~ScopeGuard() {
       const std::scoped_lock lock{loop.mutex_};
       loop.current_ = nullptr;
     }
-  } const leave{*this};
+  } const guard{*this};
   sequence_ = 0;
   blocked_ = false;
   while (!stop.stop_requested()) {
     wake_.clear();
-    if (blocked_) tray_.put_off_until({}, stop);
+    if (blocked_) queue_.postpone_all_until({}, stop);
     const bool sent = !blocked_ && send_some(connection);
-    const bool heard = read_all(connection);
+    const bool heard = read_frames(connection);
     if (!sent && !heard) connection.wait(wake_, 10s);
   }
 }
 
 /// Empty: nothing is to be sent now.
-std::optional<RabbitPublisher::Loop::Tray::Item> RabbitPublisher::Loop::next_item() {
-  if (sent_.size() >= window) return {};
-  return tray_.next(sent_.size());
+std::optional<RabbitPublisher::Loop::Queue::Item> RabbitPublisher::Loop::next_item() {
+  if (sent_.size() >= max_in_flight) return {};
+  return queue_.next(sent_.size());
 }
 
 /// False: nothing is to be sent now.
@@ -164,22 +164,22 @@ bool RabbitPublisher::Loop::send_some(Connection& connection) {
   constexpr std::size_t bytes_at_once = 256UL * 1024;
   auto item = next_item();
   if (!item) return false;
-  connection.gather(true);
+  connection.set_cork(true);
   std::size_t bytes = 0;
   for (int i = 0; item;
        item = ++i < at_once && bytes < bytes_at_once ? next_item() : std::nullopt) {
     const rabbitmq::Outgoing& message = item->message();
-    bytes += message.parcel.body.size();
+    bytes += message.wire_message.body.size();
     const std::uint64_t sequence = ++sequence_;
     sent_.emplace(sequence, Sent{std::move(*item)});
     rabbitmq::publish(connection, options_.exchange, message, sequence);
   }
-  connection.gather(false);
+  connection.set_cork(false);
   return true;
 }
 
 /// False: there was nothing.
-bool RabbitPublisher::Loop::read_all(Connection& connection) {
+bool RabbitPublisher::Loop::read_frames(Connection& connection) {
   bool heard = false;
   while (const auto frame = connection.next_frame()) {
     read(connection, *frame);
@@ -215,8 +215,9 @@ void RabbitPublisher::Loop::read(Connection& connection, const amqp_frame_t& fra
 /// confirm in an hour. It is as good as away.
 void RabbitPublisher::Loop::block() {
   blocked_ = true;
-  environment_.write(LogLevel::warning, "broker_blocked", {{"broker", std::string_view{shown_}}});
-  for (const auto& [sequence, one] : sent_) tray_.put_off(one.item);
+  environment_.write(LogLevel::warning, "broker_blocked",
+                     {{"broker", std::string_view{display_name_}}});
+  for (const auto& [sequence, one] : sent_) queue_.postpone(one.item);
 }
 
 void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool taken) {
@@ -225,13 +226,14 @@ void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool 
   for (auto one = multiple ? sent_.begin() : sent_.lower_bound(sequence); one != end;) {
     const auto& [item, returned] = one->second;
     if (!taken) {
-      tray_.settle(item, Outcome::retry(shown_ + ": the broker refused it; a queue may be full"));
+      queue_.settle(item,
+                    Outcome::retry(display_name_ + ": the broker refused it; a queue may be full"));
     } else if (returned) {
-      tray_.settle(item, Outcome::retry(shown_ + ": no queue takes routing key '" +
-                                        item.message().routing_key + "' from exchange '" +
-                                        options_.exchange + "'; bind one"));
+      queue_.settle(item, Outcome::retry(display_name_ + ": no queue takes routing key '" +
+                                         item.message().routing_key + "' from exchange '" +
+                                         options_.exchange + "'; bind one"));
     } else {
-      tray_.settle(item, Outcome::done());
+      queue_.settle(item, Outcome::done());
     }
     one = sent_.erase(one);
     refusals_ = 0;
@@ -241,23 +243,24 @@ void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool 
 /// What was on its way may have arrived or not: it is sent again, under the same id. One that
 /// closes the channel is found by sending each alone.
 void RabbitPublisher::Loop::connection_lost(const std::string& error, Cause cause) {
-  std::string cut = cut_error(error);
+  std::string cut = truncate_error(error);
   bool stuck = false;
   {
     const std::scoped_lock lock{mutex_};
-    if (std::exchange(late_, false)) cut = shown_ + not_in_time;
+    if (std::exchange(timed_out_, false)) cut = display_name_ + confirm_timeout_text;
     stuck = std::exchange(stuck_, false);
   }
   if (stuck) block();
-  environment_.write(LogLevel::warning, "broker_lost",
-                     {{"broker", std::string_view{shown_}}, {"error", std::string_view{cut}}});
+  environment_.write(
+      LogLevel::warning, "broker_lost",
+      {{"broker", std::string_view{display_name_}}, {"error", std::string_view{cut}}});
   for (const auto& [sequence, one] : sent_) {
     if (cause != Cause::broker && sent_.size() > 1) {
-      tray_.put_alone(one.item);
+      queue_.retry_isolated(one.item);
       continue;
     }
-    tray_.settle(one.item, cause == Cause::message ? Outcome::dead(cut) : Outcome::retry(cut));
-    if (cause == Cause::right) ++refusals_;
+    queue_.settle(one.item, cause == Cause::message ? Outcome::dead(cut) : Outcome::retry(cut));
+    if (cause == Cause::permission) ++refusals_;
   }
   sent_.clear();
 }

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/outtray.hpp"
+#include "transport/publish_queue.hpp"
 #include "transport/rabbitmq/wire.hpp"
 
 namespace twinbox {
@@ -22,39 +22,39 @@ class RabbitPublisher::Loop {
   std::vector<Outcome> publish(std::span<const Message> messages, std::stop_token stop);
 
  private:
-  using Tray = Outtray<rabbitmq::Outgoing>;
+  using Queue = PublishQueue<rabbitmq::Outgoing>;
   struct Sent {
-    Tray::Item item;
+    Queue::Item item;
     bool returned = false;
   };
 
   /// Why a connection has ended: a message is what it is, or goes where it may not, or neither.
-  enum class Cause { message, right, broker };
+  enum class Cause { message, permission, broker };
   static Cause cause_of(int code) noexcept;
 
   void run(const std::stop_token& stop);
   void serve(rabbitmq::Connection& connection, const std::stop_token& stop);
-  std::optional<Tray::Item> next_item();
+  std::optional<Queue::Item> next_item();
   bool send_some(rabbitmq::Connection& connection);
-  bool read_all(rabbitmq::Connection& connection);
+  bool read_frames(rabbitmq::Connection& connection);
   void read(rabbitmq::Connection& connection, const amqp_frame_t& frame);
   void block();
   void confirm(std::uint64_t sequence, bool multiple, bool taken);
   void connection_lost(const std::string& error, Cause cause);
   void interrupt();
-  void give_up();
+  void abort_connection();
 
   const RabbitConnection connection_;
   const RabbitSinkOptions options_;
   const Environment environment_;
-  const std::string shown_;
+  const std::string display_name_;
   rabbitmq::WakeUp wake_;
 
-  Tray tray_;
+  Queue queue_;
 
   std::mutex mutex_;
   rabbitmq::Connection* current_ = nullptr;  ///< guarded by mutex_, as is what follows
-  bool late_ = false;                        ///< it was given up after a timeout
+  bool timed_out_ = false;                   ///< it was given up after a timeout
   bool stuck_ = false;                       ///< because the broker reads no more
 
   // Of the thread alone.

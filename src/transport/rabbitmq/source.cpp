@@ -2,9 +2,9 @@
 #include <map>
 
 #include "transport/accept_thread.hpp"
-#include "transport/consuming.hpp"
+#include "transport/consume_loop.hpp"
+#include "transport/rabbitmq/dead_letter_publisher.hpp"
 #include "transport/rabbitmq/topology.hpp"
-#include "transport/rabbitmq/undertaker.hpp"
 #include "transport/rabbitmq/wire.hpp"
 
 namespace twinbox {
@@ -62,14 +62,14 @@ class Consumer {
  public:
   /// `to`: how the broker of `connection` is reached once more.
   Consumer(Connection& connection, const RabbitConnection& to, const RabbitSourceOptions& options,
-           const AcceptCall& accept, const Environment& environment, SourceRecord& status,
+           const AcceptCall& accept, const Environment& environment, SharedSourceStatus& status,
            const rabbitmq::WakeUp& wake)
       : connection_(connection),
         options_(options),
         status_(status),
         wake_(wake),
-        undertaker_(to, options, environment, [&wake] { wake.raise(); }),
-        accepting_(DeliveryDesk{accept, options.retry, options.queue, environment},
+        dead_letters_(to, options, environment, [&wake] { wake.raise(); }),
+        accepting_(AcceptBuffer{accept, options.retry, options.queue, environment},
                    [&wake] { wake.raise(); }) {}
 
   void run(const std::stop_token& stop) {
@@ -102,22 +102,22 @@ class Consumer {
   void settle() {
     std::vector<std::uint64_t> done;
     std::uint64_t duplicates = 0;
-    for (Settled& one : accepting_.take()) {
+    for (AcceptResult& one : accepting_.take()) {
       if (one.accepted) {
         done.push_back(one.tag);
         duplicates += one.accepted->duplicate() ? 1 : 0;
       } else {
-        undertaker_.add(one.tag, open_.at(one.tag)->get(), std::move(one.error));
+        dead_letters_.add(one.tag, open_.at(one.tag)->get(), std::move(one.error));
       }
     }
     acknowledge(done);
-    const std::vector<std::uint64_t> buried = undertaker_.take();
-    acknowledge(buried);
+    const std::vector<std::uint64_t> published = dead_letters_.take();
+    acknowledge(published);
     const auto failures = accepting_.take_failures();
-    status_.change([&](SourceStatus& status) {
+    status_.update([&](SourceStatus& status) {
       status.accepted += done.size() - duplicates;
       status.duplicates += duplicates;
-      status.dead += buried.size();
+      status.dead += published.size();
       status.retried += failures.first;
       status.error = failures.second;
     });
@@ -142,17 +142,17 @@ class Consumer {
     if (frame.frame_type != AMQP_FRAME_METHOD) return;
     const amqp_method_t& method = frame.payload.method;
     if (method.id == AMQP_BASIC_CANCEL_METHOD) {
-      throw BrokerError(connection_.shown() + ": the queue '" + options_.queue +
+      throw BrokerError(connection_.display_name() + ": the queue '" + options_.queue +
                         "' has been deleted or moved");
     }
   }
 
   Connection& connection_;
   const RabbitSourceOptions& options_;
-  SourceRecord& status_;
+  SharedSourceStatus& status_;
   const rabbitmq::WakeUp& wake_;
   std::map<std::uint64_t, std::unique_ptr<Envelope>> open_;  ///< by delivery tag
-  rabbitmq::Undertaker undertaker_;
+  rabbitmq::DeadLetterPublisher dead_letters_;
   AcceptThread accepting_;
 };
 
@@ -174,8 +174,8 @@ class RabbitSource : public BrokerSource {
 
   void run(std::stop_token stop) override {
     const std::stop_callback on_stop{stop, [this] { wake_.raise(); }};
-    keep_consuming(stop, options_.queue, connection_.max_reconnect_delay, environment_, status_,
-                   [&](const auto& connected) { consume(stop, connected); });
+    consume_with_reconnect(stop, options_.queue, connection_.max_reconnect_delay, environment_,
+                           status_, [&](const auto& connected) { consume(stop, connected); });
   }
 
   [[nodiscard]] SourceStatus status() const override { return status_.get(); }
@@ -193,12 +193,12 @@ class RabbitSource : public BrokerSource {
                        amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
     connection.check_last("consuming from queue '" + options_.queue + "'");
     connected();
-    status_.change([](SourceStatus& status) {
+    status_.update([](SourceStatus& status) {
       status.connected = true;
       status.error.clear();
     });
     environment_.write(LogLevel::info, "broker_connected",
-                       {{"broker", std::string_view{connection.shown()}},
+                       {{"broker", std::string_view{connection.display_name()}},
                         {"source", std::string_view{options_.queue}}});
     consumer.run(stop);
     connection.close();
@@ -209,7 +209,7 @@ class RabbitSource : public BrokerSource {
   const AcceptCall accept_;
   const Environment environment_;
   rabbitmq::WakeUp wake_;
-  SourceRecord status_;
+  SharedSourceStatus status_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr int differs = 406;
 }
 
 template <class Ask>
-void ask(Connection& connection, const std::string& name, Ask call) {
+void run_declare(Connection& connection, const std::string& name, Ask call) {
   call();
   try {
     connection.check_last(name);
@@ -31,13 +31,13 @@ void ask(Connection& connection, const std::string& name, Ask call) {
   }
 }
 
-void exchange(Connection& connection, const std::string& name, const std::string& type,
-              Topology topology) {
+void prepare_exchange(Connection& connection, const std::string& name, const std::string& type,
+                      Topology topology) {
   if (name.empty()) return;  // the default one is always there
-  const bool only_look = topology == Topology::check || name.starts_with("amq.");
-  ask(connection, "exchange '" + name + "'", [&] {
+  const bool passive = topology == Topology::check || name.starts_with("amq.");
+  run_declare(connection, "exchange '" + name + "'", [&] {
     amqp_exchange_declare(connection.state(), Connection::channel, bytes_of(name), bytes_of(type),
-                          only_look ? 1 : 0, 1, 0, 0, amqp_empty_table);
+                          passive ? 1 : 0, 1, 0, 0, amqp_empty_table);
   });
 }
 
@@ -55,11 +55,11 @@ bool declared(Connection& connection, const std::string& name, const QueueArgume
   }
 }
 
-void queue(Connection& connection, const std::string& name, const std::string& type,
-           Topology topology) {
-  const std::string shown = "queue '" + name + "'";
+void prepare_queue(Connection& connection, const std::string& name, const std::string& type,
+                   Topology topology) {
+  const std::string display_name = "queue '" + name + "'";
   if (topology == Topology::check) {
-    ask(connection, shown, [&] {
+    run_declare(connection, display_name, [&] {
       amqp_queue_declare(connection.state(), Connection::channel, bytes_of(name), 1, 1, 0, 0,
                          amqp_empty_table);
     });
@@ -70,25 +70,25 @@ void queue(Connection& connection, const std::string& name, const std::string& t
     try {
       if (declared(connection, name, wanted)) return;
     } catch (const ChannelClosed& error) {
-      explain(error, shown);
+      explain(error, display_name);
     }
     // It may be older than that argument, and is used as it is; the doctor tells of it.
     connection.reopen_channel();
   }
   const QueueArguments plain{type, ""};
-  ask(connection, shown, [&] {
+  run_declare(connection, display_name, [&] {
     amqp_queue_declare(connection.state(), Connection::channel, bytes_of(name), 0, 1, 0, 0,
                        plain.table());
   });
 }
 
 void bind(Connection& connection, const std::string& queue_name, const RabbitBinding& binding) {
-  ask(connection, "binding of queue '" + queue_name + "' to exchange '" + binding.exchange + "'",
-      [&] {
-        amqp_queue_bind(connection.state(), Connection::channel, bytes_of(queue_name),
-                        bytes_of(binding.exchange), bytes_of(binding.routing_key),
-                        amqp_empty_table);
-      });
+  run_declare(connection,
+              "binding of queue '" + queue_name + "' to exchange '" + binding.exchange + "'", [&] {
+                amqp_queue_bind(connection.state(), Connection::channel, bytes_of(queue_name),
+                                bytes_of(binding.exchange), bytes_of(binding.routing_key),
+                                amqp_empty_table);
+              });
 }
 
 }  // namespace
@@ -109,25 +109,26 @@ QueueArguments::QueueArguments(std::string_view type, std::string_view version)
   entries_[1].value.value.i32 = -1;
 }
 
-std::string dead_queue(const std::string& queue) { return queue + ".dead"; }
+std::string dead_letter_queue(const std::string& queue) { return queue + ".dead"; }
 
 void prepare(Connection& connection, const RabbitSinkOptions& options) {
-  exchange(connection, options.exchange, options.exchange_type, options.topology);
+  prepare_exchange(connection, options.exchange, options.exchange_type, options.topology);
 }
 
 void prepare(Connection& connection, const RabbitSourceOptions& options) {
-  queue(connection, options.queue, options.queue_type, options.topology);
+  prepare_queue(connection, options.queue, options.queue_type, options.topology);
   for (const RabbitBinding& binding : options.bindings) {
-    exchange(connection, binding.exchange, binding.exchange_type, options.topology);
+    prepare_exchange(connection, binding.exchange, binding.exchange_type, options.topology);
     if (options.topology == Topology::declare) bind(connection, options.queue, binding);
   }
   const std::string& dead_letters = options.dead_letter_exchange;
-  exchange(connection, dead_letters, "fanout", options.topology);
+  prepare_exchange(connection, dead_letters, "fanout", options.topology);
   // A named exchange that is only looked for may lead to queues of any name.
   if (!dead_letters.empty() && options.topology == Topology::check) return;
-  queue(connection, dead_queue(options.queue), options.queue_type, options.topology);
+  prepare_queue(connection, dead_letter_queue(options.queue), options.queue_type, options.topology);
   if (!dead_letters.empty()) {
-    bind(connection, dead_queue(options.queue), {.exchange = dead_letters, .routing_key = ""});
+    bind(connection, dead_letter_queue(options.queue),
+         {.exchange = dead_letters, .routing_key = ""});
   }
 }
 

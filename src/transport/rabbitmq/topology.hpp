@@ -30,7 +30,7 @@ class QueueArguments {
 };
 
 /// Where dead letters of a queue lie when no exchange is named for them.
-std::string dead_queue(const std::string& queue);
+std::string dead_letter_queue(const std::string& queue);
 
 /// Throw BrokerError with the way out when something is missing or different.
 void prepare(Connection& connection, const RabbitSinkOptions& options);

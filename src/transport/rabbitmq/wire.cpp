@@ -68,8 +68,8 @@ void send(Connection& connection, std::string_view exchange, std::string_view ro
 
 /// What a property says already need not be said again: the broker reads and keeps every header.
 void drop_repeated(Outgoing& out, int attempts) {
-  std::erase_if(out.parcel.labels, [&](const auto& label) {
-    const std::string& name = label.first;
+  std::erase_if(out.wire_message.wire_headers, [&](const auto& header) {
+    const std::string& name = header.first;
     if (name == "twinbox-id") return !out.message_id.empty();
     if (name == "twinbox-topic") return !out.type.empty();
     if (name == "twinbox-correlation-id") return !out.correlation_id.empty();
@@ -213,29 +213,30 @@ std::string properties_json(const amqp_envelope_t& envelope) {
 
 /// Headers that a dead letter must not take along: ours are written anew, and by CC and BCC the
 /// broker would bring copies of it to queues that had it already.
-bool is_of_this_trip(std::string_view name) {
+bool is_hop_header(std::string_view name) {
   constexpr std::array<std::string_view, 5> names = {sequence_header, "twinbox-error",
                                                      "twinbox-queue", "CC", "BCC"};
   return std::ranges::find(names, name) != names.end();
 }
 
-std::string first_of(std::string_view one, std::string_view other) {
+std::string first_non_empty(std::string_view one, std::string_view other) {
   return std::string{one.empty() ? other : one};
 }
 
 }  // namespace
 
-const EventLabels& event_labels() {
+const EventHeaderFormat& event_header_format() {
   static constexpr std::array<std::string_view, 4> read = {"cloudevents_", "cloudevents:", "ce-",
                                                            "ce_"};
-  static constexpr EventLabels labels{.written = "cloudEvents_", .read = read, .percent = false};
-  return labels;
+  static constexpr EventHeaderFormat wire_headers{
+      .written = "cloudEvents_", .read = read, .percent = false};
+  return wire_headers;
 }
 
 Outgoing outgoing_of(const Message& message, const RabbitSinkOptions& options) {
   Outgoing out{
       .routing_key = options.routing_key.empty() ? message.topic.str() : options.routing_key,
-      .parcel = parcel_of(message, options.form, event_labels()),
+      .wire_message = to_wire_message(message, options.form, event_header_format()),
       .message_id = if_short(message.id.view()),
       .correlation_id = {},
       .type = if_short(message.topic.view()),
@@ -249,11 +250,11 @@ Outgoing outgoing_of(const Message& message, const RabbitSinkOptions& options) {
     throw std::invalid_argument("the routing key has " + std::to_string(out.routing_key.size()) +
                                 " bytes, RabbitMQ takes 255");
   }
-  if (out.parcel.content_type.size() > short_limit) {
+  if (out.wire_message.content_type.size() > short_limit) {
     throw std::invalid_argument("the content type is longer than RabbitMQ takes, 255 bytes");
   }
   std::size_t size = 0;
-  for (const auto& [name, value] : out.parcel.labels) {
+  for (const auto& [name, value] : out.wire_message.wire_headers) {
     if (name.size() > name_limit) {
       throw std::invalid_argument("the header '" + name.substr(0, 40) +
                                   "…' has a longer name than RabbitMQ takes, 128 bytes");
@@ -264,8 +265,8 @@ Outgoing outgoing_of(const Message& message, const RabbitSinkOptions& options) {
     throw std::invalid_argument("the headers have " + std::to_string(size) + " bytes, at most " +
                                 std::to_string(labels_limit) + " can be sent");
   }
-  if (out.parcel.body.size() > options.max_bytes) {
-    throw std::invalid_argument("the body has " + std::to_string(out.parcel.body.size()) +
+  if (out.wire_message.body.size() > options.max_bytes) {
+    throw std::invalid_argument("the body has " + std::to_string(out.wire_message.body.size()) +
                                 " bytes, max_bytes allows " + std::to_string(options.max_bytes));
   }
   return out;
@@ -274,20 +275,20 @@ Outgoing outgoing_of(const Message& message, const RabbitSinkOptions& options) {
 void publish(Connection& connection, const std::string& exchange, const Outgoing& message,
              std::uint64_t sequence) {
   std::vector<amqp_table_entry_t> entries;
-  entries.reserve(message.parcel.labels.size() + 1);
-  for (const auto& [name, value] : message.parcel.labels)
+  entries.reserve(message.wire_message.wire_headers.size() + 1);
+  for (const auto& [name, value] : message.wire_message.wire_headers)
     entries.push_back(text_entry(name, value));
   entries.push_back(number_entry(sequence_header, sequence));
   amqp_basic_properties_t has{};
   set_headers(has, entries);
-  set_text(has, has.content_type, AMQP_BASIC_CONTENT_TYPE_FLAG, message.parcel.content_type);
+  set_text(has, has.content_type, AMQP_BASIC_CONTENT_TYPE_FLAG, message.wire_message.content_type);
   set_text(has, has.message_id, AMQP_BASIC_MESSAGE_ID_FLAG, message.message_id);
   set_text(has, has.correlation_id, AMQP_BASIC_CORRELATION_ID_FLAG, message.correlation_id);
   set_text(has, has.type, AMQP_BASIC_TYPE_FLAG, message.type);
   has.delivery_mode = persistent;
   has.timestamp = message.timestamp;
   has._flags |= AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_TIMESTAMP_FLAG;
-  send(connection, exchange, message.routing_key, has, bytes_of(message.parcel.body));
+  send(connection, exchange, message.routing_key, has, bytes_of(message.wire_message.body));
 }
 
 std::optional<std::uint64_t> read_returned(Connection& connection) {
@@ -310,37 +311,37 @@ std::optional<std::uint64_t> read_returned(Connection& connection) {
 
 Arrival read_arrival(const amqp_envelope_t& envelope, const RabbitSourceOptions& options) {
   const amqp_basic_properties_t& has = envelope.message.properties;
-  Delivered delivered{.transport = "rabbitmq",
-                      .properties = properties_json(envelope),
-                      .body = std::string{view_of(envelope.message.body)}};
-  delivered.content_type = property(has, AMQP_BASIC_CONTENT_TYPE_FLAG, has.content_type);
+  ReceivedMessage received{.transport = "rabbitmq",
+                           .properties = properties_json(envelope),
+                           .body = std::string{view_of(envelope.message.body)}};
+  received.content_type = property(has, AMQP_BASIC_CONTENT_TYPE_FLAG, has.content_type);
   if ((has._flags & AMQP_BASIC_HEADERS_FLAG) != 0) {
     for (int i = 0; i < has.headers.num_entries; ++i) {
       const amqp_table_entry_t& entry = has.headers.entries[i];
       if (auto text = field_text(entry.value)) {
-        delivered.labels.emplace_back(view_of(entry.key), std::move(*text));
+        received.wire_headers.emplace_back(view_of(entry.key), std::move(*text));
       }
     }
   }
-  delivered.id = property(has, AMQP_BASIC_MESSAGE_ID_FLAG, has.message_id);
-  delivered.source =
-      first_of(property(has, AMQP_BASIC_APP_ID_FLAG, has.app_id), options.source.view());
-  delivered.topic =
-      first_of(property(has, AMQP_BASIC_TYPE_FLAG, has.type), view_of(envelope.routing_key));
-  delivered.correlation_id = property(has, AMQP_BASIC_CORRELATION_ID_FLAG, has.correlation_id);
-  return arrival_of(std::move(delivered), event_labels());
+  received.id = property(has, AMQP_BASIC_MESSAGE_ID_FLAG, has.message_id);
+  received.source =
+      first_non_empty(property(has, AMQP_BASIC_APP_ID_FLAG, has.app_id), options.source.view());
+  received.topic =
+      first_non_empty(property(has, AMQP_BASIC_TYPE_FLAG, has.type), view_of(envelope.routing_key));
+  received.correlation_id = property(has, AMQP_BASIC_CORRELATION_ID_FLAG, has.correlation_id);
+  return arrival_of(std::move(received), event_header_format());
 }
 
-void publish_dead(Connection& connection, const RabbitSourceOptions& options,
-                  const amqp_envelope_t& envelope, const std::string& error,
-                  std::uint64_t sequence) {
-  const std::string why = cut_error(error);
+void publish_dead_letter(Connection& connection, const RabbitSourceOptions& options,
+                         const amqp_envelope_t& envelope, const std::string& error,
+                         std::uint64_t sequence) {
+  const std::string why = truncate_error(error);
   amqp_basic_properties_t has = envelope.message.properties;
   std::vector<amqp_table_entry_t> entries;
   if ((has._flags & AMQP_BASIC_HEADERS_FLAG) != 0) {
     for (int i = 0; i < has.headers.num_entries; ++i) {
       const std::string_view name = view_of(has.headers.entries[i].key);
-      if (!is_of_this_trip(name)) entries.push_back(has.headers.entries[i]);
+      if (!is_hop_header(name)) entries.push_back(has.headers.entries[i]);
     }
   }
   const std::size_t own = entries.size();
@@ -357,8 +358,8 @@ void publish_dead(Connection& connection, const RabbitSourceOptions& options,
     set_headers(has, entries);
   }
   const std::string& exchange = options.dead_letter_exchange;
-  const std::string key =
-      exchange.empty() ? dead_queue(options.queue) : std::string{view_of(envelope.routing_key)};
+  const std::string key = exchange.empty() ? dead_letter_queue(options.queue)
+                                           : std::string{view_of(envelope.routing_key)};
   send(connection, exchange, key, has, envelope.message.body);
 }
 

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "transport/parcel.hpp"
 #include "transport/rabbitmq/connection.hpp"
+#include "transport/wire_message.hpp"
 
 namespace twinbox::rabbitmq {
 
 /// As the CloudEvents binding for AMQP has it, with what others write besides.
-const EventLabels& event_labels();
+const EventHeaderFormat& event_header_format();
 
 /// The number that tells a returned message from the others on its connection.
 inline constexpr std::string_view sequence_header = "twinbox-sequence";
@@ -20,7 +20,7 @@ inline constexpr std::string_view sequence_header = "twinbox-sequence";
 /// A message, ready to be published.
 struct Outgoing {
   std::string routing_key;
-  Parcel parcel;
+  WireMessage wire_message;
   std::string message_id;       ///< empty: too long for the property, and only in the headers
   std::string correlation_id;   ///< the same
   std::string type;             ///< the same
@@ -41,8 +41,8 @@ Arrival read_arrival(const amqp_envelope_t& envelope, const RabbitSourceOptions&
 
 /// Sends a delivery on to the dead letters, as it came, with the reason besides and its sequence,
 /// as far as there is room for them.
-void publish_dead(Connection& connection, const RabbitSourceOptions& options,
-                  const amqp_envelope_t& envelope, const std::string& error,
-                  std::uint64_t sequence);
+void publish_dead_letter(Connection& connection, const RabbitSourceOptions& options,
+                         const amqp_envelope_t& envelope, const std::string& error,
+                         std::uint64_t sequence);
 
 }  // namespace twinbox::rabbitmq

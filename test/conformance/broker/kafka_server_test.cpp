@@ -3,7 +3,7 @@
 
 #include "kafka_test.hpp"
 #include <twinbox/dispatcher.hpp>
-#include <twinbox/route.hpp>
+#include <twinbox/sink.hpp>
 
 namespace twinbox::test {
 namespace {

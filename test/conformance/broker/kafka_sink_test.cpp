@@ -5,7 +5,7 @@
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/event.hpp>
 #include <twinbox/event_bus.hpp>
-#include <twinbox/route.hpp>
+#include <twinbox/sink.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -43,8 +43,8 @@ class KafkaSink : public KafkaTest {
     const Routes routes{{{.name = "kafka", .pattern = TopicPattern{"#"}, .sink = kafka_sink(to)}}};
     return Dispatcher{outbox(), routes.handlers(), {.workers = 1}}.drain();
   }
-  DutyView duty_of(const std::string& id) {
-    return Admin{outbox()}.get(MessageKey{Source::none(), MessageId{id}}).value().duties.at(0);
+  DeliveryView delivery_of(const std::string& id) {
+    return Admin{outbox()}.get(MessageKey{Source::none(), MessageId{id}}).value().deliveries.at(0);
   }
 };
 
@@ -94,7 +94,7 @@ TEST_P(KafkaSink, an_event_travels_binary_or_structured) {
   outbox().enqueue(to_message(event));
   const auto claimed = claim();
   EXPECT_EQ(publisher()->publish(claimed).at(0).kind(), Kind::done);
-  EXPECT_EQ(publisher({.form = BodyForm::structured})->publish(claimed).at(0).kind(), Kind::done);
+  EXPECT_EQ(publisher({.form = BodyFormat::structured})->publish(claimed).at(0).kind(), Kind::done);
   const auto found = kafka.read(topic);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].body, R"({"total": 7})");
@@ -186,8 +186,8 @@ TEST_P(KafkaSink, EVB_27_a_key_waits_in_the_outbox_while_the_cluster_is_away_and
     drain(to);
     clock().advance(1min);
   }
-  EXPECT_EQ(duty_of("m0").attempts, 0);
-  EXPECT_EQ(duty_of("m0").state, DutyState::ready);
+  EXPECT_EQ(delivery_of("m0").attempts, 0);
+  EXPECT_EQ(delivery_of("m0").state, DeliveryState::ready);
   EXPECT_FALSE(log().events("broker_lost").empty());
   kafka.up();
   ASSERT_TRUE(eventually([&] {
@@ -206,8 +206,8 @@ TEST_P(KafkaSink, a_partition_with_too_few_replicas_costs_no_attempt_and_the_log
     drain(to);
     clock().advance(1min);
   }
-  EXPECT_EQ(duty_of("a").attempts, 0);
-  EXPECT_EQ(duty_of("a").state, DutyState::ready);
+  EXPECT_EQ(delivery_of("a").attempts, 0);
+  EXPECT_EQ(delivery_of("a").state, DeliveryState::ready);
   const auto blocked = log().events("broker_blocked");
   ASSERT_EQ(blocked.size(), 1u);
   EXPECT_EQ(blocked[0].field("topic"), topic);
@@ -216,7 +216,7 @@ TEST_P(KafkaSink, a_partition_with_too_few_replicas_costs_no_attempt_and_the_log
   ASSERT_TRUE(eventually([&] {
     drain(to);
     clock().advance(1min);
-    return duty_of("a").state == DutyState::done;
+    return delivery_of("a").state == DeliveryState::done;
   }));
   kafka.fail(Kafka::produce_request, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, 100'000);
   enqueue("b");
@@ -241,7 +241,7 @@ TEST_P(KafkaSink, EVB_28_a_connection_cut_in_mid_publish_sends_again_under_the_s
   }));
   const std::vector<std::string> found = ids();
   EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), all);
-  for (const std::string& id : all) EXPECT_EQ(duty_of(id).state, DutyState::done);
+  for (const std::string& id : all) EXPECT_EQ(delivery_of(id).state, DeliveryState::done);
 }
 
 TEST_P(KafkaSink, EVB_28_what_was_on_its_way_when_the_cluster_went_is_sent_again) {

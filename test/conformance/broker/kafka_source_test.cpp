@@ -72,7 +72,7 @@ TEST_P(KafkaSource, PHD_03_a_consumer_that_ends_after_the_commit_gets_it_again_a
   second->stop();
   EXPECT_EQ(second->status().accepted, 0u);
   EXPECT_GE(second->status().duplicates, 1u);
-  EXPECT_EQ(detail(key("a")).duties.size(), 1u);
+  EXPECT_EQ(detail(key("a")).deliveries.size(), 1u);
   EXPECT_EQ(count_messages(), "1");
 }
 
@@ -115,7 +115,7 @@ TEST_P(KafkaSource, PHD_30_an_accept_that_keeps_failing_is_repeated_and_then_a_d
 TEST_P(KafkaSource, PHD_30_dead_letters_go_to_the_topic_that_was_named_for_them) {
   refuse_poison("insert");
   KafkaSourceOptions options = source_options();
-  options.dead_letter_topic = kafka.topic(own_name("grave"));
+  options.dead_letter_topic = kafka.topic(own_name("dead_letter_queue"));
   send("bad", "poison");
   RunningKafka source = run(options);
   ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
@@ -128,7 +128,7 @@ TEST_P(KafkaSource, PHD_30_dead_letters_go_to_the_topic_that_was_named_for_them)
 TEST_P(KafkaSource, PHD_30_no_offset_goes_past_a_dead_letter_that_nobody_takes) {
   refuse_poison("insert");
   KafkaSourceOptions options = source_options();
-  options.dead_letter_topic = kafka.topic(own_name("grave"));
+  options.dead_letter_topic = kafka.topic(own_name("dead_letter_queue"));
   kafka.hide(options.dead_letter_topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   send("first");
   send("bad", "poison");
@@ -146,7 +146,7 @@ TEST_P(KafkaSource, PHD_30_no_offset_goes_past_a_dead_letter_that_nobody_takes) 
 TEST_P(KafkaSource, PHD_30_a_store_that_is_away_is_waited_for_without_giving_anything_up) {
   source_options();
   send("a");
-  RunningKafka source{connection(), source_options(), away_at_first(accept_into(inbox()))};
+  RunningKafka source{connection(), source_options(), unavailable_at_first(accept_into(inbox()))};
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
   EXPECT_EQ(source.status().dead, 0u);
@@ -207,7 +207,8 @@ TEST_P(KafkaSource, PHD_03_a_record_without_an_id_is_known_by_its_place) {
   EXPECT_EQ(kafka.count(topic + ".dead"), 0u);
 }
 
-TEST_P(KafkaSource, PHD_02_PHD_22_a_channel_that_is_bound_to_a_topic_writes_one_duty_per_handler) {
+TEST_P(KafkaSource,
+       PHD_02_PHD_22_a_channel_that_is_bound_to_a_topic_writes_one_delivery_per_handler) {
   source_options();
   Channels channels{{}, environment()};
   const auto nothing = [](const Message&) {};
@@ -218,15 +219,15 @@ TEST_P(KafkaSource, PHD_02_PHD_22_a_channel_that_is_bound_to_a_topic_writes_one_
       .on(Topic{"order.placed"}, HandlerKey{"mail"}, nothing);
   channels.check();
   send("a");
-  std::size_t duties_before_commit = 0;
+  std::size_t deliveries_before_commit = 0;
   RunningKafka source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
                         auto answers = accept_into(channels, "orders")(arrivals);
-                        duties_before_commit = detail(key("a")).duties.size();
+                        deliveries_before_commit = detail(key("a")).deliveries.size();
                         return answers;
                       }};
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
-  EXPECT_EQ(duties_before_commit, 2u);
+  EXPECT_EQ(deliveries_before_commit, 2u);
   EXPECT_EQ(committed(), 1);
 }
 

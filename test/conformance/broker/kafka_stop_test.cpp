@@ -11,7 +11,7 @@ class KafkaStop : public KafkaTest {};
 
 TEST_P(KafkaStop, a_source_does_not_outlast_the_stop_though_its_store_is_silent) {
   inbox();
-  Database database{place().address(), {.wait_limit = 1h}, environment()};
+  Database database{place().address(), {.wait_timeout = 1h}, environment()};
   Inbox box{database, options()};
   PgClient holder{place().address()};
   PgClient watcher{place().address()};
@@ -21,13 +21,13 @@ TEST_P(KafkaStop, a_source_does_not_outlast_the_stop_though_its_store_is_silent)
   send("a");
   {
     RunningKafka source{connection(), from, accept_into(box), environment()};
-    ASSERT_TRUE(eventually([&] { return somebody_waits_for(holder, watcher); }));
+    ASSERT_TRUE(eventually([&] { return a_session_waits_for(holder, watcher); }));
     std::future<void> stop = std::async(std::launch::async, [&] { source.stop(); });
     EXPECT_EQ(stop.wait_for(60s), std::future_status::ready);
     holder.rollback();
     stop.get();
   }
-  EXPECT_TRUE(log().events("store_away").empty()) << "it was not";
+  EXPECT_TRUE(log().events("store_unavailable").empty()) << "it was not";
   auto next = run(from);
   EXPECT_TRUE(next.wait_for(1)) << "what was not accepted comes again";
 }

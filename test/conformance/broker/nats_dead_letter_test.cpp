@@ -109,7 +109,7 @@ TEST_P(NatsDeadLetter, PHD_30_dead_letters_that_would_come_back_are_refused) {
 TEST_P(NatsDeadLetter, PHD_30_a_store_that_is_away_is_waited_for_without_giving_anything_up) {
   make_all();
   send("a");
-  RunningNats source{connection(), source_options(), away_at_first(accept_into(inbox()))};
+  RunningNats source{connection(), source_options(), unavailable_at_first(accept_into(inbox()))};
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
   EXPECT_EQ(source.status().dead, 0u);
@@ -173,7 +173,7 @@ TEST_P(NatsDeadLetter, PHD_30_one_that_the_server_takes_no_more_holds_up_nothing
   make_all();
   nats.publish(stream + ".order", {.body = std::string(5000, 'x')});
   Relay relay{port_of(Nats::url())};
-  relay.disguise(R"("max_payload":1048576)", R"("max_payload":   4000)");
+  relay.rewrite(R"("max_payload":1048576)", R"("max_payload":   4000)");
   RunningNats source{connection(relay), source_options(), accept_into(inbox()), environment()};
   ASSERT_TRUE(eventually([&] { return !log().events("dead_letter_failed").empty(); }))
       << source.status().error;

@@ -128,7 +128,7 @@ TEST_P(NatsNak, what_waits_comes_again_when_the_process_is_gone) {
     watch();
     RunningNats source = run_unless(always, options, connection(relay));
     EXPECT_EQ(nats.next(), R"(-NAK {"delay":300000000})");
-    relay.close_door();
+    relay.refuse_connections();
   }
   expect_taken_by_the_next(options);
 }

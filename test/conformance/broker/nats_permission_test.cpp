@@ -44,7 +44,7 @@ TEST_P(NatsPermission, that_is_missing_for_deliveries_stands_in_the_status_and_t
   RunningNats source{limited(), options, accept_into(inbox()), environment()};
   ASSERT_TRUE(eventually([&] { return has(source.status().error, "Permissions Violation"); }))
       << source.status().error;
-  const auto told = log().events("broker_trouble");
+  const auto told = log().events("broker_error");
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(has(told[0].field("error"), "MSG.NEXT")) << told[0].field("error");
   source.stop();

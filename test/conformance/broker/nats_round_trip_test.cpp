@@ -7,7 +7,7 @@ namespace {
 
 class NatsRoundTrip : public NatsTest {
  protected:
-  void travel(BodyForm form) {
+  void travel(BodyFormat form) {
     make_all();
     const auto sent = RandomEvents{20261118}.make(400);
     NatsPublisher publisher{connection(), {.subject = stream + ".events", .form = form}};
@@ -22,10 +22,10 @@ class NatsRoundTrip : public NatsTest {
   }
 };
 
-TEST_P(NatsRoundTrip, random_events_arrive_whole_in_binary_mode) { travel(BodyForm::binary); }
+TEST_P(NatsRoundTrip, random_events_arrive_whole_in_binary_mode) { travel(BodyFormat::binary); }
 
 TEST_P(NatsRoundTrip, random_events_arrive_whole_in_structured_mode) {
-  travel(BodyForm::structured);
+  travel(BodyFormat::structured);
 }
 
 TEST_P(NatsRoundTrip, headers_of_other_clients_are_read_as_they_stand) {

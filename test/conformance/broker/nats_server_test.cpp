@@ -1,7 +1,7 @@
 // NATS stopped, killed and started again; TLS; what the doctor sees.
 #include "nats_test.hpp"
 #include <twinbox/dispatcher.hpp>
-#include <twinbox/route.hpp>
+#include <twinbox/sink.hpp>
 
 #ifdef __SANITIZE_THREAD__
 /// libnats reads and writes one TLS connection on two threads; OpenSSL knows of no locks that would

@@ -5,7 +5,7 @@
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/event.hpp>
 #include <twinbox/event_bus.hpp>
-#include <twinbox/route.hpp>
+#include <twinbox/sink.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -37,8 +37,8 @@ class NatsSink : public NatsTest {
     const Routes routes{{{.name = "nats", .pattern = TopicPattern{"#"}, .sink = nats_sink(to)}}};
     return Dispatcher{outbox(), routes.handlers(), {.workers = 1}}.drain();
   }
-  DutyView duty_of(const std::string& id) {
-    return Admin{outbox()}.get(MessageKey{Source::none(), MessageId{id}}).value().duties.at(0);
+  DeliveryView delivery_of(const std::string& id) {
+    return Admin{outbox()}.get(MessageKey{Source::none(), MessageId{id}}).value().deliveries.at(0);
   }
   /// Until nothing is left in the outbox.
   bool drained(const std::shared_ptr<NatsPublisher>& to) {
@@ -106,7 +106,7 @@ TEST_P(NatsSink, EVB_30_an_event_travels_binary_or_structured) {
   EXPECT_EQ(binary.headers.at("ce-subject"), "gr%C3%B6%C3%9Fe%201%25");
   nats.remove_stream(stream);
   make_stream();
-  EXPECT_EQ(publisher({.form = BodyForm::structured})->publish(claimed).at(0).kind(), Kind::done);
+  EXPECT_EQ(publisher({.form = BodyFormat::structured})->publish(claimed).at(0).kind(), Kind::done);
   const NatsMessage structured = nats.read(stream).at(0);
   EXPECT_EQ(event_from_json(structured.body), event);
   EXPECT_TRUE(has(structured.headers.at("Content-Type"), "application/cloudevents+json"));
@@ -186,7 +186,7 @@ TEST_P(NatsSink, EVB_27_a_key_waits_in_the_outbox_while_the_server_is_away_and_k
   make_stream();
   Relay relay{port_of(Nats::url())};
   const auto to = publisher({}, connection(relay));
-  relay.close_door();
+  relay.refuse_connections();
   std::vector<std::string> sent;
   for (int i = 0; i < 20; ++i) {
     sent.push_back("m" + std::to_string(i));
@@ -197,9 +197,9 @@ TEST_P(NatsSink, EVB_27_a_key_waits_in_the_outbox_while_the_server_is_away_and_k
     drain(to);
     clock().advance(1min);
   }
-  EXPECT_EQ(duty_of("m0").attempts, 0);
-  EXPECT_EQ(duty_of("m0").state, DutyState::ready);
-  relay.open_door();
+  EXPECT_EQ(delivery_of("m0").attempts, 0);
+  EXPECT_EQ(delivery_of("m0").state, DeliveryState::ready);
+  relay.allow_connections();
   ASSERT_TRUE(drained(to));
   EXPECT_EQ(ids(), sent);
 }
@@ -222,7 +222,7 @@ TEST_P(NatsSink, EVB_28_a_connection_cut_in_mid_publish_sends_again_and_the_stre
   const std::vector<std::string> found = ids();
   EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), all);
   EXPECT_EQ(found.size(), all.size());
-  for (const std::string& id : all) EXPECT_EQ(duty_of(id).state, DutyState::done);
+  for (const std::string& id : all) EXPECT_EQ(delivery_of(id).state, DeliveryState::done);
 }
 
 TEST_P(NatsSink, EVB_28_a_crash_after_sending_sends_again_under_the_same_id) {
@@ -232,7 +232,7 @@ TEST_P(NatsSink, EVB_28_a_crash_after_sending_sends_again_under_the_same_id) {
   EXPECT_EQ(to->publish(claim()).at(0).kind(), Kind::done);
   clock().advance(31s);  // the worker is gone before it could say so
   EXPECT_EQ(drain(to), 1u);
-  EXPECT_EQ(duty_of("m").state, DutyState::done);
+  EXPECT_EQ(delivery_of("m").state, DeliveryState::done);
   EXPECT_EQ(nats.count(stream), 1u);  // the stream knows it
 }
 

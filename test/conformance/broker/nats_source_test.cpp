@@ -40,7 +40,7 @@ TEST_P(NatsSource, PHD_29_a_consumer_that_dies_before_the_commit_leaves_the_mess
     bool cut = false;
     RunningNats source{connection(relay), source_options(),
                        [&](std::span<const Arrival>) -> std::vector<Accepted> {
-                         relay.close_door();  // as if the process had ended here
+                         relay.refuse_connections();  // as if the process had ended here
                          const std::scoped_lock lock{mutex};
                          cut = true;
                          told.notify_all();
@@ -64,7 +64,7 @@ TEST_P(NatsSource, PHD_03_a_consumer_that_dies_after_the_commit_gets_it_again_an
     Relay relay{port_of(Nats::url())};
     RunningNats source{connection(relay), source_options(), [&](std::span<const Arrival> arrivals) {
                          auto answers = inbox().accept(arrivals);
-                         relay.close_door();
+                         relay.refuse_connections();
                          return answers;
                        }};
     ASSERT_TRUE(source.wait_for(1));
@@ -75,7 +75,7 @@ TEST_P(NatsSource, PHD_03_a_consumer_that_dies_after_the_commit_gets_it_again_an
   second.stop();
   EXPECT_EQ(second.status().accepted, 0u);
   EXPECT_EQ(second.status().duplicates, 1u);
-  EXPECT_EQ(detail(key("a")).duties.size(), 1u);
+  EXPECT_EQ(detail(key("a")).deliveries.size(), 1u);
   EXPECT_EQ(count_messages(), "1");
 }
 
@@ -130,7 +130,7 @@ TEST_P(NatsSource, PHD_31_the_stored_message_keeps_transport_body_headers_and_fi
   EXPECT_TRUE(has(headers, R"("sequence":1)")) << headers;
 }
 
-TEST_P(NatsSource, PHD_02_PHD_22_a_channel_over_a_consumer_writes_one_duty_per_handler) {
+TEST_P(NatsSource, PHD_02_PHD_22_a_channel_over_a_consumer_writes_one_delivery_per_handler) {
   make_all();
   Channels channels{{}, environment()};
   const auto nothing = [](const Message&) {};
@@ -141,15 +141,15 @@ TEST_P(NatsSource, PHD_02_PHD_22_a_channel_over_a_consumer_writes_one_duty_per_h
       .on(Topic{"order.placed"}, HandlerKey{"mail"}, nothing);
   channels.check();
   send("a");
-  std::size_t duties_before_ack = 0;
+  std::size_t deliveries_before_ack = 0;
   RunningNats source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
                        auto answers = accept_into(channels, "orders")(arrivals);
-                       duties_before_ack = detail(key("a")).duties.size();
+                       deliveries_before_ack = detail(key("a")).deliveries.size();
                        return answers;
                      }};
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
-  EXPECT_EQ(duties_before_ack, 2u);
+  EXPECT_EQ(deliveries_before_ack, 2u);
   EXPECT_TRUE(acknowledged());
 }
 
@@ -217,7 +217,7 @@ TEST_P(NatsSource, keeps_the_order_inside_a_partition_key_when_a_consumer_dies) 
     std::atomic<bool> cut = false;
     RunningNats source{connection(relay), source_options(),
                        [&](std::span<const Arrival>) -> std::vector<Accepted> {
-                         relay.close_door();
+                         relay.refuse_connections();
                          cut = true;
                          throw DatabaseError(DatabaseError::Kind::connection_lost, "gone");
                        }};

@@ -34,13 +34,13 @@ TEST_P(RabbitDeadLetter, PHD_30_dead_letters_go_to_the_exchange_that_was_named_f
   RabbitSourceOptions options = source_options();
   options.dead_letter_exchange = own_name("dlx");
   rabbit.exchange(options.dead_letter_exchange, "direct");
-  const std::string grave = rabbit.queue(own_name("grave"));
-  rabbit.bind(grave, options.dead_letter_exchange, queue);
+  const std::string dead_letter_queue = rabbit.queue(own_name("dead_letter_queue"));
+  rabbit.bind(dead_letter_queue, options.dead_letter_exchange, queue);
   send("bad", "poison");
   RunningRabbit source = run(options);
   ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
   source.stop();
-  EXPECT_EQ(rabbit.get(grave).value().message_id, "bad");
+  EXPECT_EQ(rabbit.get(dead_letter_queue).value().message_id, "bad");
   EXPECT_EQ(rabbit.count(queue), 0u);
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 class RabbitRoundTrip : public RabbitTest {
  protected:
-  void travel(BodyForm form) {
+  void travel(BodyFormat form) {
     const auto options = source_options();
     const auto sent = RandomEvents{20261118}.make(400);
     RabbitPublisher publisher{connection(), {.routing_key = queue, .form = form}};
@@ -21,10 +21,10 @@ class RabbitRoundTrip : public RabbitTest {
   }
 };
 
-TEST_P(RabbitRoundTrip, random_events_arrive_whole_in_binary_mode) { travel(BodyForm::binary); }
+TEST_P(RabbitRoundTrip, random_events_arrive_whole_in_binary_mode) { travel(BodyFormat::binary); }
 
 TEST_P(RabbitRoundTrip, random_events_arrive_whole_in_structured_mode) {
-  travel(BodyForm::structured);
+  travel(BodyFormat::structured);
 }
 
 TWINBOX_ON_EVERY_BACKEND(RabbitRoundTrip);

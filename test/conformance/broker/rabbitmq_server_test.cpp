@@ -4,7 +4,7 @@
 #include "rabbit_test.hpp"
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/event.hpp>
-#include <twinbox/route.hpp>
+#include <twinbox/sink.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -141,7 +141,7 @@ TEST_P(RabbitServer, PHD_30_a_dead_letter_that_has_to_wait_holds_up_nothing_else
 class RabbitFour : public RabbitTest {
  protected:
   RabbitFour() {
-    relay.disguise("3.10.", "4.10.");
+    relay.rewrite("3.10.", "4.10.");
     queue = own_name("quorum");
   }
   [[nodiscard]] RabbitConnection four() const {
@@ -304,7 +304,7 @@ TEST_F(RabbitDoctor, finds_a_quorum_queue_durable_and_on_later_brokers_limited) 
   EXPECT_NE(find("durable", Finding::Level::ok), nullptr);
   EXPECT_EQ(find("delivery_limit", Finding::Level::warning), nullptr);
   Relay relay{port_of(Rabbit::url())};
-  relay.disguise("3.10.", "4.10.");
+  relay.rewrite("3.10.", "4.10.");
   const RabbitConnection later{.url = with_port(Rabbit::url(), relay.port())};
   findings = examine_rabbitmq(later, RabbitSourceOptions{.queue = queue});
   EXPECT_NE(find("durable", Finding::Level::ok), nullptr);

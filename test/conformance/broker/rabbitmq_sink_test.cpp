@@ -6,7 +6,7 @@
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/event.hpp>
 #include <twinbox/event_bus.hpp>
-#include <twinbox/route.hpp>
+#include <twinbox/sink.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -47,8 +47,8 @@ class RabbitSink : public RabbitTest {
         {{.name = "rabbit", .pattern = TopicPattern{"#"}, .sink = rabbitmq_sink(to)}}};
     return Dispatcher{outbox(), routes.handlers(), {.workers = 1}}.drain();
   }
-  DutyView duty_of(const std::string& id) {
-    return Admin{outbox()}.get(MessageKey{Source::none(), MessageId{id}}).value().duties.at(0);
+  DeliveryView delivery_of(const std::string& id) {
+    return Admin{outbox()}.get(MessageKey{Source::none(), MessageId{id}}).value().deliveries.at(0);
   }
 
   std::string exchange;
@@ -104,7 +104,7 @@ TEST_P(RabbitSink, EVB_30_an_event_travels_binary_or_structured) {
   EXPECT_EQ(binary.headers.at("cloudEvents_id"), "e-1");
   EXPECT_EQ(binary.headers.at("cloudEvents_specversion"), "1.0");
   EXPECT_EQ(binary.headers.at("cloudEvents_subject"), "größe 1%");
-  EXPECT_EQ(publisher({.form = BodyForm::structured})->publish(claimed).at(0).kind(), Kind::done);
+  EXPECT_EQ(publisher({.form = BodyFormat::structured})->publish(claimed).at(0).kind(), Kind::done);
   const RabbitMessage structured = rabbit.get(queue).value();
   EXPECT_EQ(event_from_json(structured.body), event);
   EXPECT_TRUE(has(structured.content_type, "application/cloudevents+json"));
@@ -224,7 +224,7 @@ TEST_P(RabbitSink, what_cannot_be_sent_is_malformed_without_asking_the_broker) {
 TEST_P(RabbitSink, EVB_27_a_key_waits_in_the_outbox_while_the_broker_is_away_and_keeps_its_order) {
   Relay relay{port_of(Rabbit::url())};
   const auto to = publisher({}, {.url = with_port(Rabbit::url(), relay.port())});
-  relay.close_door();
+  relay.refuse_connections();
   std::vector<std::string> sent;
   for (int i = 0; i < 20; ++i) {
     sent.push_back("m" + std::to_string(i));
@@ -235,9 +235,9 @@ TEST_P(RabbitSink, EVB_27_a_key_waits_in_the_outbox_while_the_broker_is_away_and
     drain(to);
     clock().advance(1min);
   }
-  EXPECT_EQ(duty_of("m0").attempts, 0);
-  EXPECT_EQ(duty_of("m0").state, DutyState::ready);
-  relay.open_door();
+  EXPECT_EQ(delivery_of("m0").attempts, 0);
+  EXPECT_EQ(delivery_of("m0").state, DeliveryState::ready);
+  relay.allow_connections();
   ASSERT_TRUE(eventually([&] {
     drain(to);
     clock().advance(1min);
@@ -265,7 +265,7 @@ TEST_P(RabbitSink, EVB_28_a_connection_cut_in_mid_publish_sends_again_under_the_
   EXPECT_GE(relay.connections(), 2);
   const std::vector<std::string> found = ids();
   EXPECT_EQ(std::set<std::string>(found.begin(), found.end()), all);
-  for (const std::string& id : all) EXPECT_EQ(duty_of(id).state, DutyState::done);
+  for (const std::string& id : all) EXPECT_EQ(delivery_of(id).state, DeliveryState::done);
 }
 
 TEST_P(RabbitSink, EVB_28_a_crash_after_sending_sends_again_and_an_inbox_drops_it) {

@@ -49,7 +49,7 @@ TEST_P(RabbitSource,
     RunningRabbit source{{.url = with_port(Rabbit::url(), relay.port())},
                          source_options(),
                          [&](std::span<const Arrival>) -> std::vector<Accepted> {
-                           relay.close_door();  // as if the process had ended here
+                           relay.refuse_connections();  // as if the process had ended here
                            const std::scoped_lock lock{mutex};
                            cut = true;
                            told.notify_all();
@@ -75,7 +75,7 @@ TEST_P(RabbitSource, PHD_03_a_consumer_that_dies_after_the_commit_gets_it_again_
                          source_options(),
                          [&](std::span<const Arrival> arrivals) {
                            auto answers = inbox().accept(arrivals);
-                           relay.close_door();
+                           relay.refuse_connections();
                            return answers;
                          }};
     ASSERT_TRUE(source.wait_for(1));
@@ -86,7 +86,7 @@ TEST_P(RabbitSource, PHD_03_a_consumer_that_dies_after_the_commit_gets_it_again_
   second->stop();
   EXPECT_EQ(second->status().accepted, 0u);
   EXPECT_EQ(second->status().duplicates, 1u);
-  EXPECT_EQ(detail(key("a")).duties.size(), 1u);
+  EXPECT_EQ(detail(key("a")).deliveries.size(), 1u);
   EXPECT_EQ(count_messages(), "1");
 }
 
@@ -106,7 +106,7 @@ TEST_P(RabbitSource, PHD_29_a_handler_that_fails_changes_nothing_about_the_ackno
 TEST_P(RabbitSource, PHD_30_a_store_that_is_away_is_waited_for_without_giving_anything_up) {
   source_options();
   send("a");
-  RunningRabbit source{connection(), source_options(), away_at_first(accept_into(inbox()))};
+  RunningRabbit source{connection(), source_options(), unavailable_at_first(accept_into(inbox()))};
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
   EXPECT_EQ(source.status().dead, 0u);
@@ -191,7 +191,8 @@ TEST_P(RabbitSource, PHD_31_the_stored_message_keeps_numbers_of_every_kind_and_h
   }
 }
 
-TEST_P(RabbitSource, PHD_02_PHD_22_a_channel_that_is_bound_to_a_queue_writes_one_duty_per_handler) {
+TEST_P(RabbitSource,
+       PHD_02_PHD_22_a_channel_that_is_bound_to_a_queue_writes_one_delivery_per_handler) {
   source_options();
   Channels channels{{}, environment()};
   const auto nothing = [](const Message&) {};
@@ -202,15 +203,15 @@ TEST_P(RabbitSource, PHD_02_PHD_22_a_channel_that_is_bound_to_a_queue_writes_one
       .on(Topic{"order.placed"}, HandlerKey{"mail"}, nothing);
   channels.check();
   send("a");
-  std::size_t duties_before_ack = 0;
+  std::size_t deliveries_before_ack = 0;
   RunningRabbit source{connection(), source_options(), [&](std::span<const Arrival> arrivals) {
                          auto answers = accept_into(channels, "orders")(arrivals);
-                         duties_before_ack = detail(key("a")).duties.size();
+                         deliveries_before_ack = detail(key("a")).deliveries.size();
                          return answers;
                        }};
   ASSERT_TRUE(source.wait_for(1));
   source.stop();
-  EXPECT_EQ(duties_before_ack, 2u);
+  EXPECT_EQ(deliveries_before_ack, 2u);
   EXPECT_EQ(rabbit.count(queue), 0u);
 }
 

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include <twinbox/admin.hpp>
 #include <twinbox/event.hpp>
+#include <twinbox/operations.hpp>
 #include <twinbox/outbox.hpp>
 #include <twinbox/sink.hpp>
 
@@ -104,11 +104,11 @@ inline CloudEvent as_binary_mode_brings(CloudEvent event) {
 }
 
 /// Every event is in the inbox, with every attribute and every byte of its data.
-inline void expect_all(Admin admin, std::span<const CloudEvent> sent, BodyForm form) {
+inline void expect_all(Admin admin, std::span<const CloudEvent> sent, BodyFormat form) {
   for (const CloudEvent& event : sent) {
     const auto found = admin.get(MessageKey{Source{event.source}, MessageId::event_id(event.id)});
     ASSERT_TRUE(found.has_value()) << to_json(event);
-    const CloudEvent expected = form == BodyForm::binary ? as_binary_mode_brings(event) : event;
+    const CloudEvent expected = form == BodyFormat::binary ? as_binary_mode_brings(event) : event;
     EXPECT_EQ(found->payload, to_json(expected));
   }
 }

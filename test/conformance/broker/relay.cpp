@@ -52,7 +52,7 @@ void Relay::thaw() {
   frozen_.notify_all();
 }
 
-void Relay::close_door() {
+void Relay::refuse_connections() {
   refusing_ = true;
   cut();
 }
@@ -86,14 +86,14 @@ void Relay::answer_first(std::string bytes) {
   first_answer_ = std::move(bytes);
 }
 
-void Relay::disguise(std::string text, std::string as) {
+void Relay::rewrite(std::string text, std::string as) {
   if (text.size() != as.size()) throw std::invalid_argument("relay: not as long");
   const std::scoped_lock lock{mutex_};
   hidden_ = std::move(text);
   shown_ = std::move(as);
 }
 
-void Relay::disguise(char* from, std::size_t size) {
+void Relay::rewrite(char* from, std::size_t size) {
   const std::scoped_lock lock{mutex_};
   if (hidden_.empty()) return;
   char* const end = from + size;
@@ -123,7 +123,7 @@ void Relay::carry(int from, int to, bool to_target) {
       left_ -= size;
     }
     if (to_target) answer(from);
-    if (!to_target) disguise(buffer, size);
+    if (!to_target) rewrite(buffer, size);
     if (send(to, buffer, size, MSG_NOSIGNAL) < 0 || last) break;
   }
   shutdown(from, SHUT_RDWR);

@@ -27,10 +27,10 @@ class Relay {
   /// The next time something goes to the target, whoever sent it gets these bytes first.
   void answer_first(std::string bytes);
   /// What comes from the target with the one text in it has the other, as long, instead.
-  void disguise(std::string text, std::string as);
+  void rewrite(std::string text, std::string as);
   /// Cuts, and turns new connections away until open().
-  void close_door();
-  void open_door() { refusing_ = false; }
+  void refuse_connections();
+  void allow_connections() { refusing_ = false; }
   /// Connections stay open, and nothing comes through any more: as when a cable is pulled.
   void freeze() { frozen_ = true; }
   void thaw();
@@ -40,7 +40,7 @@ class Relay {
   void accept_all();
   void carry(int from, int to, bool to_target);
   void answer(int client);
-  void disguise(char* from, std::size_t size);
+  void rewrite(char* from, std::size_t size);
 
   std::uint16_t target_;
   std::uint16_t port_ = 0;

@@ -21,7 +21,7 @@ inline bool has(const std::string& text, std::string_view part) {
 }
 
 /// Accepts as a store does that is away nine times before it takes anything.
-inline AcceptCall away_at_first(AcceptCall accept) {
+inline AcceptCall unavailable_at_first(AcceptCall accept) {
   return [accept = std::move(accept), calls = 0](std::span<const Arrival> arrivals) mutable {
     if (++calls < 10) throw DatabaseError(DatabaseError::Kind::connection_lost, "away");
     return accept(arrivals);

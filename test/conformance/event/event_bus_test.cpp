@@ -320,7 +320,7 @@ TEST_P(Bus, EVB_26_content_that_cannot_be_read_is_dead_as_malformed) {
 TEST_P(Bus, EVB_26_the_serialiser_can_be_replaced) {
   // The JSON format, written backwards.
   const auto turn = [](std::string text) { return std::string{text.rbegin(), text.rend()}; };
-  EventHandling handling;
+  EventHandlerOptions handling;
   handling.format = {
       "application/x-turned", [=](const CloudEvent& event) { return turn(to_json(event)); },
       [=](std::string_view text) { return event_from_json(turn(std::string{text})); }};

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "support/inbox_test.hpp"
-#include <twinbox/admin.hpp>
-#include <twinbox/event_intake.hpp>
+#include <twinbox/intake.hpp>
+#include <twinbox/operations.hpp>
 #include <twinbox/testing.hpp>
 
 namespace twinbox::test {
@@ -54,11 +54,11 @@ class EventIntakes : public InboxTest {
   std::string deliveries() {
     std::string found;
     const MessageDetail known = detail(e1);
-    for (const DutyView& duty : known.duties) {
-      found += duty.key.handler.str() + " " + std::string{to_string(duty.state)} + " attempts " +
-               std::to_string(duty.attempts) + " expiries " + std::to_string(duty.expiries) +
-               (duty.lease_until ? " leased" : " free") + (duty.owner ? " owned " : " ") +
-               duty.last_error + "\n";
+    for (const DeliveryView& delivery : known.deliveries) {
+      found += delivery.key.handler.str() + " " + std::string{to_string(delivery.state)} +
+               " attempts " + std::to_string(delivery.attempts) + " expiries " +
+               std::to_string(delivery.expiries) + (delivery.lease_until ? " leased" : " free") +
+               (delivery.owner ? " owned " : " ") + delivery.last_error + "\n";
     }
     return found + read("select sum(epoch) from {schema}inbox_work");
   }
@@ -290,11 +290,11 @@ TEST_P(EventIntakes, a_delivery_for_a_handler_key_that_is_not_known_here_is_left
   const NamedEventIntake keeping{
       {EventName{"order", 2}}, accept_mode(accept_into(inbox(), mail)), intake_options()};
   EXPECT_EQ(keeping.handle(an_event("/events/order/v2")).status, 202);
-  const DutyView before = duty(e1);
+  const DeliveryView before = delivery(e1);
   EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 200);
   EXPECT_EQ(handle_inline(an_event("/events/order/v2")).status, 503) << "the other one is open";
   EXPECT_EQ(calls_, 1);
-  for (const DutyView& now : detail(e1).duties) {
+  for (const DeliveryView& now : detail(e1).deliveries) {
     if (now.key.handler.view() != "mail") continue;
     EXPECT_EQ(now.state, before.state);
     EXPECT_EQ(now.attempts, 0);
@@ -320,8 +320,8 @@ TEST_P(EventIntakes, EVB_13_a_failing_handler_is_recorded_and_answers_500) {
   EXPECT_EQ(answer.status, 500);
   EXPECT_EQ(answer.headers.find("Retry-After"), "2");
   EXPECT_EQ(answer.body.find("no stock"), std::string::npos);
-  const DutyView kept = duty(e1);
-  EXPECT_EQ(kept.state, DutyState::scheduled);
+  const DeliveryView kept = delivery(e1);
+  EXPECT_EQ(kept.state, DeliveryState::scheduled);
   EXPECT_EQ(kept.attempts, 1);
   EXPECT_EQ(kept.last_error, "no stock");
   EXPECT_EQ(kept.visible_at, clock().now() + 2s);
@@ -378,7 +378,7 @@ TEST_P(EventIntakes, a_handler_that_postpones_says_when_to_come_again) {
   const HttpResponse answer = handle_inline(an_event("/events/order/v2"));
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.headers.find("Retry-After"), "60");
-  EXPECT_EQ(duty(e1).attempts, 0);
+  EXPECT_EQ(delivery(e1).attempts, 0);
 }
 
 TEST_P(EventIntakes, a_handler_that_lost_its_lease_says_so) {
@@ -399,7 +399,7 @@ TEST_P(EventIntakes, EVB_11_the_lease_is_renewed_while_the_handler_works) {
       clock().advance(500ms);
       // By our own clock every 200 ms; only a failure takes longer.
       const auto end = std::chrono::steady_clock::now() + 60s;
-      while (duty(e1).lease_until < clock().now() + lease) {
+      while (delivery(e1).lease_until < clock().now() + lease) {
         if (std::chrono::steady_clock::now() > end) return Outcome::dead("it was not renewed");
         std::this_thread::yield();
       }
@@ -413,7 +413,7 @@ TEST_P(EventIntakes, EVB_11_the_lease_is_renewed_while_the_handler_works) {
   EXPECT_EQ(intake.handle(an_event("/events/order/v2")).status, 200);
 }
 
-TEST_P(EventIntakes, EVB_11_duties_that_wait_for_their_turn_in_the_request_keep_their_leases) {
+TEST_P(EventIntakes, EVB_11_deliveries_that_wait_for_their_turn_in_the_request_keep_their_leases) {
   const Duration lease = 600ms;
   const HandlerName names[] = {{HandlerKey{"first"}}, {HandlerKey{"second"}}};
   const Arrival arrival{e1.source, e1.id, Topic{"order"}, payload()};
@@ -424,10 +424,10 @@ TEST_P(EventIntakes, EVB_11_duties_that_wait_for_their_turn_in_the_request_keep_
     if (handled.size() > 1) return Outcome::done();
     clock().advance(500ms);
     const auto end = std::chrono::steady_clock::now() + 60s;
-    const auto kept = [&](const DutyView& duty) {
-      return duty.lease_until && *duty.lease_until >= clock().now() + lease;
+    const auto kept = [&](const DeliveryView& delivery) {
+      return delivery.lease_until && *delivery.lease_until >= clock().now() + lease;
     };
-    while (!std::ranges::all_of(Admin{inbox()}.get(e1)->duties, kept)) {
+    while (!std::ranges::all_of(Admin{inbox()}.get(e1)->deliveries, kept)) {
       if (std::chrono::steady_clock::now() > end) return Outcome::dead("they were not renewed");
       std::this_thread::yield();
     }
@@ -462,8 +462,8 @@ TEST_P(EventIntakes, EVB_13_a_handler_past_its_timeout_is_told_to_stop_and_count
   const HttpResponse answer = intake.handle(an_event("/events/order/v2"));
   EXPECT_EQ(answer.status, 500);
   EXPECT_TRUE(answer.headers.find("Retry-After"));
-  EXPECT_EQ(duty(e1).attempts, 1);
-  EXPECT_EQ(duty(e1).last_error, "the handler ran past its timeout of 5 ms");
+  EXPECT_EQ(delivery(e1).attempts, 1);
+  EXPECT_EQ(delivery(e1).last_error, "the handler ran past its timeout of 5 ms");
   EXPECT_LE(reported, 1);  // told after the handler was
 }
 
@@ -498,12 +498,12 @@ TEST_P(EventIntakes, with_the_gate_off_an_at_most_once_handler_that_failed_is_ca
   Handlers handlers;
   handlers.on(Topic{"order"},
               [&](const Message& message) {
-                EXPECT_EQ(Admin{box}.get(message.key()).value().duties.at(0).state,
-                          DutyState::leased);
+                EXPECT_EQ(Admin{box}.get(message.key()).value().deliveries.at(0).state,
+                          DeliveryState::leased);
                 if (++calls_ == 1) throw std::runtime_error("boom");
               },
               {.at_most_once = true});
-  const AnswerCall handle = inline_mode(box, std::move(handlers));
+  const IntakeCall handle = inline_mode(box, std::move(handlers));
   const Arrival arrival{e1.source, e1.id, Topic{"order"}, payload()};
   EXPECT_EQ(handle(arrival).status, 500);
   clock().advance(1min);
@@ -517,19 +517,21 @@ TEST_P(EventIntakes, on_failure_decides_what_follows_in_the_request_too) {
     Handlers handlers;
     handlers.on(Topic{"order"}, [](const Message&) { throw std::runtime_error("boom"); });
     const Arrival arrival{e1.source, MessageId{id}, Topic{"order"}, payload()};
-    const AnswerCall call =
+    const IntakeCall call =
         inline_mode(inbox(), std::move(handlers), {.on_failure = std::move(hook)});
     return call(arrival).status;
   };
-  const auto state = [&](const std::string& id) { return duty({e1.source, MessageId{id}}).state; };
+  const auto state = [&](const std::string& id) {
+    return delivery({e1.source, MessageId{id}}).state;
+  };
   EXPECT_EQ(
       handle("dead", [](auto&, const Outcome& failure) { return Outcome::dead(failure.reason()); }),
       422);
-  EXPECT_EQ(state("dead"), DutyState::dead);
+  EXPECT_EQ(state("dead"), DeliveryState::dead);
   EXPECT_EQ(handle("done", [](auto&, auto&) { return Outcome::done(); }), 200);
-  EXPECT_EQ(state("done"), DutyState::done);
+  EXPECT_EQ(state("done"), DeliveryState::done);
   EXPECT_EQ(handle("later", [](auto&, auto&) { return Outcome::retry("busy", 7min); }), 500);
-  EXPECT_EQ(duty({e1.source, MessageId{"later"}}).visible_at, clock().now() + 7min);
+  EXPECT_EQ(delivery({e1.source, MessageId{"later"}}).visible_at, clock().now() + 7min);
 }
 
 TEST_P(EventIntakes, the_timeout_of_the_box_holds_for_handlers_without_one_of_their_own) {
@@ -545,7 +547,7 @@ TEST_P(EventIntakes, the_timeout_of_the_box_holds_for_handlers_without_one_of_th
   });
   const Arrival arrival{e1.source, e1.id, Topic{"order"}, payload()};
   EXPECT_EQ(inline_mode(box, std::move(handlers))(arrival).status, 500);
-  EXPECT_EQ(duty(e1).last_error, "the handler ran past its timeout of 5 ms");
+  EXPECT_EQ(delivery(e1).last_error, "the handler ran past its timeout of 5 ms");
 }
 
 TEST_P(EventIntakes, EVB_14_an_unknown_name_or_version_answers_404_with_a_clear_body) {

@@ -1,6 +1,6 @@
 // What every way in refuses: an expiry that has passed, and a body that is encoded.
 #include "support/inbox_test.hpp"
-#include <twinbox/event_intake.hpp>
+#include <twinbox/intake.hpp>
 #include <twinbox/webhook.hpp>
 
 namespace twinbox::test {

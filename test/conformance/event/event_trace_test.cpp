@@ -19,8 +19,8 @@ class EventTrace : public InboxTest {
     std::string topic, context, parent, error;
     Instant started;
   };
-  EventHandling observed() {
-    EventHandling handling;
+  EventHandlerOptions observed() {
+    EventHandlerOptions handling;
     handling.tracing.environment = environment();
     handling.tracing.observer = [&](const HandlerSpan& span) {
       spans_.push_back({span.message.topic.str(), span.context.traceparent(),

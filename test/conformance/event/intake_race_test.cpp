@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "support/inbox_test.hpp"
-#include <twinbox/event_intake.hpp>
+#include <twinbox/intake.hpp>
 
 namespace twinbox::test {
 namespace {

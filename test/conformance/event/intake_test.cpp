@@ -409,7 +409,7 @@ TEST_P(Intake, PHD_29_a_failing_handler_does_not_change_the_answer) {
   handlers.on(Topic{"payment.received"},
               [](const Message&) -> void { throw std::runtime_error("boom"); });
   Dispatcher{inbox(), std::move(handlers)}.drain();
-  EXPECT_EQ(duty().attempts, 1);
+  EXPECT_EQ(delivery().attempts, 1);
   EXPECT_EQ(accept(a_request(path)).status, 200);
 }
 
@@ -471,15 +471,15 @@ TEST_P(Intake, EVB_33_a_custom_endpoint_is_built_from_the_same_parts) {
   const IntakeOptions options = intake_options();
   const AcceptCall accept = accept_into(inbox());
   const auto orders = [&](const HttpRequest& request) {
-    return answer_or_problem(options, "accept", [&] {
-      const auto pieces = path_pieces(request, "/shop", 2);
+    return response_or_problem(options, "accept", [&] {
+      const auto segments = path_segments(request, "/shop", 2);
       require_post(request, options);
-      if (pieces[0] != "orders") throw RequestError(422, "only orders are taken");
-      return accept_and_answer(accept, {.source = Source{"shop"},
-                                        .id = MessageId{pieces[1]},
-                                        .topic = Topic{"order.placed"},
-                                        .payload = request.body,
-                                        .extras = extras_of(request, options)});
+      if (segments[0] != "orders") throw RequestError(422, "only orders are taken");
+      return accept_and_respond(accept, {.source = Source{"shop"},
+                                         .id = MessageId{segments[1]},
+                                         .topic = Topic{"order.placed"},
+                                         .payload = request.body,
+                                         .extras = extras_of(request, options)});
     });
   };
   EXPECT_EQ(orders({.target = "/shop/orders/7", .body = payload()}).status, 202);

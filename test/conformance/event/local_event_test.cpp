@@ -81,7 +81,7 @@ TEST_P(LocalEvent, PHD_22_published_twice_is_handled_once) {
 
 TEST_P(LocalEvent, PHD_22_others_get_it_too_where_that_is_said) {
   EventBus bus{outbox()};
-  bus.local(type_, channels_, "stock", LocalReach::inbox_and_outbox);
+  bus.local(type_, channels_, "stock", LocalDestination::inbox_and_outbox);
   bus.publish(an_event("evt-1"));
   database().in_transaction([&](Session& session) { bus.publish(session, an_event("evt-2")); });
   EXPECT_EQ(rows("outbox_message"), "2");
@@ -165,8 +165,8 @@ TEST_P(LocalEvent, EVB_30_every_form_of_http_arrives_as_the_same_message) {
   };
   const std::vector<CloudEvent> batch{event, an_event("evt-2")};
   using enum Acceptance;
-  EXPECT_EQ(arrive(to_http(event, EventMode::binary)), (std::vector{accepted}));
-  EXPECT_EQ(arrive(to_http(event, EventMode::structured)), (std::vector{duplicate_open}));
+  EXPECT_EQ(arrive(to_http(event, ContentMode::binary)), (std::vector{accepted}));
+  EXPECT_EQ(arrive(to_http(event, ContentMode::structured)), (std::vector{duplicate_open}));
   EXPECT_EQ(arrive(to_http(batch)), (std::vector{duplicate_open, accepted}));
   for (const Message& message : inbox().claim(worker_a, 30s, 10)) {
     EXPECT_EQ(event_of(message).data, event.data);

@@ -5,8 +5,8 @@
 #include <libpq-fe.h>
 #include <sqlite3.h>
 
-#include <twinbox/native_sessions.hpp>
-#include <twinbox/pqxx_session.hpp>
+#include <twinbox/pqxx.hpp>
+#include <twinbox/session.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -93,7 +93,7 @@ class PqxxCaller final : public Caller {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Caller>> callers_of(Backend backend, const Place& place) {
+std::vector<std::unique_ptr<Caller>> callers_of(Backend backend, const TestStore& place) {
   std::vector<std::unique_ptr<Caller>> callers;
   if (backend == Backend::sqlite_file)
     callers.push_back(std::make_unique<SqliteCaller>(place.file()));

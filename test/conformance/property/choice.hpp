@@ -31,7 +31,7 @@ inline std::string handler_of(int choice) {
   return pick(handlers, choice);
 }
 
-inline HandlerKey handler_key(const std::string& name) { return HandlerKey{name, Trusted{}}; }
+inline HandlerKey handler_key(const std::string& name) { return HandlerKey{name, Unchecked{}}; }
 
 inline model::Key name_of(const MessageKey& key) { return {key.source.str(), key.id.str()}; }
 

@@ -15,8 +15,8 @@ std::ostream& operator<<(std::ostream& out, const Key& key) {
   return out << key.source << '/' << key.id;
 }
 
-std::ostream& operator<<(std::ostream& out, const DutyName& duty) {
-  return out << duty.key << '#' << duty.handler;
+std::ostream& operator<<(std::ostream& out, const DeliveryName& delivery) {
+  return out << delivery.key << '#' << delivery.handler;
 }
 
 std::ostream& operator<<(std::ostream& out, const Fact& fact) {
@@ -37,7 +37,7 @@ std::ostream& operator<<(std::ostream& out, const Work& row) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Outcome& row) {
-  return out << "state " << row.state << " work " << row.work_id << " at " << row.finished_at
+  return out << "state " << row.state << " work " << row.delivery_id << " at " << row.finished_at
              << " by " << row.finished_by << " reason " << row.reason << " attempts "
              << row.attempts << " expiries " << row.expiries << " requeues " << row.requeues
              << " error " << row.last_error;
@@ -68,8 +68,8 @@ void compare(std::ostream& out, const char* what, const Map& expected, const Map
 void list(std::ostream& out, const char* title, const std::multiset<FailureLine>& lines) {
   out << title << '\n';
   for (const FailureLine& line : lines) {
-    out << "  " << line.duty << " work " << line.work_id << " at " << line.failed_at << " by "
-        << line.worker << " attempt " << line.attempt << " error " << line.error << '\n';
+    out << "  " << line.delivery << " work " << line.delivery_id << " at " << line.failed_at
+        << " by " << line.worker << " attempt " << line.attempt << " error " << line.error << '\n';
   }
 }
 

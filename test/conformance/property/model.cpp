@@ -12,9 +12,10 @@ std::optional<std::string> or_null(const T& text) {
 
 }  // namespace
 
-const DutyName* State::holder(const std::string& partition_key, const std::string& handler) const {
-  for (const auto& [duty, hold] : holds) {
-    if (duty.handler == handler && hold.partition_key == partition_key) return &duty;
+const DeliveryName* State::holder(const std::string& partition_key,
+                                  const std::string& handler) const {
+  for (const auto& [delivery, hold] : holds) {
+    if (delivery.handler == handler && hold.partition_key == partition_key) return &delivery;
   }
   return nullptr;
 }
@@ -61,24 +62,24 @@ std::vector<Handler> Model::missing(const Key& key, const std::vector<Handler>& 
   return result;
 }
 
-void Model::add_work(const DutyName& duty, Time visible_at, std::optional<Time> expires_at,
+void Model::add_work(const DeliveryName& delivery, Time visible_at, std::optional<Time> expires_at,
                      std::int64_t requeues) {
   Work added;
   added.id = next_unknown_id_++;
   added.visible_at = visible_at;
   added.expires_at = expires_at;
   added.requeues = requeues;
-  added.partition_key = facts.at(duty.key).content.partition_key;
+  added.partition_key = facts.at(delivery.key).content.partition_key;
   added.waiting =
       added.partition_key && std::any_of(work.begin(), work.end(), [&](const auto& other) {
-        return other.first.handler == duty.handler &&
+        return other.first.handler == delivery.handler &&
                other.second.partition_key == added.partition_key;
       });
   if (added.partition_key) {
-    const DutyName* holding = holder(*added.partition_key, duty.handler);
-    if (holding != nullptr) added.waiting = *holding != duty;
+    const DeliveryName* holding = holder(*added.partition_key, delivery.handler);
+    if (holding != nullptr) added.waiting = *holding != delivery;
   }
-  work.emplace(duty, added);
+  work.emplace(delivery, added);
 }
 
 Answer Model::accept(const Arrival& arrival, const std::vector<Handler>& handlers) {
@@ -105,8 +106,8 @@ Answer Model::accept(const Arrival& arrival, const std::vector<Handler>& handler
     ++fact.content_version;
   }
   const Time visible_at = std::max(fact.content.due_at.value_or(now), now);
-  for (auto& [duty, row] : work) {
-    if (duty.key != arrival.key || !replaced) continue;
+  for (auto& [delivery, row] : work) {
+    if (delivery.key != arrival.key || !replaced) continue;
     row.expires_at = arrival.content.expires_at;
     if (row.attempts == 0) {
       row.visible_at = visible_at;
@@ -139,24 +140,24 @@ bool Model::mark_processing(const Key& key) {
 void Model::promote(const std::string& partition_key, const std::string& handler) {
   if (holder(partition_key, handler) != nullptr) return;
   Work* head = nullptr;
-  for (auto& [duty, row] : work) {
-    if (duty.handler != handler || row.partition_key != partition_key) continue;
+  for (auto& [delivery, row] : work) {
+    if (delivery.handler != handler || row.partition_key != partition_key) continue;
     if (head == nullptr || row.id < head->id) head = &row;
   }
   if (head != nullptr) head->waiting = false;
 }
 
 /// What held its key holds it no more.
-void Model::let_go(const DutyName& duty) {
-  const auto held = holds.extract(duty);
-  if (!held.empty()) promote(held.mapped().partition_key, duty.handler);
+void Model::release_key(const DeliveryName& delivery) {
+  const auto held = holds.extract(delivery);
+  if (!held.empty()) promote(held.mapped().partition_key, delivery.handler);
 }
 
 /// Work becomes an outcome; what the outcome does not say is taken from the work. Who acks leaves
 /// no error behind: the timeline keeps them.
-void Model::finish(Place place, Outcome outcome) {
-  const auto [duty, row] = *place;
-  outcome.work_id = row.id;
+void Model::finish(Position place, Outcome outcome) {
+  const auto [delivery, row] = *place;
+  outcome.delivery_id = row.id;
   outcome.finished_at = now;
   outcome.attempts += row.attempts;
   outcome.expiries = row.expiries;
@@ -164,27 +165,27 @@ void Model::finish(Place place, Outcome outcome) {
   const bool acked = outcome.state == done && outcome.finished_by;
   if (!outcome.last_error && !acked) outcome.last_error = row.last_error;
   work.erase(place);
-  outcomes.emplace(duty, outcome);
+  outcomes.emplace(delivery, outcome);
   const bool holds_on = outcome.state == dead && hold_keys &&
                         (outcome.reason == "failed" || outcome.reason == "crash_loop");
   if (!row.partition_key) return;
   if (holds_on) {
-    holds[duty] = {*row.partition_key};
+    holds[delivery] = {*row.partition_key};
   } else {
-    let_go(duty);
+    release_key(delivery);
   }
-  promote(*row.partition_key, duty.handler);
+  promote(*row.partition_key, delivery.handler);
 }
 
 bool Model::mark_processed(const Key& key) {
   const int before = state_of(key);
   if (before == -1 || before == 2) return false;
-  for (auto& [duty, outcome] : outcomes) {
-    if (duty.key != key || (outcome.state != dead && outcome.state != marked)) continue;
+  for (auto& [delivery, outcome] : outcomes) {
+    if (delivery.key != key || (outcome.state != dead && outcome.state != marked)) continue;
     outcome.state = done;
     outcome.finished_at = now;
     outcome.reason = "marked processed";
-    let_go(duty);
+    release_key(delivery);
   }
   for (auto place = work.begin(); place != work.end();) {
     const auto here = place++;
@@ -199,8 +200,8 @@ bool Model::mark_processed(const Key& key) {
 bool Model::mark_dead(const Key& key, const std::string& error) {
   const int before = state_of(key);
   if (before != 0 && before != 1) return false;
-  for (auto& [duty, outcome] : outcomes) {
-    if (duty.key != key || outcome.state != marked) continue;
+  for (auto& [delivery, outcome] : outcomes) {
+    if (delivery.key != key || outcome.state != marked) continue;
     outcome.state = dead;
     outcome.finished_at = now;
     outcome.reason = "marked dead";
@@ -234,35 +235,35 @@ bool Model::release_claim(const Key& key, const std::string& handler) {
   return true;
 }
 
-std::size_t Model::requeue(const std::vector<DutyName>& duties, Time delay) {
+std::size_t Model::requeue(const std::vector<DeliveryName>& deliveries, Time delay) {
   std::size_t changed = 0;
-  for (const DutyName& duty : duties) {
-    const auto found = outcomes.find(duty);
+  for (const DeliveryName& delivery : deliveries) {
+    const auto found = outcomes.find(delivery);
     if (found == outcomes.end() || found->second.state != dead) continue;
-    const Content& content = facts.at(duty.key).content;
+    const Content& content = facts.at(delivery.key).content;
     if (!content.payload) continue;
     const std::int64_t requeues = found->second.requeues + 1;
     outcomes.erase(found);
     const bool alive = content.expires_at && *content.expires_at > now;
-    add_work(duty, now + delay, alive ? content.expires_at : std::nullopt, requeues);
-    if (const auto held = holds.find(duty); held != holds.end()) held->second.requeued = true;
+    add_work(delivery, now + delay, alive ? content.expires_at : std::nullopt, requeues);
+    if (const auto held = holds.find(delivery); held != holds.end()) held->second.requeued = true;
     ++changed;
   }
   return changed;
 }
 
-std::size_t Model::discard(const std::vector<DutyName>& duties, const std::string& reason) {
+std::size_t Model::discard(const std::vector<DeliveryName>& deliveries, const std::string& reason) {
   std::size_t changed = 0;
-  for (const DutyName& duty : duties) {
-    if (const auto open = work.find(duty); open != work.end()) {
+  for (const DeliveryName& delivery : deliveries) {
+    if (const auto open = work.find(delivery); open != work.end()) {
       finish(open, {.state = discarded, .reason = reason});
       ++changed;
-    } else if (const auto found = outcomes.find(duty);
+    } else if (const auto found = outcomes.find(delivery);
                found != outcomes.end() && found->second.state == dead) {
       found->second.state = discarded;
       found->second.finished_at = now;
       found->second.reason = reason;
-      let_go(duty);
+      release_key(delivery);
       ++changed;
     }
   }
@@ -272,8 +273,8 @@ std::size_t Model::discard(const std::vector<DutyName>& duties, const std::strin
 bool Model::edit(const Key& key, const std::string& payload) {
   const auto found = facts.find(key);
   if (found == facts.end() || !found->second.content.payload) return false;
-  for (const auto& [duty, row] : work) {
-    if (duty.key == key && row.held(now)) return false;
+  for (const auto& [delivery, row] : work) {
+    if (delivery.key == key && row.held(now)) return false;
   }
   if (!has_work(key) && !has_outcome(key, dead)) return false;
   found->second.content.payload = payload;
@@ -295,19 +296,19 @@ std::size_t Model::prune(const Pruning& pruning, const std::map<Key, std::int64_
     const bool only_seen = state_of(key) == 0;
     bool prunable = numbers.at(key) < end && !has_work(key) &&
                     (!only_seen || (pruning.seen && fact.last_seen_at <= youngest));
-    for (const auto& [duty, outcome] : outcomes) {
-      if (duty.key != key) continue;
+    for (const auto& [delivery, outcome] : outcomes) {
+      if (delivery.key != key) continue;
       // A mark without a reason is mark_processing's: its caller is at work, however long.
       const bool processing = outcome.state == marked && !outcome.reason;
       prunable = prunable && outcome.finished_at <= youngest && !processing &&
-                 (outcome.state != dead || (pruning.dead && !holds.contains(duty)));
+                 (outcome.state != dead || (pruning.dead && !holds.contains(delivery)));
     }
     if (prunable) old.push_back(key);
   }
   for (const Key& key : old) {
     facts.erase(key);
     std::erase_if(outcomes, [&](const auto& entry) { return entry.first.key == key; });
-    std::erase_if(failures, [&](const auto& line) { return line.duty.key == key; });
+    std::erase_if(failures, [&](const auto& line) { return line.delivery.key == key; });
   }
   return old.size();
 }

@@ -20,10 +20,10 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-struct DutyName {
+struct DeliveryName {
   Key key;
   std::string handler;
-  auto operator<=>(const DutyName&) const = default;
+  auto operator<=>(const DeliveryName&) const = default;
 };
 
 struct Content {
@@ -55,7 +55,7 @@ enum Ending { done = 1, dead = 2, discarded = 3, marked = 4 };
 
 struct Outcome {
   std::int64_t state = done;
-  std::optional<std::int64_t> work_id = {};
+  std::optional<std::int64_t> delivery_id = {};
   Time finished_at = 0;
   std::optional<std::string> finished_by = {}, reason = {}, last_error = {};
   std::int64_t attempts = 0, expiries = 0, requeues = 0;
@@ -63,15 +63,15 @@ struct Outcome {
 };
 
 struct FailureLine {
-  DutyName duty;
-  std::optional<std::int64_t> work_id = {};
+  DeliveryName delivery;
+  std::optional<std::int64_t> delivery_id = {};
   Time failed_at = 0;
   std::optional<std::string> worker = {}, error = {};
   std::int64_t attempt = 0;
   auto operator<=>(const FailureLine&) const = default;
 };
 
-/// A partition key that a dead duty holds; when it is requeued, until it ends otherwise.
+/// A partition key that a dead delivery holds; when it is requeued, until it ends otherwise.
 struct Hold {
   std::string partition_key;
   bool requeued = false;
@@ -81,14 +81,14 @@ struct Hold {
 /// Everything a store holds.
 struct State {
   std::map<Key, Fact> facts;
-  std::map<DutyName, Work> work;
-  std::map<DutyName, Outcome> outcomes;
+  std::map<DeliveryName, Work> work;
+  std::map<DeliveryName, Outcome> outcomes;
   std::multiset<FailureLine> failures;
-  std::map<DutyName, Hold> holds;
+  std::map<DeliveryName, Hold> holds;
   bool operator==(const State&) const = default;
 
-  [[nodiscard]] const DutyName* holder(const std::string& partition_key,
-                                       const std::string& handler) const;
+  [[nodiscard]] const DeliveryName* holder(const std::string& partition_key,
+                                           const std::string& handler) const;
 };
 
 /// The lines in which two states differ; empty when they are equal.
@@ -145,9 +145,9 @@ class Model : public State {
   /// -1 unknown, 0 seen, 1 open, 2 done, 3 dead.
   [[nodiscard]] int state_of(const Key& key) const;
 
-  /// A claim that is cut short by its limit may choose among duties that became visible at the same
-  /// time, and may or may not fill up after passing over those that go alone: every world that may
-  /// follow, with its answer.
+  /// A claim that is cut short by its limit may choose among deliveries that became visible at the
+  /// same time, and may or may not fill up after passing over those that go alone: every world that
+  /// may follow, with its answer.
   struct World;
   [[nodiscard]] std::vector<World> claim(const std::string& owner, Time lease, std::size_t limit,
                                          std::optional<Time> visible_from) const;
@@ -168,31 +168,31 @@ class Model : public State {
   /// `numbers` says in which order the messages came.
   std::size_t prune(const Pruning& pruning, const std::map<Key, std::int64_t>& numbers);
 
-  std::size_t requeue(const std::vector<DutyName>& duties, Time delay);
-  std::size_t discard(const std::vector<DutyName>& duties, const std::string& reason);
+  std::size_t requeue(const std::vector<DeliveryName>& deliveries, Time delay);
+  std::size_t discard(const std::vector<DeliveryName>& deliveries, const std::string& reason);
   bool edit(const Key& key, const std::string& payload);
 
   /// Ids are the database's: takes over those of new work. What is wrong with them, or nothing.
   std::string learn_ids(const State& found);
 
  private:
-  using Place = std::map<DutyName, Work>::iterator;
+  using Position = std::map<DeliveryName, Work>::iterator;
 
   Fact& touch(const Key& key, const Content& if_new, int version);
-  void add_work(const DutyName& duty, Time visible_at, std::optional<Time> expires_at,
+  void add_work(const DeliveryName& delivery, Time visible_at, std::optional<Time> expires_at,
                 std::int64_t requeues);
-  void finish(Place place, Outcome outcome);
+  void finish(Position place, Outcome outcome);
   void promote(const std::string& partition_key, const std::string& handler);
-  void let_go(const DutyName& duty);
+  void release_key(const DeliveryName& delivery);
   [[nodiscard]] std::vector<Handler> missing(const Key& key,
                                              const std::vector<Handler>& handlers) const;
   [[nodiscard]] bool has_work(const Key& key) const;
   [[nodiscard]] bool has_outcome(const Key& key, std::optional<int> state = {}) const;
-  Place find(std::int64_t id);
-  Place find(const Held& held);
-  Claimed lease(Place place, const std::string& owner, Time lease);
+  Position find(std::int64_t id);
+  Position find(const Held& held);
+  Claimed lease(Position place, const std::string& owner, Time lease);
   [[nodiscard]] bool ready(const Work& work) const;
-  /// A duty that took down too many workers is dead instead of claimed.
+  /// A delivery that took down too many workers is dead instead of claimed.
   bool end_crash_loop(const std::string& owner, const Claimed& claimed);
   void claim_into(const std::string& owner, Time lease, std::size_t limit,
                   std::optional<Time> visible_from, std::vector<World>& worlds) const;

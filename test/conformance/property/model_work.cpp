@@ -1,4 +1,4 @@
-// The life of a duty in the model: claimed, settled, swept.
+// The life of a delivery in the model: claimed, settled, swept.
 #include <algorithm>
 #include <sstream>
 
@@ -52,11 +52,11 @@ void for_each_choice(const std::vector<Candidate>& candidates, std::size_t limit
 
 }  // namespace
 
-Model::Place Model::find(std::int64_t id) {
+Model::Position Model::find(std::int64_t id) {
   return std::find_if(work.begin(), work.end(), [&](const auto& e) { return e.second.id == id; });
 }
 
-Model::Place Model::find(const Held& held) {
+Model::Position Model::find(const Held& held) {
   const auto place = find(held.id);
   if (place == work.end() || place->second.owner != held.owner) return work.end();
   if (held.epoch && place->second.epoch != *held.epoch) return work.end();
@@ -68,7 +68,7 @@ bool Model::ready(const Work& row) const {
          (!row.expires_at || *row.expires_at > now);
 }
 
-Claimed Model::lease(Place place, const std::string& owner, Time lease) {
+Claimed Model::lease(Position place, const std::string& owner, Time lease) {
   Work& row = place->second;
   if (row.lease_until) ++row.expiries;
   row.owner = owner;
@@ -86,7 +86,7 @@ std::vector<Model::World> Model::claim(const std::string& owner, Time lease, std
 void Model::claim_into(const std::string& owner, Time lease_length, std::size_t limit,
                        std::optional<Time> visible_from, std::vector<World>& worlds) const {
   std::vector<Candidate> candidates;
-  for (const auto& [duty, row] : work) {
+  for (const auto& [delivery, row] : work) {
     if (!ready(row) || (visible_from && row.visible_at < *visible_from)) continue;
     candidates.push_back({row.visible_at, row.id, row.expiries + (row.lease_until ? 1 : 0)});
   }
@@ -161,14 +161,14 @@ std::size_t Model::abandon(const std::vector<Held>& held, const std::string& err
   for (const Held& one : held) {
     const auto place = find(one);
     if (place == work.end()) continue;
-    auto& [duty, row] = *place;
+    auto& [delivery, row] = *place;
     const Time again = now + delay.value_or(backoff(row.attempts));
-    row.visible_at = std::max(again, facts.at(duty.key).content.due_at.value_or(again));
+    row.visible_at = std::max(again, facts.at(delivery.key).content.due_at.value_or(again));
     ++row.attempts;
     row.owner.reset();
     row.lease_until.reset();
     row.last_error = or_null(error);
-    failures.insert({duty, row.id, now, one.owner, or_null(error), row.attempts});
+    failures.insert({delivery, row.id, now, one.owner, or_null(error), row.attempts});
     ++changed;
   }
   return changed;
@@ -180,10 +180,10 @@ std::size_t Model::fail(const std::vector<Held>& held, const std::string& error,
   for (const Held& one : held) {
     const auto place = find(one);
     if (place == work.end()) continue;
-    const auto& [duty, row] = *place;
+    const auto& [delivery, row] = *place;
     if (counts) {
       const auto text = error.empty() ? row.last_error : or_null(error);
-      failures.insert({duty, row.id, now, one.owner, text, row.attempts + 1});
+      failures.insert({delivery, row.id, now, one.owner, text, row.attempts + 1});
     }
     finish(place, {.state = dead,
                    .finished_by = one.owner,
@@ -238,7 +238,7 @@ std::optional<std::int64_t> Model::work_of(const std::string& id) const {
 
 std::size_t Model::reap() {
   std::size_t changed = 0;
-  for (auto& [duty, row] : work) {
+  for (auto& [delivery, row] : work) {
     if (!row.lease_until || *row.lease_until > now) continue;
     row.owner.reset();
     row.lease_until.reset();
@@ -269,24 +269,25 @@ std::string Model::learn_ids(const State& found) {
     mine = theirs;
     highest_id_ = std::max(highest_id_, theirs);
   };
-  std::vector<std::pair<std::int64_t, DutyName>> order;
-  for (const auto& [duty, row] : work) order.emplace_back(row.id, duty);
+  std::vector<std::pair<std::int64_t, DeliveryName>> order;
+  for (const auto& [delivery, row] : work) order.emplace_back(row.id, delivery);
   std::sort(order.begin(), order.end());
   std::map<std::pair<std::string, std::string>, std::int64_t> last_of_key;
-  for (const auto& [id, duty] : order) {
-    const auto theirs = found.work.find(duty);
+  for (const auto& [id, delivery] : order) {
+    const auto theirs = found.work.find(delivery);
     if (theirs == found.work.end()) continue;
-    Work& mine = work.at(duty);
+    Work& mine = work.at(delivery);
     learn(mine.id, theirs->second.id);
     if (!mine.partition_key) continue;
-    auto& last = last_of_key[{*mine.partition_key, duty.handler}];
+    auto& last = last_of_key[{*mine.partition_key, delivery.handler}];
     if (mine.id <= last) wrong << "work " << mine.id << " is out of its key's order\n";
     last = mine.id;
   }
-  for (auto& [duty, outcome] : outcomes) {
-    const auto theirs = found.outcomes.find(duty);
-    if (!outcome.work_id || theirs == found.outcomes.end() || !theirs->second.work_id) continue;
-    learn(*outcome.work_id, *theirs->second.work_id);
+  for (auto& [delivery, outcome] : outcomes) {
+    const auto theirs = found.outcomes.find(delivery);
+    if (!outcome.delivery_id || theirs == found.outcomes.end() || !theirs->second.delivery_id)
+      continue;
+    learn(*outcome.delivery_id, *theirs->second.delivery_id);
   }
   return wrong.str();
 }

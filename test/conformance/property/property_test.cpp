@@ -9,7 +9,7 @@
 
 namespace twinbox::test {
 
-const char* to_string(Act act) noexcept {
+const char* to_string(StepKind kind) noexcept {
   static constexpr std::array names{"accept",
                                     "accept_batch",
                                     "accept_and_claim",
@@ -40,49 +40,49 @@ const char* to_string(Act act) noexcept {
                                     "edit",
                                     "advance",
                                     "step_back"};
-  return names[static_cast<std::size_t>(act)];
+  return names[static_cast<std::size_t>(kind)];
 }
 
 std::ostream& operator<<(std::ostream& out, const Step& step) {
-  out << to_string(step.act) << '{';
+  out << to_string(step.kind) << '{';
   for (std::size_t i = 0; i < step.choice.size(); ++i) out << (i > 0 ? "," : "") << step.choice[i];
   return out << '}';
 }
 
 namespace {
 
-rc::Gen<Act> any_act() {
-  using enum Act;
-  return rc::gen::weightedElement<Act>({{12, accept},
-                                        {4, accept_batch},
-                                        {3, accept_and_claim},
-                                        {3, observe},
-                                        {2, mark_processing},
-                                        {2, mark_processed},
-                                        {2, mark_arrival_processed},
-                                        {3, mark_dead},
-                                        {3, try_claim},
-                                        {2, release_claim},
-                                        {16, claim},
-                                        {4, renew},
-                                        {6, ack},
-                                        {8, abandon},
-                                        {5, fail},
-                                        {4, release},
-                                        {3, postpone},
-                                        {2, release_by_operator},
-                                        {2, postpone_by_operator},
-                                        {2, ack_by_id},
-                                        {2, abandon_by_id},
-                                        {2, fail_by_id},
-                                        {4, reap},
-                                        {4, expire},
-                                        {3, prune},
-                                        {6, requeue},
-                                        {4, discard},
-                                        {3, edit},
-                                        {12, advance},
-                                        {3, step_back}});
+rc::Gen<StepKind> any_step_kind() {
+  using enum StepKind;
+  return rc::gen::weightedElement<StepKind>({{12, accept},
+                                             {4, accept_batch},
+                                             {3, accept_and_claim},
+                                             {3, observe},
+                                             {2, mark_processing},
+                                             {2, mark_processed},
+                                             {2, mark_arrival_processed},
+                                             {3, mark_dead},
+                                             {3, try_claim},
+                                             {2, release_claim},
+                                             {16, claim},
+                                             {4, renew},
+                                             {6, ack},
+                                             {8, abandon},
+                                             {5, fail},
+                                             {4, release},
+                                             {3, postpone},
+                                             {2, release_by_operator},
+                                             {2, postpone_by_operator},
+                                             {2, ack_by_id},
+                                             {2, abandon_by_id},
+                                             {2, fail_by_id},
+                                             {4, reap},
+                                             {4, expire},
+                                             {3, prune},
+                                             {6, requeue},
+                                             {4, discard},
+                                             {3, edit},
+                                             {12, advance},
+                                             {3, step_back}});
 }
 
 // The size of a case is its number of steps: what they choose is as wide in a short case as in a
@@ -90,8 +90,8 @@ rc::Gen<Act> any_act() {
 rc::Gen<std::vector<Step>> any_steps() {
   const auto choice = rc::gen::resize(rc::kNominalSize, rc::gen::inRange(0, 12));
   const auto step =
-      rc::gen::map(rc::gen::pair(any_act(), rc::gen::container<std::array<int, 7>>(choice)),
-                   [](const std::pair<Act, std::array<int, 7>>& parts) {
+      rc::gen::map(rc::gen::pair(any_step_kind(), rc::gen::container<std::array<int, 7>>(choice)),
+                   [](const std::pair<StepKind, std::array<int, 7>>& parts) {
                      return Step{parts.first, parts.second};
                    });
   return rc::gen::container<std::vector<Step>>(step);

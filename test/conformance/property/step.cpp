@@ -24,7 +24,7 @@ std::vector<HandlerName> names_of(const std::vector<model::Handler>& handlers) {
   return names;
 }
 
-/// What the model knows as the duty by topic.
+/// What the model knows as the delivery by topic.
 std::vector<model::Handler> or_by_topic(std::vector<model::Handler> handlers) {
   if (handlers.empty()) handlers.push_back({"", {}});
   return handlers;
@@ -65,7 +65,7 @@ std::optional<ContentHash> hash_of(int choice) {
 std::vector<model::Claimed> claims_of(const std::vector<Message>& messages) {
   std::vector<model::Claimed> claims;
   for (const Message& message : messages) {
-    claims.push_back({message.work_id.number(), message.epoch});
+    claims.push_back({message.delivery_id.number(), message.epoch});
   }
   std::sort(claims.begin(), claims.end());
   return claims;
@@ -81,43 +81,43 @@ Store::Way Store::way_of(const Step& step) {
 void Store::make(const Step& step) {
   clock_.advance(1us);
   model_.now = clock_.now().time_since_epoch().count();
-  pruned_ = step.act == Act::prune;
+  pruned_ = step.kind == StepKind::prune;
   turn_ = static_cast<std::size_t>(step.choice[5] + step.choice[6]) % (callers_.size() + 1);
-  switch (step.act) {
-    case Act::accept:
-    case Act::accept_batch: make_intake(step); break;
-    case Act::accept_and_claim: make_accept_and_claim(step); break;
-    case Act::observe:
-    case Act::mark_processing:
-    case Act::mark_processed:
-    case Act::mark_arrival_processed:
-    case Act::mark_dead:
-    case Act::try_claim:
-    case Act::release_claim:
+  switch (step.kind) {
+    case StepKind::accept:
+    case StepKind::accept_batch: make_intake(step); break;
+    case StepKind::accept_and_claim: make_accept_and_claim(step); break;
+    case StepKind::observe:
+    case StepKind::mark_processing:
+    case StepKind::mark_processed:
+    case StepKind::mark_arrival_processed:
+    case StepKind::mark_dead:
+    case StepKind::try_claim:
+    case StepKind::release_claim:
       if (inbox_) make_mark(step);
       break;
-    case Act::claim: make_claim(step); break;
-    case Act::renew:
-    case Act::ack:
-    case Act::abandon:
-    case Act::fail:
-    case Act::release:
-    case Act::postpone:
-    case Act::release_by_operator:
-    case Act::postpone_by_operator: make_settle(step); break;
-    case Act::ack_by_id:
-    case Act::abandon_by_id:
-    case Act::fail_by_id: make_settle_by_id(step); break;
-    case Act::reap:
-    case Act::expire:
-    case Act::prune: make_sweep(step); break;
-    case Act::requeue:
-    case Act::discard:
-    case Act::edit: make_operator(step); break;
-    case Act::advance:
+    case StepKind::claim: make_claim(step); break;
+    case StepKind::renew:
+    case StepKind::ack:
+    case StepKind::abandon:
+    case StepKind::fail:
+    case StepKind::release:
+    case StepKind::postpone:
+    case StepKind::release_by_operator:
+    case StepKind::postpone_by_operator: make_settle(step); break;
+    case StepKind::ack_by_id:
+    case StepKind::abandon_by_id:
+    case StepKind::fail_by_id: make_settle_by_id(step); break;
+    case StepKind::reap:
+    case StepKind::expire:
+    case StepKind::prune: make_sweep(step); break;
+    case StepKind::requeue:
+    case StepKind::discard:
+    case StepKind::edit: make_operator(step); break;
+    case StepKind::advance:
       clock_.advance(pick(std::array<Duration, 6>{1s, 4s, 11s, 31s, 61s, 1h}, step.choice[0]));
       return;
-    case Act::step_back:
+    case StepKind::step_back:
       clock_.advance(pick(std::array<Duration, 3>{-1s, -15s, -40s}, step.choice[0]));
       return;
   }
@@ -153,7 +153,7 @@ Arrival Store::arrival_of(const Step& step, int shift) const {
 
 void Store::make_intake(const Step& step) {
   std::vector<Arrival> arrivals;
-  const int count = step.act == Act::accept ? 1 : 2 + step.choice[5] % 3;
+  const int count = step.kind == StepKind::accept ? 1 : 2 + step.choice[5] % 3;
   // The third of a batch has the key of the first: repeated ids in one call.
   for (int i = 0; i < count; ++i) arrivals.push_back(arrival_of(step, i % 2 == 0 ? 0 : i));
   const auto handlers = inbox_ ? handlers_of(step.choice[5]) : std::vector<model::Handler>{};
@@ -196,8 +196,8 @@ void Store::make_mark(const Step& step) {
   const std::string handler = handler_of(step.choice[5]);
   const std::string error = error_of(step.choice[1]);
   const Arrival arrival = arrival_of(step);
-  switch (step.act) {
-    case Act::observe: {
+  switch (step.kind) {
+    case StepKind::observe: {
       const auto hash = hash_of(step.choice[1]);
       both(
           way,
@@ -210,17 +210,17 @@ void Store::make_mark(const Step& step) {
           });
       break;
     }
-    case Act::mark_processing:
+    case StepKind::mark_processing:
       both(
           way, [&](auto&... session) { return inbox_->mark_processing(session..., key); },
           [&](auto& model) { return model.mark_processing(name); });
       break;
-    case Act::mark_processed:
+    case StepKind::mark_processed:
       both(
           way, [&](auto&... session) { return inbox_->mark_processed(session..., key); },
           [&](auto& model) { return model.mark_processed(name); });
       break;
-    case Act::mark_arrival_processed:
+    case StepKind::mark_arrival_processed:
       both(
           way, [&](auto&... session) { return inbox_->mark_processed(session..., arrival); },
           [&](auto& model) {
@@ -228,12 +228,12 @@ void Store::make_mark(const Step& step) {
             return model.mark_processed(name);
           });
       break;
-    case Act::mark_dead:
+    case StepKind::mark_dead:
       both(
           way, [&](auto&... session) { return inbox_->mark_dead(session..., key, error); },
           [&](auto& model) { return model.mark_dead(name, error); });
       break;
-    case Act::try_claim:
+    case StepKind::try_claim:
       both(
           way,
           [&](auto&... session) {

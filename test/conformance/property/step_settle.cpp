@@ -24,7 +24,7 @@ void Store::make_settle(const Step& step) {
   const OwnerToken owner = step.choice[2] == 11 ? owner_of(step.choice[0]) : chosen[0].owner;
   const bool guarded = step.choice[2] % 3 != 2;
   std::vector<Lease> leases;
-  std::vector<WorkId> ids;
+  std::vector<DeliveryId> ids;
   std::vector<std::int64_t> numbers;
   std::set<Lease> unique;
   for (const Granted& one : chosen) {
@@ -33,7 +33,7 @@ void Store::make_settle(const Step& step) {
     ids.push_back(one.lease.work);
     numbers.push_back(one.lease.work.number());
   }
-  const Duties duties = guarded ? Duties{leases} : Duties{ids};
+  const Deliveries deliveries = guarded ? Deliveries{leases} : Deliveries{ids};
   std::vector<model::Held> held;
   for (const Lease& lease : leases) {
     held.push_back({owner.str(), lease.work.number(),
@@ -47,13 +47,13 @@ void Store::make_settle(const Step& step) {
   if (step.choice[4] % 2 == 1) delay = 3s;
   const auto delay_micros = delay ? std::optional{delay->count()} : std::nullopt;
   const Failure failure{.reason = "failed", .handler_failed = step.choice[4] % 3 != 0};
-  switch (step.act) {
-    case Act::renew:
+  switch (step.kind) {
+    case StepKind::renew:
       both(
           way,
           [&](auto&... session) {
             std::vector<std::int64_t> kept;
-            for (const WorkId id : queue().renew(session..., owner, duties, lease)) {
+            for (const DeliveryId id : queue().renew(session..., owner, deliveries, lease)) {
               kept.push_back(id.number());
             }
             std::sort(kept.begin(), kept.end());
@@ -61,43 +61,46 @@ void Store::make_settle(const Step& step) {
           },
           [&](auto& model) { return model.renew(held, lease.count()); });
       break;
-    case Act::ack:
+    case StepKind::ack:
       both(
-          way, [&](auto&... session) { return queue().ack(session..., owner, duties); },
+          way, [&](auto&... session) { return queue().ack(session..., owner, deliveries); },
           [&](auto& model) { return model.ack(held); });
       break;
-    case Act::abandon:
+    case StepKind::abandon:
       both(
           way,
           [&](auto&... session) {
-            return queue().abandon(session..., owner, duties, error, delay);
+            return queue().abandon(session..., owner, deliveries, error, delay);
           },
           [&](auto& model) { return model.abandon(held, error, delay_micros); });
       break;
-    case Act::fail:
+    case StepKind::fail:
       both(
           way,
-          [&](auto&... session) { return queue().fail(session..., owner, duties, error, failure); },
+          [&](auto&... session) {
+            return queue().fail(session..., owner, deliveries, error, failure);
+          },
           [&](auto& model) { return model.fail(held, error, failure.handler_failed); });
       break;
-    case Act::release:
+    case StepKind::release:
       both(
-          way, [&](auto&... session) { return queue().release(session..., owner, duties); },
+          way, [&](auto&... session) { return queue().release(session..., owner, deliveries); },
           [&](auto& model) { return model.release(held, {}); });
       break;
-    case Act::postpone:
+    case StepKind::postpone:
       both(
-          way, [&](auto&... session) { return queue().postpone(session..., owner, duties, until); },
+          way,
+          [&](auto&... session) { return queue().postpone(session..., owner, deliveries, until); },
           [&](auto& model) { return model.release(held, micros(until)); });
       break;
-    case Act::release_by_operator:
+    case StepKind::release_by_operator:
       both(
-          way, [&](auto&... session) { return queue().make_due(session..., duties); },
+          way, [&](auto&... session) { return queue().release(session..., deliveries); },
           [&](auto& model) { return model.release_by_operator(numbers, {}); });
       break;
     default:
       both(
-          way, [&](auto&... session) { return queue().defer(session..., duties, until); },
+          way, [&](auto&... session) { return queue().postpone(session..., deliveries, until); },
           [&](auto& model) { return model.release_by_operator(numbers, micros(until)); });
       break;
   }
@@ -112,10 +115,11 @@ void Store::make_settle_by_id(const Step& step) {
       way_of(step),
       [&](auto&... session) {
         SettledById settled;
-        if (step.act == Act::ack_by_id) settled = queue().ack(session..., owner, ids);
-        if (step.act == Act::abandon_by_id)
+        if (step.kind == StepKind::ack_by_id) settled = queue().ack(session..., owner, ids);
+        if (step.kind == StepKind::abandon_by_id)
           settled = queue().abandon(session..., owner, ids, error);
-        if (step.act == Act::fail_by_id) settled = queue().fail(session..., owner, ids, error);
+        if (step.kind == StepKind::fail_by_id)
+          settled = queue().fail(session..., owner, ids, error);
         return std::pair{settled.changed,
                          std::set(settled.ambiguous.begin(), settled.ambiguous.end())};
       },
@@ -128,9 +132,9 @@ void Store::make_settle_by_id(const Step& step) {
           if (work && *work != 0) held.push_back({owner.str(), *work, {}});
         }
         std::size_t changed = 0;
-        if (step.act == Act::ack_by_id) changed = model.ack(held);
-        if (step.act == Act::abandon_by_id) changed = model.abandon(held, error, {});
-        if (step.act == Act::fail_by_id) changed = model.fail(held, error, true);
+        if (step.kind == StepKind::ack_by_id) changed = model.ack(held);
+        if (step.kind == StepKind::abandon_by_id) changed = model.abandon(held, error, {});
+        if (step.kind == StepKind::fail_by_id) changed = model.fail(held, error, true);
         return std::pair{changed, ambiguous};
       });
 }
@@ -142,13 +146,13 @@ void Store::make_sweep(const Step& step) {
       .batch = step.choice[1] % 2 == 0 || way != Way::own ? 1000 : 1,
       .include_dead = step.choice[2] % 3 == 2,
       .include_seen = step.choice[3] % 3 == 2};
-  switch (step.act) {
-    case Act::reap:
+  switch (step.kind) {
+    case StepKind::reap:
       both(
           way, [&](auto&... session) { return queue().reap(session...); },
           [&](auto& model) { return model.reap(); });
       break;
-    case Act::expire:
+    case StepKind::expire:
       both(
           way, [&](auto&... session) { return queue().expire(session...); },
           [&](auto& model) { return model.expire(); });
@@ -169,36 +173,37 @@ void Store::make_operator(const Step& step) {
   const auto known = numbers_.find(name);
   const std::int64_t number = known == numbers_.end() ? 0 : known->second;
   const std::string handler = handler_of(step.choice[5]);
-  std::vector<DutyKey> keys{{number, handler_key(handler)}};
-  std::vector<model::DutyName> duties{{name, handler}};
+  std::vector<DeliveryKey> keys{{number, handler_key(handler)}};
+  std::vector<model::DeliveryName> deliveries{{name, handler}};
   if (step.choice[4] % 3 == 2 && handler != "h3") {
     keys.push_back({number, handler_key("h3")});
-    duties.push_back({name, "h3"});
+    deliveries.push_back({name, "h3"});
   }
   const Duration delay = pick(std::array<Duration, 2>{0s, 5s}, step.choice[3]);
   const Way way = way_of(step);
-  switch (step.act) {
-    case Act::requeue:
+  switch (step.kind) {
+    case StepKind::requeue:
       both(
           way,
           [&](auto&... session) {
-            return admin_->requeue(session..., keys, delay, twinbox::Act{});
+            return admin_->requeue(session..., keys, delay, twinbox::Operation{});
           },
-          [&](auto& model) { return model.requeue(duties, delay.count()); });
+          [&](auto& model) { return model.requeue(deliveries, delay.count()); });
       break;
-    case Act::discard:
+    case StepKind::discard:
       both(
           way,
           [&](auto&... session) {
-            return admin_->discard(session..., keys, twinbox::Act{.reason = "not needed"});
+            return admin_->discard(session..., keys, twinbox::Operation{.reason = "not needed"});
           },
-          [&](auto& model) { return model.discard(duties, "not needed"); });
+          [&](auto& model) { return model.discard(deliveries, "not needed"); });
       break;
     default:
       both(
           way,
           [&](auto&... session) {
-            return admin_->edit(session..., number, {.payload = payload("edited")}, twinbox::Act{})
+            return admin_
+                ->edit(session..., number, {.payload = payload("edited")}, twinbox::Operation{})
                 .changed;
           },
           [&](auto& model) { return model.edit(name, payload("edited")); });

@@ -100,8 +100,8 @@ model::State Store::read_state() {
   model::State state;
   std::map<std::int64_t, model::Key> keys;
   numbers_.clear();
-  const auto duty = [&](const Row& row, int number, int handler) {
-    return model::DutyName{keys.at(row.integer(number)), std::string{row.text(handler)}};
+  const auto delivery = [&](const Row& row, int number, int handler) {
+    return model::DeliveryName{keys.at(row.integer(number)), std::string{row.text(handler)}};
   };
   database_->in_transaction([&](Session& session) {
     session.execute(
@@ -124,30 +124,30 @@ model::State Store::read_state() {
         "last_error, epoch, attempts, expiries, requeues, waiting from " +
             table + "_work",
         {}, [&](const Row& row) {
-          state.work[duty(row, 0, 1)] = {row.integer(2),  micros(row.instant(3)), instant(row, 4),
-                                         instant(row, 5), uuid(row, 6),           text(row, 7),
-                                         text(row, 8),    row.integer(9),         row.integer(10),
-                                         row.integer(11), row.integer(12),        row.boolean(13)};
+          state.work[delivery(row, 0, 1)] = {
+              row.integer(2),  micros(row.instant(3)), instant(row, 4), instant(row, 5),
+              uuid(row, 6),    text(row, 7),           text(row, 8),    row.integer(9),
+              row.integer(10), row.integer(11),        row.integer(12), row.boolean(13)};
         });
     session.execute(
-        "select number, handler, state, work_id, finished_at, finished_by, reason, last_error, "
+        "select number, handler, state, delivery_id, finished_at, finished_by, reason, last_error, "
         "attempts, expiries, requeues from " +
             table + "_outcome",
         {}, [&](const Row& row) {
-          state.outcomes[duty(row, 0, 1)] = {
+          state.outcomes[delivery(row, 0, 1)] = {
               row.integer(2), integer(row, 3), micros(row.instant(4)), uuid(row, 5),   text(row, 6),
               text(row, 7),   row.integer(8),  row.integer(9),         row.integer(10)};
         });
     session.execute(
-        "select number, handler, work_id, failed_at, worker, error, attempt from " + table +
+        "select number, handler, delivery_id, failed_at, worker, error, attempt from " + table +
             "_failure",
         {}, [&](const Row& row) {
-          state.failures.insert({duty(row, 0, 1), integer(row, 2), micros(row.instant(3)),
+          state.failures.insert({delivery(row, 0, 1), integer(row, 2), micros(row.instant(3)),
                                  uuid(row, 4), text(row, 5), row.integer(6)});
         });
     session.execute("select number, handler, partition_key, requeued from " + table + "_hold", {},
                     [&](const Row& row) {
-                      state.holds[duty(row, 0, 1)] = {std::string{row.text(2)}, row.boolean(3)};
+                      state.holds[delivery(row, 0, 1)] = {std::string{row.text(2)}, row.boolean(3)};
                     });
   });
   return state;
@@ -179,30 +179,31 @@ void Store::check_invariants(const model::State& found) const {
     int free = 0;
   };
   std::map<std::pair<std::string, std::string>, Head> heads;
-  for (const auto& [duty, row] : found.work) {
-    if (found.outcomes.contains(duty)) throw Disagreement("a duty is open and finished at once");
+  for (const auto& [delivery, row] : found.work) {
+    if (found.outcomes.contains(delivery))
+      throw Disagreement("a delivery is open and finished at once");
     if (row.owner.has_value() != row.lease_until.has_value()) {
       throw Disagreement("an owner without a lease, or a lease without an owner");
     }
     if (!row.partition_key) {
-      if (row.waiting) throw Disagreement("a duty without a partition key waits");
+      if (row.waiting) throw Disagreement("a delivery without a partition key waits");
       continue;
     }
-    Head& head = heads[{*row.partition_key, duty.handler}];
+    Head& head = heads[{*row.partition_key, delivery.handler}];
     head.lowest = std::min(head.lowest, row.id);
     if (!row.waiting) {
       ++head.free;
       head.promoted = row.id;
     }
   }
-  for (const auto& [duty, hold] : found.holds) {
-    const auto open = found.work.find(duty);
-    const auto ended = found.outcomes.find(duty);
+  for (const auto& [delivery, hold] : found.holds) {
+    const auto open = found.work.find(delivery);
+    const auto ended = found.outcomes.find(delivery);
     if (hold.requeued ? open == found.work.end() || open->second.waiting
                       : ended == found.outcomes.end() || ended->second.state != model::dead) {
       throw Disagreement("a partition key is held by what is neither dead nor its head");
     }
-    const auto head = heads.find({hold.partition_key, duty.handler});
+    const auto head = heads.find({hold.partition_key, delivery.handler});
     if (head == heads.end()) continue;
     if (head->second.free != (hold.requeued ? 1 : 0)) {
       throw Disagreement("somebody goes past the one that holds the key");
@@ -213,11 +214,11 @@ void Store::check_invariants(const model::State& found) const {
     if (head.free != 1) throw Disagreement("a partition key has no head, or several");
     if (head.promoted != head.lowest) throw Disagreement("the head of a key is not its oldest");
   }
-  for (const auto& [duty, outcome] : last_.outcomes) {
+  for (const auto& [delivery, outcome] : last_.outcomes) {
     if (outcome.state != model::done) continue;
-    const auto now = found.outcomes.find(duty);
+    const auto now = found.outcomes.find(delivery);
     const bool kept = now != found.outcomes.end() && now->second.state == model::done;
-    const bool gone = pruned_ && !found.facts.contains(duty.key);
+    const bool gone = pruned_ && !found.facts.contains(delivery.key);
     if (!kept && !gone) throw Disagreement("what was done is no longer done");
   }
 }
@@ -229,7 +230,7 @@ void Store::check_claimed(const model::Model& after, const std::vector<Message>&
     const model::Fact& fact = after.facts.at(key);
     const auto before = last_.work.find({key, message.handler.str()});
     if (before != last_.work.end() && before->second.held(model_.now)) {
-      throw Disagreement("two live leases of one duty");
+      throw Disagreement("two live leases of one delivery");
     }
     const auto hash = message.hash ? std::optional{message.hash->bytes} : std::nullopt;
     const bool same =

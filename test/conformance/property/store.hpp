@@ -9,11 +9,11 @@
 #include "conformance/property/caller.hpp"
 #include "conformance/property/model.hpp"
 #include "support/backend.hpp"
-#include <twinbox/admin.hpp>
+#include <twinbox/operations.hpp>
 
 namespace twinbox::test {
 
-enum class Act {
+enum class StepKind {
   accept,
   accept_batch,
   accept_and_claim,
@@ -46,12 +46,12 @@ enum class Act {
   step_back,
 };
 
-const char* to_string(Act act) noexcept;
+const char* to_string(StepKind kind) noexcept;
 
 /// One step of a case. Small numbers choose among small sets, so that steps meet each other and a
 /// failing case shrinks to few and simple ones.
 struct Step {
-  Act act;
+  StepKind kind;
   std::array<int, 7> choice;
 };
 
@@ -110,7 +110,7 @@ class Store {
   void check_claimed(const model::Model& after, const std::vector<Message>& messages) const;
 
   Kind kind_;
-  Place place_;
+  TestStore place_;
   ManualClock clock_;
   std::unique_ptr<Database> database_;
   /// The same box twice: what dies in the second one holds its key.

@@ -7,10 +7,9 @@
 
 #include "support/outbox_test.hpp"
 #include "support/receiver.hpp"
-#include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
 #include <twinbox/event.hpp>
-#include <twinbox/route.hpp>
+#include <twinbox/operations.hpp>
 #include <twinbox/sink.hpp>
 
 namespace twinbox::test {
@@ -36,8 +35,8 @@ class SinkOf : public OutboxTest {
   std::size_t drain(const Routes& made) {
     return Dispatcher{outbox(), made.handlers(), {.workers = 1}}.drain();
   }
-  DutyView duty(const std::string& id = "m") {
-    return Admin{outbox()}.get(MessageKey{Source::none(), MessageId{id}}).value().duties.at(0);
+  DeliveryView delivery(const std::string& id = "m") {
+    return Admin{outbox()}.get(MessageKey{Source::none(), MessageId{id}}).value().deliveries.at(0);
   }
   void enqueue(const std::string& id, const std::string& topic = "order.placed",
                std::optional<PartitionKey> key = {}) {
@@ -62,12 +61,12 @@ TEST_P(SinkOf, a_receiver_that_is_down_gets_everything_once_it_is_back) {
     clock().advance(100ms);
   }
   EXPECT_EQ(drain(made), 3u);
-  EXPECT_EQ(duty("a").attempts, 1);
+  EXPECT_EQ(delivery("a").attempts, 1);
   receiver.open();
   receiver.answer_with([](const auto&) { return Receiver::answer(503, "starting"); });
   clock().advance(2s);
   EXPECT_EQ(drain(made), 3u);
-  EXPECT_NE(duty("c").last_error.find("HTTP 503: starting"), std::string::npos);
+  EXPECT_NE(delivery("c").last_error.find("HTTP 503: starting"), std::string::npos);
   enqueue("d");
   sent.push_back(payload("d"));
   receiver.answer_with([](const auto&) { return Receiver::answer(204); });
@@ -129,7 +128,7 @@ TEST_P(SinkOf, EVB_28_a_crash_after_sending_sends_again_under_the_same_id_and_an
   EXPECT_EQ(receiver.requests()[0].header("idempotency-key"), "m");
   EXPECT_EQ(receiver.requests()[1].header("idempotency-key"), "m");
   EXPECT_EQ(answers, (std::vector{Acceptance::accepted, Acceptance::duplicate_open}));
-  EXPECT_EQ(duty().state, DutyState::done);
+  EXPECT_EQ(delivery().state, DeliveryState::done);
 }
 
 TEST_P(SinkOf, EVB_28_an_event_keeps_its_id_over_every_attempt) {
@@ -168,7 +167,7 @@ TEST_P(SinkOf, a_receiver_that_is_gone_disables_its_route_and_loses_nothing) {
     EXPECT_EQ(drain(made), 3u);
   }
   EXPECT_EQ(receiver.requests().size(), 1u);
-  EXPECT_EQ(duty("a").attempts, 0);
+  EXPECT_EQ(delivery("a").attempts, 0);
   EXPECT_EQ(rows("outcome"), 0);
   EXPECT_EQ(log().events("disable_route").size(), 1u);
 
@@ -186,8 +185,8 @@ TEST_P(SinkOf, a_receiver_that_asks_for_time_gets_it) {
   enqueue("m");
   const Routes made = routes(to_receiver());
   drain(made);
-  EXPECT_EQ(duty().visible_at, clock().now() + 120s);
-  EXPECT_EQ(duty().attempts, 1);
+  EXPECT_EQ(delivery().visible_at, clock().now() + 120s);
+  EXPECT_EQ(delivery().attempts, 1);
 }
 
 TEST_P(SinkOf, a_receiver_that_cannot_take_the_message_makes_it_dead_with_its_words) {
@@ -195,9 +194,9 @@ TEST_P(SinkOf, a_receiver_that_cannot_take_the_message_makes_it_dead_with_its_wo
       [](const auto& request) { return Receiver::answer(422, "bad: " + request.body); });
   enqueue("m");
   drain(routes(to_receiver()));
-  EXPECT_EQ(duty().state, DutyState::dead);
+  EXPECT_EQ(delivery().state, DeliveryState::dead);
   // Its words are kept; that they never reach a log is what the fixture's log book watches over.
-  EXPECT_NE(duty().last_error.find("HTTP 422: bad: " + payload("m")), std::string::npos);
+  EXPECT_NE(delivery().last_error.find("HTTP 422: bad: " + payload("m")), std::string::npos);
   EXPECT_EQ(log().events("dead").size(), 1u);
 }
 
@@ -214,11 +213,11 @@ TEST_P(SinkOf, EVB_16_each_route_has_a_retry_policy_of_its_own) {
   enqueue("a", "order.once");
   enqueue("b", "order.placed");
   drain(made);
-  EXPECT_EQ(duty("a").state, DutyState::dead);
-  EXPECT_EQ(duty("b").visible_at, clock().now() + 1min);
+  EXPECT_EQ(delivery("a").state, DeliveryState::dead);
+  EXPECT_EQ(delivery("b").visible_at, clock().now() + 1min);
 }
 
-TEST_P(SinkOf, a_stopped_dispatcher_gives_back_what_a_hanging_receiver_holds) {
+TEST_P(SinkOf, a_stopped_dispatcher_releases_what_a_hanging_receiver_holds) {
   std::latch go{1};
   receiver.answer_with([&](const auto&) {
     go.wait();
@@ -231,8 +230,8 @@ TEST_P(SinkOf, a_stopped_dispatcher_gives_back_what_a_hanging_receiver_holds) {
     std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
     ASSERT_TRUE(receiver.wait_for(1));
   }
-  EXPECT_EQ(duty().state, DutyState::ready);
-  EXPECT_EQ(duty().attempts, 0);
+  EXPECT_EQ(delivery().state, DeliveryState::ready);
+  EXPECT_EQ(delivery().attempts, 0);
   go.count_down();
   receiver.close();  // nobody looks at the latch any more
 }
@@ -253,7 +252,8 @@ TEST_P(SinkOf, a_stopped_dispatcher_waits_for_the_answers_of_its_receivers) {
     thread.request_stop();
     go.count_down();
   }
-  for (int i = 0; i < count; ++i) EXPECT_EQ(duty("m" + std::to_string(i)).state, DutyState::done);
+  for (int i = 0; i < count; ++i)
+    EXPECT_EQ(delivery("m" + std::to_string(i)).state, DeliveryState::done);
   EXPECT_EQ(receiver.requests().size(), std::size_t{count});
 }
 
@@ -298,7 +298,7 @@ TEST_P(SinkOf, a_receiver_that_misbehaves_in_every_way_gets_everything_at_last) 
   for (const auto& [id, times] : taken) {
     EXPECT_EQ(times, 1) << id;
     const auto found = Admin{box}.get(MessageKey{Source::none(), MessageId{id}});
-    EXPECT_EQ(found.value().duties.at(0).state, DutyState::done) << id;
+    EXPECT_EQ(found.value().deliveries.at(0).state, DeliveryState::done) << id;
   }
 }
 
@@ -333,7 +333,7 @@ TEST_P(SinkOf, an_inbox_that_refuses_the_message_leaves_it_in_the_outbox) {
                       "'order.bad')");
   enqueue("m", "order.bad");
   drain(routes(inbox_sink(inbox(), database())));
-  EXPECT_EQ(duty().attempts, 1);
+  EXPECT_EQ(delivery().attempts, 1);
   EXPECT_EQ(read("select count(*) from {schema}inbox_message"), "0");
 }
 
@@ -378,8 +378,8 @@ TEST_P(SinkOf, a_conflict_in_the_inbox_is_a_dead_letter_of_the_outbox) {
   inbox().accept(Arrival{Source{"outbox"}, MessageId{"m"}, Topic{"order.first"}, payload("first")});
   enqueue("m");
   EXPECT_EQ(drain(routes(inbox_sink(inbox(), database()))), 1u);
-  EXPECT_EQ(duty().state, DutyState::dead);
-  EXPECT_EQ(duty().reason, "conflict");
+  EXPECT_EQ(delivery().state, DeliveryState::dead);
+  EXPECT_EQ(delivery().reason, "conflict");
   EXPECT_EQ(log().events("conflict").size(), 1u);
 }
 
@@ -404,7 +404,7 @@ TEST_P(SinkOf, PHD_22_a_channel_is_fed_by_the_local_outbox) {
   const Instant received = clock().now();
   EXPECT_EQ(drain(routes(channel_sink(channels, "orders"))), 1u);
   const auto stored = Admin{inbox()}.get(MessageKey{Source{"outbox"}, MessageId{"m"}}).value();
-  EXPECT_EQ(stored.duties.size(), 2u);
+  EXPECT_EQ(stored.deliveries.size(), 2u);
   EXPECT_EQ(stored.payload, payload("x"));
   EXPECT_EQ(stored.headers, R"({"transport":"outbox","tenant":"7"})");
   EXPECT_EQ(stored.message.created_at, received);

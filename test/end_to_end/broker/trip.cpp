@@ -17,8 +17,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/operations.hpp>
 #include <twinbox/source.hpp>
 #if TWINBOX_RABBITMQ
 #include <twinbox/rabbitmq.hpp>
@@ -60,38 +60,40 @@ std::string setting(const char* name) {
   return value;
 }
 
-/// The two ends of a broker; `place`: the queue or the stream between them.
+/// The two ends of a broker; `destination`: the queue or the stream between them.
 struct Broker {
-  BatchHandler (*sink)(const std::string& place);
-  std::unique_ptr<BrokerSource> (*source)(const std::string& place, AcceptCall accept);
+  BatchHandler (*sink)(const std::string& destination);
+  std::unique_ptr<BrokerSource> (*source)(const std::string& destination, AcceptCall accept);
 };
 
 #if TWINBOX_RABBITMQ
-const Broker rabbitmq{[](const std::string& place) {
+const Broker rabbitmq{[](const std::string& destination) {
                         return rabbitmq_sink(std::make_shared<RabbitPublisher>(
                             RabbitConnection{.url = setting("TWINBOX_TEST_RABBITMQ")},
-                            RabbitSinkOptions{.routing_key = place}));
+                            RabbitSinkOptions{.routing_key = destination}));
                       },
-                      [](const std::string& place, AcceptCall accept) {
-                        return rabbitmq_source({.url = setting("TWINBOX_TEST_RABBITMQ")},
-                                               {.queue = place, .topology = Topology::declare},
-                                               std::move(accept));
+                      [](const std::string& destination, AcceptCall accept) {
+                        return rabbitmq_source(
+                            {.url = setting("TWINBOX_TEST_RABBITMQ")},
+                            {.queue = destination, .topology = Topology::declare},
+                            std::move(accept));
                       }};
 #endif
 #if TWINBOX_NATS
-const Broker nats{[](const std::string& place) {
-                    return nats_sink(std::make_shared<NatsPublisher>(
-                        NatsConnection{.url = setting("TWINBOX_TEST_NATS")},
-                        NatsSinkOptions{.subject_prefix = place + "."}));
-                  },
-                  [](const std::string& place, AcceptCall accept) {
-                    NatsSourceOptions options{.stream = {.name = place, .subjects = {place + ".>"}},
-                                              .consumer = "trip",
-                                              .topology = Topology::declare};
-                    options.ack_wait = 2s;  // what a killed process held comes back soon
-                    return nats_source({.url = setting("TWINBOX_TEST_NATS")}, std::move(options),
-                                       std::move(accept));
-                  }};
+const Broker nats{
+    [](const std::string& destination) {
+      return nats_sink(
+          std::make_shared<NatsPublisher>(NatsConnection{.url = setting("TWINBOX_TEST_NATS")},
+                                          NatsSinkOptions{.subject_prefix = destination + "."}));
+    },
+    [](const std::string& destination, AcceptCall accept) {
+      NatsSourceOptions options{.stream = {.name = destination, .subjects = {destination + ".>"}},
+                                .consumer = "trip",
+                                .topology = Topology::declare};
+      options.ack_wait = 2s;  // what a killed process held comes back soon
+      return nats_source({.url = setting("TWINBOX_TEST_NATS")}, std::move(options),
+                         std::move(accept));
+    }};
 #endif
 #if TWINBOX_KAFKA
 /// Short sessions: the group waits for a killed member as long.
@@ -100,14 +102,14 @@ KafkaConnection cluster() {
           .settings = {{"session.timeout.ms", "6000"}, {"heartbeat.interval.ms", "500"}}};
 }
 
-const Broker kafka{
-    [](const std::string& place) {
-      return kafka_sink(
-          std::make_shared<KafkaPublisher>(cluster(), KafkaSinkOptions{.topic = place}));
-    },
-    [](const std::string& place, AcceptCall accept) {
-      return kafka_source(cluster(), {.topics = {place}, .group = place}, std::move(accept));
-    }};
+const Broker kafka{[](const std::string& destination) {
+                     return kafka_sink(std::make_shared<KafkaPublisher>(
+                         cluster(), KafkaSinkOptions{.topic = destination}));
+                   },
+                   [](const std::string& destination, AcceptCall accept) {
+                     return kafka_source(cluster(), {.topics = {destination}, .group = destination},
+                                         std::move(accept));
+                   }};
 
 /// Where no cluster is named, a mock in this process, as long as it lives. It keeps five megabytes
 /// of a partition.
@@ -135,15 +137,15 @@ const Broker& broker_called(const std::string& name) {
   throw std::runtime_error("there is no broker '" + name + "' in this program");
 }
 
-void send(const Broker& broker, const std::string& address, const std::string& place) {
+void send(const Broker& broker, const std::string& address, const std::string& destination) {
   Database database{address};
   Outbox outbox{database, box_options()};
   Handlers handlers;
-  handlers.add(TopicPattern{"#"}, {broker.sink(place), {.max_batch = 500}});
+  handlers.add(TopicPattern{"#"}, {broker.sink(destination), {.max_batch = 500}});
   Dispatcher{outbox, handlers, dispatch_options()}.run({});
 }
 
-void receive(const Broker& broker, const std::string& address, const std::string& place) {
+void receive(const Broker& broker, const std::string& address, const std::string& destination) {
   Database database{address};
   Inbox inbox{database, box_options()};
   Handlers handlers;
@@ -154,7 +156,7 @@ void receive(const Broker& broker, const std::string& address, const std::string
   });
   Dispatcher dispatcher{inbox, handlers, dispatch_options()};
   const std::jthread dispatching{[&](std::stop_token stop) { dispatcher.run(stop); }};
-  broker.source(place, accept_into(inbox))->run({});
+  broker.source(destination, accept_into(inbox))->run({});
 }
 
 /// One of the two processes; killed and begun again.
@@ -223,8 +225,8 @@ std::int64_t number_of(Database& database, const std::string& sql) {
   return value;
 }
 
-void make_place(const Broker& broker, const std::string& place) {
-  const auto source = broker.source(place, [](auto) { return std::vector<Accepted>{}; });
+void make_place(const Broker& broker, const std::string& destination) {
+  const auto source = broker.source(destination, [](auto) { return std::vector<Accepted>{}; });
   std::jthread thread{[&](std::stop_token stop) { source->run(std::move(stop)); }};
   for (int i = 0; i < 3000 && !source->status().connected; ++i) std::this_thread::sleep_for(10ms);
   if (!source->status().connected) throw std::runtime_error(source->status().error);
@@ -260,10 +262,10 @@ int run(const Options& options) {
   std::filesystem::create_directories(folder);
   const std::string from = "sqlite:" + (folder / "from.db").string();
   const std::string to = "sqlite:" + (folder / "to.db").string();
-  const std::string place = "twinbox_trip_" + std::to_string(getpid());
+  const std::string destination = "twinbox_trip_" + std::to_string(getpid());
   const Broker& broker = broker_called(options.broker);
 #if TWINBOX_KAFKA
-  if (options.broker == "kafka") make_cluster(place);
+  if (options.broker == "kafka") make_cluster(destination);
 #endif
   std::cout << "seed " << options.seed << std::endl;
   bool good = true;
@@ -275,10 +277,10 @@ int run(const Options& options) {
       session.execute("create table ledger (id text not null, partition_key text not null)");
     });
     enqueue_all(outbox, options.messages);
-    make_place(broker, place);
+    make_place(broker, destination);
     std::mt19937 chance{options.seed};
-    Child sender{{"broker_trip", "send", options.broker, from, place}};
-    Child receiver{{"broker_trip", "receive", options.broker, to, place}};
+    Child sender{{"broker_trip", "send", options.broker, from, destination}};
+    Child receiver{{"broker_trip", "receive", options.broker, to, destination}};
     const auto begin = std::chrono::steady_clock::now();
     const auto done = [&] { return number_of(target, "select count(*) from ledger"); };
     int kills = 0, of_sender = 0;

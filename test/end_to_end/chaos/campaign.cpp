@@ -55,7 +55,7 @@ void Campaign::deploy() {
   DatabaseOptions pool;
   pool.pool_size = 1;
   // A worker that is stopped inside a transaction must not hold up the next fault.
-  pool.wait_limit = 2s;
+  pool.wait_timeout = 2s;
   database_ = std::make_unique<Database>(options_.store.address, pool);
   BoxOptions box = options_.store.box();
   box.deploy_schema = true;
@@ -285,7 +285,7 @@ void Campaign::end_all() {
 
 void Campaign::wait_until_drained() {
   const Micros from = now();
-  while (open_duties() > 0) {
+  while (open_deliveries() > 0) {
     notice_ended();
     if (now() - from > patience) return trouble("there is still open work");
     std::this_thread::sleep_for(20ms);
@@ -293,7 +293,7 @@ void Campaign::wait_until_drained() {
   course_.drained = now() - from;
 }
 
-std::int64_t Campaign::open_duties() {
+std::int64_t Campaign::open_deliveries() {
   std::int64_t count = 1;
   try {
     database_->in_transaction([&](Session& session) {

@@ -72,7 +72,7 @@ class Campaign {
   void wait_until_drained();
   void end_all();
   void end(Process& process);
-  std::int64_t open_duties();
+  std::int64_t open_deliveries();
   std::vector<Process*> running(Role role);
   void trouble(const std::string& what);
 

@@ -64,8 +64,8 @@ class Bookkeeper {
 
   void begin(const Message& message) const {
     std::ostringstream line;
-    line << "begin " << message.id.str() << ' ' << message.work_id.number() << ' ' << message.epoch
-         << ' ' << micros(message.lease_until) << ' ' << now();
+    line << "begin " << message.id.str() << ' ' << message.delivery_id.number() << ' '
+         << message.epoch << ' ' << micros(message.lease_until) << ' ' << now();
     ledger_.write(line.str());
   }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <twinbox/event.hpp>
-#include <twinbox/signature.hpp>
+#include <twinbox/webhook.hpp>
 
 namespace {
 
@@ -66,7 +66,7 @@ json::object write(const json::object& asked) {
   const HttpContent content =
       mode == "batch"
           ? to_http(std::span{events})
-          : to_http(events.at(0), mode == "binary" ? EventMode::binary : EventMode::structured);
+          : to_http(events.at(0), mode == "binary" ? ContentMode::binary : ContentMode::structured);
   json::object written;
   for (const auto& field : content.headers) written[field.name] = field.value;
   return {{"headers", written}, {"body", content.body}};

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "end_to_end/concurrency/shared_store.hpp"
-#include <twinbox/at_most_once.hpp>
+#include <twinbox/inbox.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -15,7 +15,7 @@ constexpr int processes = 4;
 constexpr int threads = 2;
 constexpr int messages = 40;
 
-BoxOptions options_of(const Place& place) {
+BoxOptions options_of(const TestStore& place) {
   BoxOptions options;
   options.schema = place.schema();
   options.deploy_schema = true;
@@ -23,7 +23,7 @@ BoxOptions options_of(const Place& place) {
 }
 
 /// What one process does: its threads race for every message. Returns how many it has handled.
-int handle_all(const Place& place) {
+int handle_all(const TestStore& place) {
   Database database(place.address());
   Inbox inbox(database, options_of(place));
   AtMostOnce gate{inbox};
@@ -46,7 +46,7 @@ class GateProcesses : public ::testing::TestWithParam<Backend> {
 };
 
 TEST_P(GateProcesses, MBH_12_of_many_threads_in_many_processes_exactly_one_handles_a_message) {
-  const Place place(GetParam());
+  const TestStore place(GetParam());
   {
     Database database(place.address());
     const Inbox deployed(database, options_of(place));

@@ -1,8 +1,8 @@
 // A key that cannot go on costs nobody else anything, however many messages wait behind its head.
 #include "end_to_end/concurrency/shared_store.hpp"
 #include "support/postgres_plan.hpp"
-#include <twinbox/admin.hpp>
 #include <twinbox/dispatcher.hpp>
+#include <twinbox/operations.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -122,7 +122,7 @@ TEST_P(OrderingCost, a_key_that_a_dead_letter_holds_holds_up_its_own_messages_on
   const std::vector<HeldKey> held = Admin(strict).held_keys();
   ASSERT_EQ(held.size(), 2u);
   EXPECT_EQ(held[0].waiting, poisoned_messages - 1);
-  EXPECT_EQ(held[1].waiting, HeldKey::most_counted) << "it counts no further than it has to";
+  EXPECT_EQ(held[1].waiting, HeldKey::max_counted) << "it counts no further than it has to";
   ASSERT_EQ(Admin(strict).discard(Filter{.state = StateFilter::dead}, {.reason = "test"}), 2u);
   EXPECT_EQ(dispatcher.step(), 2u) << "the next of each";
 }

@@ -91,7 +91,7 @@ class Ordering : public ::testing::TestWithParam<Backend> {
   static DatabaseOptions pool() {
     DatabaseOptions options;
     options.pool_size = writers + 2;
-    options.wait_limit = 60s;
+    options.wait_timeout = 60s;
     return options;
   }
 
@@ -160,7 +160,7 @@ class Ordering : public ::testing::TestWithParam<Backend> {
     return handlers;
   }
 
-  Place place_{GetParam()};
+  TestStore place_{GetParam()};
   Database database_;
   Outbox outbox_;
   Orders orders_;

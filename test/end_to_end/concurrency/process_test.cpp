@@ -59,7 +59,7 @@ class Processes : public ::testing::TestWithParam<Backend> {
 
   /// Producers and workers run and are killed and replaced; a new producer sends everything once
   /// more, since nobody knows how far the last one had come. Returns what all of them noted.
-  Acts run(const Place& place, const Load& load) {
+  Acts run(const TestStore& place, const Load& load) {
     logs_ = std::filesystem::temp_directory_path() / ("acts_" + std::to_string(getpid()));
     std::filesystem::remove_all(logs_);
     std::filesystem::create_directories(logs_);
@@ -104,8 +104,8 @@ class Processes : public ::testing::TestWithParam<Backend> {
     return acts;
   }
 
-  /// How many duties are in which state: 0 open, 1 done, 2 dead.
-  static std::map<std::int64_t, std::size_t> count_states(const Place& place, Backend backend,
+  /// How many deliveries are in which state: 0 open, 1 done, 2 dead.
+  static std::map<std::int64_t, std::size_t> count_states(const TestStore& place, Backend backend,
                                                           const std::string& box) {
     std::map<std::int64_t, std::size_t> counts;
     Database database(place.address());
@@ -123,7 +123,7 @@ class Processes : public ::testing::TestWithParam<Backend> {
   }
 
   template <class Box>
-  static void deploy(const Place& place) {
+  static void deploy(const TestStore& place) {
     Database database(place.address());
     BoxOptions options;
     options.schema = place.schema();
@@ -137,7 +137,7 @@ class Processes : public ::testing::TestWithParam<Backend> {
   }
 
   /// Nothing is damaged, and every payload is what was written.
-  static void expect_sound(const Place& place) {
+  static void expect_sound(const TestStore& place) {
     Database database(place.address());
     database.in_transaction([&](Session& session) {
       check_integrity(session);
@@ -164,7 +164,7 @@ class Processes : public ::testing::TestWithParam<Backend> {
 
   /// How often the log of a SQLite file began anew since it was created: each time all of it had
   /// been checkpointed. SQLite counts it in the log's header.
-  static std::uint32_t begun_anew(const Place& place) {
+  static std::uint32_t begun_anew(const TestStore& place) {
     std::ifstream log{place.file() + "-wal", std::ios::binary};
     std::uint32_t count = 0;
     log.seekg(12);
@@ -175,11 +175,11 @@ class Processes : public ::testing::TestWithParam<Backend> {
 
   static void check(const Acts& acts, std::map<std::int64_t, std::size_t> states,
                     std::size_t expected) {
-    EXPECT_EQ(states[0], 0u) << "duties that are still open";
-    EXPECT_EQ(states[1] + states[2], expected) << "duties that are done or dead";
+    EXPECT_EQ(states[0], 0u) << "deliveries that are still open";
+    EXPECT_EQ(states[1] + states[2], expected) << "deliveries that are done or dead";
     EXPECT_EQ(acts.double_leases(), std::vector<std::string>{});
     const std::set<std::int64_t> once(acts.finished.begin(), acts.finished.end());
-    EXPECT_EQ(once.size(), acts.finished.size()) << "duties finished twice";
+    EXPECT_EQ(once.size(), acts.finished.size()) << "deliveries finished twice";
     // A worker that is killed may have finished one without noting it, never the other way round.
     EXPECT_LE(acts.finished.size(), expected);
     EXPECT_GE(acts.finished.size() + kills, expected);
@@ -217,7 +217,7 @@ class SqliteProcesses : public Processes {};
 TEST_P(Processes, OBX_017_share_an_outbox_while_workers_and_producers_are_killed) {
   REQUIREMENT("OBX-019,OBX-051,OBX-081");
   campaign([&] {
-    const Place place(GetParam());
+    const TestStore place(GetParam());
     deploy<Outbox>(place);
     const Acts acts = run(place, {Role::enqueuer, Role::outbox_worker});
     EXPECT_EQ(std::set(acts.enqueued.begin(), acts.enqueued.end()).size(),
@@ -230,7 +230,7 @@ TEST_P(Processes, OBX_017_share_an_outbox_while_workers_and_producers_are_killed
 // processes meet writes of others, and the death of either.
 TEST_P(Processes, share_an_outbox_of_large_messages_whose_file_stays_sound) {
   campaign([&] {
-    const Place place(GetParam());
+    const TestStore place(GetParam());
     deploy<Outbox>(place);
     const Acts acts = run(place, {Role::large_enqueuer, Role::outbox_worker});
     check(acts, count_states(place, GetParam(), "outbox"), producers * messages_each);
@@ -245,7 +245,7 @@ TEST_P(SqliteProcesses, share_a_file_that_is_checkpointed_all_the_time) {
   constexpr int least = 30;  // a tenth of what a loaded machine reaches
   std::uint32_t all = 0;
   campaign([&] {
-    const Place place(GetParam());
+    const TestStore place(GetParam());
     deploy<Outbox>(place);
     Database observer(place.address());  // keeps the log, and with it the count
     const auto look = [&] { observer.in_transaction(check_integrity); };
@@ -268,7 +268,7 @@ TEST_P(SqliteProcesses, share_a_file_that_is_checkpointed_all_the_time) {
 TEST_P(Processes, IBX_030_share_an_inbox_that_gets_everything_again_while_all_are_killed) {
   REQUIREMENT("IBX-033,IBX-070,IBX-103");
   campaign([&] {
-    const Place place(GetParam());
+    const TestStore place(GetParam());
     deploy<Inbox>(place);
     const Acts acts = run(place, {Role::accepter, Role::inbox_worker});
     EXPECT_EQ(std::set(acts.accepted.begin(), acts.accepted.end()).size(), acts.accepted.size())

@@ -33,7 +33,7 @@ BoxOptions box_options(const RoleOptions& options) {
 }
 
 std::string words(const Message& message) {
-  return std::to_string(message.work_id.number()) + " " + std::to_string(message.epoch);
+  return std::to_string(message.delivery_id.number()) + " " + std::to_string(message.epoch);
 }
 
 /// True once the supervisor has closed its end; waits a little for it.
@@ -66,7 +66,7 @@ class WorkerRole {
       for (const Message& message : messages) handle(message);
       if (chance_() % 20 == 0) queue().reap();
       ending = ending || told_to_end(messages.empty() ? 5ms : 0ms);
-      if (ending && messages.empty() && open_duties() == 0) return;
+      if (ending && messages.empty() && open_deliveries() == 0) return;
     }
   }
 
@@ -99,7 +99,7 @@ class WorkerRole {
     if (changed == 1 && what >= 7) log_.write(Line::finished, words(message));
   }
 
-  std::int64_t open_duties() {
+  std::int64_t open_deliveries() {
     const bool server = database_.dialect() != Dialect::sqlite;
     const std::string prefix = server ? "\"" + options_.schema + "\"." : "";
     std::int64_t count = 0;

@@ -21,18 +21,18 @@ class Holders {
   void take(const std::vector<Message>& messages) {
     const std::lock_guard lock(mutex_);
     for (const Message& message : messages) {
-      if (!held_.insert(message.work_id).second) ++doubles_;
+      if (!held_.insert(message.delivery_id).second) ++doubles_;
     }
   }
   void give_back(const std::vector<Message>& messages) {
     const std::lock_guard lock(mutex_);
-    for (const Message& message : messages) held_.erase(message.work_id);
+    for (const Message& message : messages) held_.erase(message.delivery_id);
   }
   [[nodiscard]] int doubles() const { return doubles_; }
 
  private:
   std::mutex mutex_;
-  std::unordered_set<WorkId> held_;
+  std::unordered_set<DeliveryId> held_;
   std::atomic<int> doubles_ = 0;
 };
 
@@ -40,7 +40,7 @@ class Threads : public ::testing::TestWithParam<Backend> {
  protected:
   Threads() { skip_without_server(GetParam()); }
 
-  static BoxOptions options(const Place& place) {
+  static BoxOptions options(const TestStore& place) {
     BoxOptions box;
     box.schema = place.schema();
     box.deploy_schema = true;
@@ -64,7 +64,7 @@ TEST_P(Threads, OBX_081_claim_renew_abandon_and_ack_the_same_few_rows) {
   REQUIREMENT("OBX-019,OBX-017");
   constexpr int rows = 60;
   campaign([&] {
-    const Place place(GetParam());
+    const TestStore place(GetParam());
     Database database(place.address(), pool());
     Outbox outbox(database, options(place));
     for (int i = 0; i < rows; ++i) outbox.enqueue(a_message());
@@ -100,7 +100,7 @@ TEST_P(Threads, IBX_103_accept_claim_and_ack_at_once_and_each_message_is_done_on
   REQUIREMENT("IBX-030,IBX-033");
   constexpr int messages_in_all = 300;
   campaign([&] {
-    const Place place(GetParam());
+    const TestStore place(GetParam());
     Database database(place.address(), pool());
     Inbox inbox(database, options(place));
     Holders holders;

@@ -38,7 +38,7 @@ class Handled {
 
 class WakeUp : public ::testing::TestWithParam<Backend> {
  protected:
-  static void enqueue_elsewhere(const Place& place, std::uint64_t seed, int messages) {
+  static void enqueue_elsewhere(const TestStore& place, std::uint64_t seed, int messages) {
     enqueue_elsewhere(place.address(), place.schema(), seed, messages);
   }
 
@@ -63,7 +63,7 @@ class WakeUp : public ::testing::TestWithParam<Backend> {
 };
 
 TEST_P(WakeUp, PHD_28_reaches_a_dispatcher_in_another_process) {
-  const Place place(GetParam());
+  const TestStore place(GetParam());
   Database database(place.address());
   BoxOptions options;
   options.schema = place.schema();
@@ -93,10 +93,10 @@ class ManyFiles : public WakeUp {};
 /// Twelve files, and connections to watch two of them.
 TEST_P(ManyFiles, PHD_28_reaches_the_dispatcher_from_every_file_of_a_set) {
   constexpr std::size_t count = 12;
-  std::vector<std::unique_ptr<Place>> places;
+  std::vector<std::unique_ptr<TestStore>> places;
   std::vector<StoreDefinition> stores;
   for (std::size_t i = 0; i < count; ++i) {
-    places.push_back(std::make_unique<Place>(GetParam()));
+    places.push_back(std::make_unique<TestStore>(GetParam()));
     stores.push_back({.name = "store_" + std::to_string(i), .address = places.back()->address()});
     Database database(places.back()->address());
     Outbox(database, {.deploy_schema = true});
@@ -109,7 +109,7 @@ TEST_P(ManyFiles, PHD_28_reaches_the_dispatcher_from_every_file_of_a_set) {
   std::jthread running{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
   // Each look at an empty store is the last one for an hour.
   for (std::size_t round = 1; round <= count; ++round) {
-    const Place& place = *places[round - 1];
+    const TestStore& place = *places[round - 1];
     enqueue_elsewhere(place.address(), place.schema(), round, 1);
     ASSERT_TRUE(handled.wait_for(round)) << "store " << round;
   }

@@ -63,7 +63,7 @@ class Answer:
 
 
 class Live:
-    """The overviews of /v1/live, as they come; fails when none comes any more."""
+    """The overviews of /v1/overview/stream, as they come; fails when none comes any more."""
 
     def __init__(self, response):
         self.response = response
@@ -194,7 +194,7 @@ class Daemon:
     def live(self, headers=None):
         connection = self.connect()
         try:
-            connection.request("GET", "/v1/live", headers=headers or {})
+            connection.request("GET", "/v1/overview/stream", headers=headers or {})
             response = connection.getresponse()
             assert response.status == 200, response.read()
             yield Live(response)

@@ -16,7 +16,7 @@ def make_dead(file, count, topics=1, error="connection refused", begin=0):
             " id, topic, payload) values (?, ?, ?, 1, '-', ?, ?, ?)",
             ((n, now, now, f"dead-{begin + n}", f"t{n % topics}", b"x" * 200) for n in rows))
         database.executemany(
-            "insert into outbox_outcome (number, work_id, finished_at, attempts, state, reason,"
+            "insert into outbox_outcome (number, delivery_id, finished_at, attempts, state, reason,"
             " last_error) values (?, ?, ?, 10, 2, 'max_attempts', ?)",
             ((n, n, now, f"{error} by host {n}") for n in rows))
     database.close()

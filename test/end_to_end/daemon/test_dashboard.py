@@ -13,7 +13,7 @@ from store import PostgresStore, SqliteStore
 DEADLY = '[dispatch]\nno_route = "dead"\n[sink.log]\ntype = "log"\n' \
          '[[route]]\nname = "known"\ntopic = "known"\nsink = "log"\n'
 FAR = '[store.far]\nurl = "postgresql://127.0.0.1:1/nothing?connect_timeout=1"\n' \
-      'wait_limit = "1s"\n'
+      'wait_timeout = "1s"\n'
 HERE = '[store.here]\nurl = "sqlite:here.db"\n[access]\ntoken_file = "twinbox.tokens"\n'
 
 
@@ -141,15 +141,15 @@ class Bounded(OnStore, unittest.TestCase):
             self.store.make_dead(self.many)
             self.store.make_errors_differ()
             daemon.wait_for_count("dead", self.many)
-            answer = daemon.ask("GET", "/v1/groups")
+            answer = daemon.ask("GET", "/v1/dead_letter_groups")
             self.assertLess(len(answer.body), 50_000)
             self.assertEqual(len(answer.json()["groups"]), 100)
             self.assertEqual(answer.json()["other"], self.many - 100)
-            few = daemon.ask("GET", "/v1/groups?limit=7&topic=t0").json()
+            few = daemon.ask("GET", "/v1/dead_letter_groups?limit=7&topic=t0").json()
             self.assertEqual((len(few["groups"]), few["other"]), (7, self.many - 7))
-            none = daemon.ask("GET", "/v1/groups?topic=none").json()
+            none = daemon.ask("GET", "/v1/dead_letter_groups?topic=none").json()
             self.assertEqual((none["groups"], none["other"]), ([], 0))
-            self.assertEqual(daemon.ask("GET", "/v1/groups?limit=1001").status, 400)
+            self.assertEqual(daemon.ask("GET", "/v1/dead_letter_groups?limit=1001").status, 400)
             self.assertEqual(daemon.stop(), 0)
 
     def test_a_key_that_waits_for_a_due_time_far_away_is_a_reason(self):
@@ -237,7 +237,7 @@ class Overview(unittest.TestCase):
             self.assertIn("127.0.0.1", far["boxes"][0]["error"])
             self.assertNotIn("error", here["boxes"][0])
             self.assertEqual(here["boxes"][0]["status"], "healthy")
-            self.assertEqual(daemon.ask("GET", "/v1/groups").status, 200)
+            self.assertEqual(daemon.ask("GET", "/v1/dead_letter_groups").status, 200)
             self.assertEqual(daemon.stop(), 0)
 
 
@@ -253,17 +253,17 @@ class Groups(unittest.TestCase):
             daemon.wait_for_count("dead", 3)
             daemon.ask("POST", "/v1/inbox/s/c?store=main", b"x", {"Idempotency-Key": "1"})
             daemon.wait_for_count("dead", 1, "inbox")
-            answer = daemon.ask("GET", "/v1/groups").json()
+            answer = daemon.ask("GET", "/v1/dead_letter_groups").json()
             self.assertEqual([(group["store"], group["box"], group["topic"], group["count"])
                               for group in answer["groups"]],
                              [("main", "inbox", "c", 1), ("main", "outbox", "b", 1),
                               ("other", "outbox", "a", 2)])
-            one = daemon.ask("GET", "/v1/groups?store=other&box=outbox").json()["groups"]
+            one = daemon.ask("GET", "/v1/dead_letter_groups?store=other&box=outbox").json()["groups"]
             self.assertEqual([group["topic"] for group in one], ["a"])
-            self.assertEqual(daemon.ask("GET", "/v1/groups?box=inbox").json()["groups"][0]["topic"],
+            self.assertEqual(daemon.ask("GET", "/v1/dead_letter_groups?box=inbox").json()["groups"][0]["topic"],
                              "c")
-            self.assertEqual(daemon.ask("GET", "/v1/groups?store=none").status, 404)
-            self.assertEqual(daemon.ask("GET", "/v1/groups?box=mail").status, 400)
+            self.assertEqual(daemon.ask("GET", "/v1/dead_letter_groups?store=none").status, 404)
+            self.assertEqual(daemon.ask("GET", "/v1/dead_letter_groups?box=mail").status, 400)
 
 
 class Live(unittest.TestCase):
@@ -297,17 +297,17 @@ class Live(unittest.TestCase):
             with daemon.live():
                 with daemon.live({"Authorization": f"Bearer {daemon.token}"}):
                     pass  # those without a token take none from one with a token
-                answer = daemon.ask("GET", "/v1/live")
+                answer = daemon.ask("GET", "/v1/overview/stream")
                 self.assertEqual(answer.status, 503)
                 self.assertIn("Retry-After", answer.headers)
-            while daemon.ask("HEAD", "/v1/live").status != 200 or not self.room(daemon):
+            while daemon.ask("HEAD", "/v1/overview/stream").status != 200 or not self.room(daemon):
                 pass  # the daemon hears of it a moment later
             self.assertEqual(daemon.stop(), 0)
 
     @staticmethod
     def room(daemon):
         connection = daemon.connect()
-        connection.request("GET", "/v1/live")
+        connection.request("GET", "/v1/overview/stream")
         status = connection.getresponse().status
         connection.close()
         return status == 200
@@ -319,7 +319,7 @@ class Live(unittest.TestCase):
         other = "keep admin " + hashlib.sha256(b"other").hexdigest() + "\n"
         tokens.write_text(line.format("one") + other)
         with daemon:
-            self.assertEqual(daemon.ask("GET", "/v1/live").status, 401)
+            self.assertEqual(daemon.ask("GET", "/v1/overview/stream").status, 401)
             cookie = daemon.ask("POST", "/v1/login", '{"token":"secret"}').headers["Set-Cookie"]
             with daemon.live({"Cookie": cookie.split(";")[0]}) as live:
                 next(live)

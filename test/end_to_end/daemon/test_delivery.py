@@ -58,8 +58,8 @@ class Delivery(unittest.TestCase):
                 line = daemon.wait_for(r"no_handler (.*)")[1]
                 self.assertIn("topic=payment.received", line)
                 self.assertIn(missing, line.replace("\\", ""))
-                found = self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["last_error"])
-                self.assertEqual(found["duties"][0]["last_error"],
+                found = self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["last_error"])
+                self.assertEqual(found["deliveries"][0]["last_error"],
                                  "no handler for topic 'payment.received'; missing: " + missing)
 
     def test_a_message_goes_in_and_out(self):
@@ -70,7 +70,7 @@ class Delivery(unittest.TestCase):
             status, _, headers, body = receiver.next()
             self.assertEqual((status, body), (200, b'{"order":1}'))
             self.assertEqual(headers["Content-Type"], "application/json")
-            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+            self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "done")
             self.assertEqual(daemon.stop(), 0)
 
     def test_an_old_replica_leaves_what_only_the_new_one_routes_to_it(self):
@@ -92,12 +92,12 @@ sink = "there"
             old.ask("POST", "/v1/outbox/invoice.sent", b"x", {"Idempotency-Key": "one"})
             for _ in range(3):  # each time it comes due again
                 self.assertIn("topic=invoice.sent", old.wait_for(r"left_to_other_worker (.*)")[1])
-            duty = old.ask("GET", "/v1/messages/one").json()["duties"][0]
-            self.assertEqual((duty["attempts"], duty["last_error"] or ""), (0, ""))
+            delivery = old.ask("GET", "/v1/messages/one").json()["deliveries"][0]
+            self.assertEqual((delivery["attempts"], delivery["last_error"] or ""), (0, ""))
             self.assertTrue(receiver.requests.empty())
             new.operate("POST", "/v1/dispatch/resume", "{}")
             self.assertEqual(receiver.next()[3], b"x")
-            self.until(new, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+            self.until(new, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "done")
             self.assertFalse([line for line in old.lines if "no_handler" in line])
 
     def test_what_fails_is_retried_then_dead_then_requeued(self):
@@ -107,10 +107,10 @@ sink = "there"
             daemon.ask("POST", "/v1/outbox/order.placed", b"x", {"Idempotency-Key": "one"})
             self.assertEqual([receiver.next()[0] for _ in range(2)], [500, 500])
             shown = self.until(daemon, "/v1/messages/one",
-                               lambda m: m["duties"][0]["state"] == "dead")
+                               lambda m: m["deliveries"][0]["state"] == "dead")
             self.assertEqual(len(shown["timeline"]), 2)
             daemon.wait_for_count("dead", 1)
-            groups = daemon.ask("GET", "/v1/groups").json()["groups"]
+            groups = daemon.ask("GET", "/v1/dead_letter_groups").json()["groups"]
             self.assertEqual([(group["topic"], group["count"]) for group in groups],
                              [("order.placed", 1)])
             well.append(True)
@@ -120,13 +120,13 @@ sink = "there"
             self.assertEqual(answer.json(), {"operation_id": "again", "changed": 1,
                                              "finished": True, "dry_run": False})
             self.assertEqual(receiver.next()[0], 200)
-            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+            self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "done")
 
     def test_a_topic_without_a_route_is_dead_when_told_so(self):
         with Receiver() as receiver:
             daemon = self.daemon(ROUTES.format(url=receiver.url))
             daemon.ask("POST", "/v1/outbox/other", b"x", {"Idempotency-Key": "one"})
-            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "dead")
+            self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "dead")
 
     def test_paused_means_nothing_is_claimed(self):
         with Receiver() as receiver:
@@ -137,7 +137,7 @@ sink = "there"
             daemon.signal(signal.SIGHUP)  # a reload does not forget it
             daemon.wait_for(" reloaded")
             self.assertTrue(daemon.ask("GET", "/v1/dispatch").json()["paused"])
-            self.assertEqual(daemon.ask("GET", "/v1/messages/one").json()["duties"][0]["state"],
+            self.assertEqual(daemon.ask("GET", "/v1/messages/one").json()["deliveries"][0]["state"],
                              "ready")
             self.assertTrue(receiver.requests.empty())
             daemon.operate("POST", "/v1/dispatch/resume", "{}")
@@ -167,14 +167,14 @@ sink = "there"
             daemon = self.daemon(ROUTES.format(url="env:HOOK"), environment={"HOOK": url})
             daemon.ask("POST", "/v1/outbox/order.placed", b"x", {"Idempotency-Key": "one"})
             self.until(daemon, "/v1/messages/one",
-                       lambda m: m["duties"][0]["last_error"]
+                       lambda m: m["deliveries"][0]["last_error"]
                        or not daemon.ask("GET", "/v1/dispatch").json()["routes"][0]["enabled"])
             route = daemon.ask("GET", "/v1/dispatch").json()["routes"][0]
             self.assertEqual((route["name"], route["enabled"]), ("orders", False))
             self.assertIn("127.0.0.1", route["reason"])
             self.assertIn("HTTP 410", route["reason"])
             shown = daemon.ask("GET", "/v1/messages/one").json()
-            self.assertEqual((shown["duties"][0]["attempts"], shown["timeline"]), (0, []))
+            self.assertEqual((shown["deliveries"][0]["attempts"], shown["timeline"]), (0, []))
             told = json.dumps([route, shown, daemon.lines])
             for secret in ["T0K3N", "S3CR3T", "P455"]:
                 self.assertNotIn(secret, told)
@@ -215,11 +215,11 @@ sink = "there"
     def test_a_damaged_file_of_switches_is_put_aside(self):
         with Receiver() as receiver:
             daemon = Daemon(ROUTES.format(url=receiver.url))
-            (daemon.folder / "twinbox.switches").write_text('{"version":1,"paused":"yes"}')
+            (daemon.folder / "twinbox.dispatch_state").write_text('{"version":1,"paused":"yes"}')
             with daemon:
-                self.assertTrue(any("switches_unusable" in line for line in daemon.lines))
+                self.assertTrue(any("dispatch_state_unusable" in line for line in daemon.lines))
                 self.assertFalse(daemon.ask("GET", "/v1/dispatch").json()["paused"])
-                self.assertTrue((daemon.folder / "twinbox.switches.damaged").exists())
+                self.assertTrue((daemon.folder / "twinbox.dispatch_state.damaged").exists())
                 self.assertEqual(daemon.stop(), 0)
 
     def test_no_status_is_dead_at_once_where_the_list_is_empty(self):
@@ -228,9 +228,9 @@ sink = "there"
             daemon = self.daemon(config)
             daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
             found = self.until(daemon, "/v1/messages/one",
-                               lambda m: m["duties"][0]["state"] == "dead")
-            self.assertEqual(found["duties"][0]["reason"], "max_attempts")
-            self.assertEqual(found["duties"][0]["attempts"], 2)
+                               lambda m: m["deliveries"][0]["state"] == "dead")
+            self.assertEqual(found["deliveries"][0]["reason"], "max_attempts")
+            self.assertEqual(found["deliveries"][0]["attempts"], 2)
 
     def test_an_address_from_the_environment_is_in_no_error_and_no_log(self):
         with Receiver(lambda request: 500) as receiver:
@@ -238,9 +238,9 @@ sink = "there"
             daemon = self.daemon(ROUTES.format(url="env:HOOK"), environment={"HOOK": url})
             daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
             found = self.until(daemon, "/v1/messages/one",
-                               lambda m: m["duties"][0]["state"] == "dead")
-            self.assertIn("127.0.0.1", found["duties"][0]["last_error"])
-            told = json.dumps([found, daemon.ask("GET", "/v1/groups").json(), daemon.lines])
+                               lambda m: m["deliveries"][0]["state"] == "dead")
+            self.assertIn("127.0.0.1", found["deliveries"][0]["last_error"])
+            told = json.dumps([found, daemon.ask("GET", "/v1/dead_letter_groups").json(), daemon.lines])
             for secret in ["T0K3N", "S3CR3T", "P455"]:
                 self.assertNotIn(secret, told)
             self.assertEqual(daemon.stop(), 0)
@@ -255,9 +255,9 @@ sink = "there"
                 daemon = self.daemon(ROUTES.format(url="env:HOOK"),
                                      environment={"HOOK": receiver.url.rstrip("/") + path})
                 daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
-                found = self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "dead")
-                self.assertIn(words.split("/")[0].split(" h")[0], found["duties"][0]["last_error"])
-                groups = self.until(daemon, "/v1/groups", lambda g: g["groups"])
+                found = self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "dead")
+                self.assertIn(words.split("/")[0].split(" h")[0], found["deliveries"][0]["last_error"])
+                groups = self.until(daemon, "/v1/dead_letter_groups", lambda g: g["groups"])
                 self.assertNotIn(path.rsplit("/", 1)[1], json.dumps([found, groups, daemon.lines]))
                 self.assertEqual(daemon.stop(), 0)
 
@@ -266,7 +266,7 @@ sink = "there"
             daemon = self.daemon(ROUTES.format(url=first.url))
             daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": "one"})
             self.assertEqual(first.next()[3], b"1")
-            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+            self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "done")
             daemon.configure(ROUTES.format(url=second.url) +
                              '[store.other]\nurl = "sqlite:other.db"\n[server]\nthreads = 3\n')
             daemon.signal(signal.SIGHUP)
@@ -304,8 +304,8 @@ sink = "there"
             self.until(daemon, "/v1/workers", lambda answer: len(answer["workers"]) == 2)
             answer.set()
             shown = self.until(daemon, "/v1/messages/one",
-                               lambda m: m["duties"][0]["state"] == "done")
-            self.assertEqual((shown["duties"][0]["attempts"], shown["timeline"]), (0, []))
+                               lambda m: m["deliveries"][0]["state"] == "done")
+            self.assertEqual((shown["deliveries"][0]["attempts"], shown["timeline"]), (0, []))
             self.assertEqual(receiver.requests.qsize(), 1)
 
     def test_a_stop_lets_a_delivery_that_is_under_way_be_answered_within_the_grace(self):
@@ -323,7 +323,7 @@ sink = "there"
             for key in ["one", "two"]:
                 daemon.ask("POST", "/v1/outbox/order.placed", b"1", {"Idempotency-Key": key})
                 self.until(daemon, f"/v1/messages/{key}",
-                           lambda m: m["duties"][0]["state"] == "leased")
+                           lambda m: m["deliveries"][0]["state"] == "leased")
             daemon.signal(signal.SIGTERM)
             # The one that waits for its turn is released: the HTTP client has been told to stop.
             store = SqliteStore(daemon.folder)
@@ -334,9 +334,9 @@ sink = "there"
             self.assertEqual(daemon.stop(), 0)
             self.assertEqual(store.done(), {"one"})
             self.assertEqual(receiver.requests.qsize(), 1)
-            self.assertFalse(any("stopped_early" in line for line in daemon.lines))
+            self.assertFalse(any("shutdown_forced" in line for line in daemon.lines))
 
-    def test_a_reload_gives_the_only_place_to_the_next_dispatcher_in_time(self):
+    def test_a_reload_gives_the_only_slot_to_the_next_dispatcher_in_time(self):
         arrived, answer = threading.Event(), threading.Event()
         self.addCleanup(answer.set)
 
@@ -358,7 +358,7 @@ sink = "there"
             daemon.ask("POST", "/v1/outbox/order.placed", b"2")
             # Broken off, the first one comes again: it waits for nobody's answer any more.
             self.assertEqual({receiver.next()[3], receiver.next()[3]}, {b"1", b"2"})
-            self.until(daemon, "/v1/messages/one", lambda m: m["duties"][0]["state"] == "done")
+            self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "done")
 
     def test_an_event_is_handled_within_the_request(self):
         well = []
@@ -372,7 +372,7 @@ sink = "there"
             self.assertEqual(answer.status, 500, answer.body)
             well.append(True)
             self.until(daemon, "/v1/messages/e1?box=inbox",
-                       lambda m: m["duties"][0]["state"] == "done")
+                       lambda m: m["deliveries"][0]["state"] == "done")
             answer = daemon.ask("POST", "/events/order.paid/v2", b"{}", event)
             self.assertEqual(answer.status, 200, answer.body)
             seen = event | {"ce-id": "e2", "ce-type": "order.seen.v1"}
@@ -390,11 +390,11 @@ sink = "there"
                                  '[[event]]\nname = "order.paid"\nmode = "inline"\nsink = "there"\n')
             event = {"ce-specversion": "1.0", "ce-source": "/shop", "ce-type": "order.paid.v1",
                      "Content-Type": "application/json"}
-            switches = [("dispatch/pause", "dispatch/resume", b""),
+            dispatch_state = [("dispatch/pause", "dispatch/resume", b""),
                         ("dispatch/pause", "dispatch/resume", b'{"store":"main"}'),
                         ("dispatch/pause", "dispatch/resume", b'{"topic":"order.paid.v1"}'),
                         ("routes/event%20order.paid.v1/disable", "routes/event%20order.paid.v1/enable", b"")]
-            for number, (off, on, body) in enumerate(switches):
+            for number, (off, on, body) in enumerate(dispatch_state):
                 send = lambda: daemon.ask("POST", "/events/order.paid/v1", b"{}", event | {"ce-id": f"e{number}"})
                 self.assertEqual(daemon.operate("POST", f"/v1/{off}", body).status, 200)
                 for _ in range(2):

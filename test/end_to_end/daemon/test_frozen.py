@@ -35,7 +35,7 @@ class SilentServer:
     def store(self, name):
         """A daemon's store there, whose calls wait for ever."""
         return f'[store.{name}]\nurl = "postgresql://u@127.0.0.1:{self.listener.getsockname()[1]}/{name}' \
-               '?connect_timeout=0"\nanswer_limit = "0s"\nwait_limit = "1h"\n'
+               '?connect_timeout=0"\nanswer_timeout = "0s"\nwait_timeout = "1h"\n'
 
     def close(self):
         self.listener.close()
@@ -140,7 +140,7 @@ class Frozen(unittest.TestCase):
         return daemon
 
     def test_a_post_is_answered_within_answer_limit_and_readiness_knows(self):
-        daemon = self.start(self.store('answer_limit = "1s"\n') + HEALTHY)
+        daemon = self.start(self.store('answer_timeout = "1s"\n') + HEALTHY)
         daemon.wait_until_ready()
         self.freeze()
         answer = daemon.ask("POST", "/v1/outbox/a?store=main", b"x", {"Idempotency-Key": "1"})
@@ -159,7 +159,7 @@ class Frozen(unittest.TestCase):
         self.assertEqual(daemon.stop(), 0)
 
     def test_a_stop_answers_those_who_wait(self):
-        daemon = self.start(self.store('answer_limit = "1h"\n') + HEALTHY +
+        daemon = self.start(self.store('answer_timeout = "1h"\n') + HEALTHY +
                             '[limit]\nhandle_time = "1h"\nstop_time = "0s"\n')
         self.freeze()
         posts = []
@@ -181,12 +181,12 @@ class Frozen(unittest.TestCase):
         end = time.monotonic() + LIMIT
         while True:
             text = daemon.ask("GET", "/metrics").body.decode()
-            if re.search(r'twinbox_lane_running{lane="intake"} (\d+)', text)[1] == str(running):
+            if re.search(r'twinbox_request_pool_running{pool="intake"} (\d+)', text)[1] == str(running):
                 return
             self.assertLess(time.monotonic(), end)
 
     def test_frozen_stores_leave_the_intake_to_a_healthy_one(self):
-        stores = "".join(self.store('answer_limit = "1h"\n').replace("store.main", f"store.{name}")
+        stores = "".join(self.store('answer_timeout = "1h"\n').replace("store.main", f"store.{name}")
                          for name in ["main", "b", "c", "d"])
         daemon = self.start(stores + HEALTHY + '[server]\nworkers = 2\n[limit]\nhandle_time = "1h"\nstop_time = "0s"\n')
         self.freeze()

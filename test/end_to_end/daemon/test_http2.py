@@ -50,7 +50,7 @@ sink = "there"
                                             {"Idempotency-Key": f"m{number}"}).status, 202)
             for number in range(3):
                 end = time.monotonic() + LIMIT
-                while (found := daemon.ask("GET", f"/v1/messages/m{number}").json()["duties"][0]
+                while (found := daemon.ask("GET", f"/v1/messages/m{number}").json()["deliveries"][0]
                        )["state"] != "done":
                     self.assertEqual(found["last_error"], "")
                     self.assertLess(time.monotonic(), end)

@@ -187,8 +187,8 @@ class Senders(unittest.TestCase):
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:
             shown = self.daemon.ask("GET", f"/v1/messages/{id}?box=outbox").json()
-            if shown["duties"][0]["state"] == "dead":
-                return shown["duties"][0]
+            if shown["deliveries"][0]["state"] == "dead":
+                return shown["deliveries"][0]
         raise AssertionError(f"it never dies: {shown}")
 
     def test_every_conflict_is_answered_logged_and_counted(self):
@@ -316,7 +316,7 @@ class SeveralStores(unittest.TestCase):
             self.assertEqual(pause.status, 200, "its tokens are still the same")
 
     def test_every_endpoint_that_works_on_one_store_wants_its_name(self):
-        duty = '{"number":1,"handler":""}'
+        delivery = '{"number":1,"handler":""}'
         one = {
             ("POST", "/v1/outbox/{topic}"): "x", ("POST", "/v1/inbox/{source}/{topic}"): "x",
             ("POST", "/v1/events"): "x",
@@ -324,14 +324,14 @@ class SeveralStores(unittest.TestCase):
             ("GET", "/v1/operations/{id}"): None, ("GET", "/v1/audit"): None,
             ("POST", "/v1/messages/requeue"): '{"filter":{"state":"dead"}}',
             ("POST", "/v1/messages/discard"): '{"filter":{"state":"dead"},"reason":"r"}',
-            ("POST", "/v1/messages/postpone"): f'{{"duties":[{duty}],"delay":"1m"}}',
+            ("POST", "/v1/messages/postpone"): f'{{"deliveries":[{delivery}],"delay":"1m"}}',
             ("POST", "/v1/messages/edit"): '{"number":1,"content_version":1,"payload":"x"}',
         }
         # These look at all stores unless one is named, or at none.
         others = {
             *(("GET", path) for path in [
                 "/", "/assets/{file}", "/dapr/subscribe", "/health", "/health/live", "/health/ready",
-                "/metrics", "/openapi.json", "/v1/dispatch", "/v1/groups", "/v1/history", "/v1/live",
+                "/metrics", "/openapi.json", "/v1/dispatch", "/v1/dead_letter_groups", "/v1/history", "/v1/overview/stream",
                 "/v1/me", "/v1/overview", "/v1/stores", "/v1/workers"]),
             *(("POST", path) for path in [
                 "/v1/dispatch/pause", "/v1/dispatch/resume", "/v1/login", "/v1/logout",

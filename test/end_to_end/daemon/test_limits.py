@@ -201,7 +201,7 @@ class Busy(unittest.TestCase):
         daemon, store = self.daemon("[server]\nworkers = 1\nqueue = 1\n"
                                     '[limit]\nhandle_time = "2m"\n'
                                     '[store.main]\nurl = "sqlite:twinbox.db"\n'
-                                    'wait_limit = "2m"\n[access]\ntoken_file = "tokens"\n')
+                                    'wait_timeout = "2m"\n[access]\ntoken_file = "tokens"\n')
         with store.held():
             sent = [self.connect(daemon, HEAD + b"Content-Length: 1\r\nConnection: close\r\n"
                                  b"Idempotency-Key: q%d\r\n\r\nx" % number)
@@ -217,7 +217,7 @@ class Busy(unittest.TestCase):
             for answer in refused:
                 self.assertTrue(answer.startswith(b"HTTP/1.1 503 "), answer)
                 self.assertIn(b"Retry-After: 1", answer)
-                self.assertIn(b"server.queue", answer)
+                self.assertIn(b"server.queue_size", answer)
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
         answers = sum((statuses(read_all(connection)) for connection in waiting), [])
         self.assertIn(202, answers)
@@ -261,7 +261,7 @@ class Busy(unittest.TestCase):
     def test_a_body_without_a_token_that_stalls_makes_room_for_others(self):
         size = 1024 * 1024
         daemon, _ = self.daemon(f'[limit]\nbody_bytes = {size}\nanonymous_bytes = {size}\n'
-                                'header_time = "1h"\nbody_time = "1h"\n')
+                                'header_timeout = "1h"\nbody_time = "1h"\n')
         daemon.wait_for_token()
         large = self.send_all_but_one_byte(daemon, size)
         self.assertEqual(daemon.operate("POST", "/v1/outbox/a", b"xx").status, 202)
@@ -280,10 +280,10 @@ class Busy(unittest.TestCase):
 
     def test_bodies_that_are_being_handled_make_no_room(self):
         size = 1024 * 1024
-        daemon, store = self.daemon('[store.main]\nurl = "sqlite:twinbox.db"\nwait_limit = "2m"\n'
+        daemon, store = self.daemon('[store.main]\nurl = "sqlite:twinbox.db"\nwait_timeout = "2m"\n'
                                     '[access]\ntoken_file = "tokens"\n'
                                     f'[limit]\nbody_bytes = {size}\nanonymous_bytes = {size}\n'
-                                    'handle_time = "2m"\n')
+                                    'request_timeout = "2m"\n')
         daemon.wait_for_token()
         with store.held():
             handled = self.send_all_but_one_byte(daemon, size)
@@ -404,7 +404,7 @@ class Busy(unittest.TestCase):
         size = 1024 * 1024
         daemon, (one, two) = self.two_tokens(
             f'[limit]\nbody_bytes = {size}\nbuffered_bytes = {2 * size}\n'
-            'header_time = "1h"\nbody_time = "1h"\n')
+            'header_timeout = "1h"\nbody_time = "1h"\n')
 
         def send(head, length, body):
             return self.connect(daemon, HEAD + head + b"Connection: close\r\n" +

@@ -118,7 +118,7 @@ class Login(unittest.TestCase):
             self.assertEqual(daemon.ask("GET", "/v1/me").json()["can"],
                              {"read": True, "operate": False})
 
-    def test_another_page_cannot_act_with_the_cookie(self):
+    def test_another_page_cannot_operate_with_the_cookie(self):
         with with_roles() as daemon:
             own = f"http://127.0.0.1:{daemon.port}"
             cookie = self.log_in(daemon, "tokenofoperate")[1].split(";")[0]

@@ -58,7 +58,7 @@ class OpenApi(unittest.TestCase):
         act = json.dumps({"filter": {"state": "dead"}, "reason": "r"})
         asks = [("GET", path, None) for path in
                 ["/health", "/health/live", "/health/ready", "/metrics", "/openapi.json", "/v1/stores",
-                 "/v1/messages", "/v1/groups", "/v1/dispatch", "/dapr/subscribe", "/v1/overview", "/v1/history",
+                 "/v1/messages", "/v1/dead_letter_groups", "/v1/dispatch", "/dapr/subscribe", "/v1/overview", "/v1/history",
                  "/v1/history?span=24h&box=inbox&store=main", "/v1/workers"]]
         asks += [("POST", "/v1/outbox/{topic}", b"x"), ("POST", "/v1/inbox/{source}/{topic}", b"x"),
                  ("POST", "/v1/inbox/{source}/{topic}", b"x"), ("POST", "/v1/events", b"x"),
@@ -104,10 +104,10 @@ class OpenApi(unittest.TestCase):
                 self.check_answer(document, method, path, answer)
                 asked.add((method.lower(), path))
             with daemon.live() as live:
-                answer = document["paths"]["/v1/live"]["get"]["responses"]["200"]["content"]
+                answer = document["paths"]["/v1/overview/stream"]["get"]["responses"]["200"]["content"]
                 self.assertEqual([live.response.headers["Content-Type"]], list(answer))
                 check(next(live), document["components"]["schemas"]["Overview"], document)
-                asked.add(("get", "/v1/live"))
+                asked.add(("get", "/v1/overview/stream"))
             self.assertEqual(asked, {(method, path) for path, methods in document["paths"].items()
                                      for method in methods})
             self.assertEqual(daemon.stop(), 0)

@@ -26,7 +26,7 @@ class Operations(unittest.TestCase):
             self.assertEqual(answer.status, 202)
         connection.close()
 
-    def act(self, verb, **body):
+    def operate(self, verb, **body):
         answer = self.daemon.operate("POST", f"/v1/messages/{verb}", json.dumps(body))
         self.assertEqual(answer.status, 200, answer.body)
         return answer.json()
@@ -42,29 +42,29 @@ class Operations(unittest.TestCase):
             after = f"&after={page['next']}"
         self.assertEqual(seen, [f"order.placed-{number}" for number in reversed(range(7))])
 
-    def test_the_same_filter_views_and_acts(self):
+    def test_the_same_filter_views_and_operates(self):
         self.enqueue(3)
         self.enqueue(2, "order.paid")
         listed = self.daemon.ask("GET", "/v1/messages?topic=order.paid&state=ready").json()
         self.assertEqual(len(listed["messages"]), 2)
         wanted = {"filter": {"topic": "order.paid", "state": "ready"}, "reason": "test"}
-        self.assertEqual(self.act("discard", dry_run=True, **wanted),
+        self.assertEqual(self.operate("discard", dry_run=True, **wanted),
                          {"operation_id": None, "changed": 2, "finished": True, "dry_run": True})
-        done = self.act("discard", **wanted)
+        done = self.operate("discard", **wanted)
         self.assertTrue(done.pop("operation_id"))
         self.assertEqual(done, {"changed": 2, "finished": True, "dry_run": False})
-        self.assertEqual(self.act("discard", **wanted)["changed"], 0)
+        self.assertEqual(self.operate("discard", **wanted)["changed"], 0)
         self.daemon.wait_for_count("ready", 3)
         counts = self.daemon.ask("GET", "/v1/stores").json()["stores"][0]["boxes"][0]["counts"]
         self.assertEqual(counts["ready"], 3)
 
-    def test_an_operation_id_acts_once(self):
+    def test_an_operation_id_counts_once(self):
         self.enqueue(2)
         number = self.daemon.ask("GET", "/v1/messages").json()["messages"][0]["number"]
-        wanted = {"duties": [{"number": number, "handler": ""}], "reason": "test",
+        wanted = {"deliveries": [{"number": number, "handler": ""}], "reason": "test",
                   "operation_id": "op-1"}
-        self.assertEqual(self.act("discard", **wanted)["changed"], 1)
-        self.assertEqual(self.act("discard", **wanted)["changed"], 1)
+        self.assertEqual(self.operate("discard", **wanted)["changed"], 1)
+        self.assertEqual(self.operate("discard", **wanted)["changed"], 1)
         other = self.daemon.operate("POST", "/v1/messages/discard", json.dumps(
             {"filter": {"state": "ready"}, "reason": "test", "operation_id": "op-1"}))
         self.assertEqual(other.status, 422)
@@ -99,7 +99,7 @@ class Operations(unittest.TestCase):
                     if name.startswith("twinbox_http_requests_total") and 'status="202"' in name]
         self.assertEqual(accepted, [3])
         ready = [value for name, value in series.items()
-                 if name.startswith("twinbox_duties") and 'state="ready"' in name
+                 if name.startswith("twinbox_deliveries") and 'state="ready"' in name
                  and 'box="outbox"' in name]
         self.assertEqual(ready, [3])
         self.assertEqual(types["twinbox_http_request_seconds"], "histogram")
@@ -139,7 +139,7 @@ class Health(unittest.TestCase):
 
     def test_EVB_19_a_store_that_cannot_be_asked_is_not_ready_but_the_daemon_lives(self):
         config = '[store.far]\nurl = "postgresql://127.0.0.1:1/nothing?connect_timeout=1"\n' \
-                 'wait_limit = "1s"\n'
+                 'wait_timeout = "1s"\n'
         with Daemon(config) as daemon:
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)
             answer = daemon.ask("GET", "/health/ready")

@@ -1,4 +1,4 @@
-"""Behind nginx: as docs/daemon.md sets it up, and as people set it up who forget the headers."""
+"""Behind nginx: as docs/reference/daemon.md sets it up, and as people set it up who forget the headers."""
 import http.client
 import json
 import os
@@ -14,7 +14,7 @@ import unittest
 from daemon import LIMIT, Daemon, certified_folder, new_folder
 
 NGINX = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "daemon.md"
+PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "reference" / "daemon.md"
 
 UNSIGNED = '[webhook.anybody]\nscheme = "none"\n'
 
@@ -94,7 +94,7 @@ class Proxy(unittest.TestCase):
             page["Cookie"] = response.headers["Set-Cookie"].split(";")[0]
             response, body = self.ask(connection, "POST", "/v1/dispatch/pause", b"", page)
             self.assertEqual(response.status, 200, body)
-            connection.request("GET", "/v1/live", headers=bearer)
+            connection.request("GET", "/v1/overview/stream", headers=bearer)
             events = connection.getresponse()
             self.assertEqual(events.readline(), b"event: overview\n")
             connection.close()

@@ -123,7 +123,7 @@ class Refusals(unittest.TestCase):
                              r"(?s)partition key account 7\s.*blocker")
             self.assertEqual(daemon.stop(), 0)
 
-    def test_what_an_act_cannot_mean(self):
+    def test_what_an_operation_cannot_mean(self):
         def refused(body, words):
             answer = self.daemon.operate("POST", "/v1/messages/discard", body)
             self.assertEqual(answer.status, 400, answer.body)
@@ -131,8 +131,8 @@ class Refusals(unittest.TestCase):
 
         refused("{", "JSON")
         refused("[]", "JSON object")
-        refused('{"reason":"r"}', "duties, filter, group")
-        refused('{"reason":"r","filter":{},"duties":[]}', "duties, filter, group")
+        refused('{"reason":"r"}', "deliveries, filter, group")
+        refused('{"reason":"r","filter":{},"deliveries":[]}', "deliveries, filter, group")
         refused('{"reason":"r","filter":{"stat":"dead"}}', "stat")
         refused('{"reason":"r","filter":{"state":"gone"}}', "state")
         refused('{"filter":{"state":"dead"}}', "reason")
@@ -162,7 +162,7 @@ class Roles(unittest.TestCase):
                 for role in roles:
                     answer = daemon.ask(method, target, body,
                                         {"Authorization": f"Bearer token of {role}"})
-                    # An act that a busy machine has not done at once is answered with 202.
+                    # An operation that a busy machine has not done at once is answered with 202.
                     expected = {status, 202} if need in allowed[role] else {403}
                     self.assertIn(answer.status, expected, (need, role, answer.body))
             self.assertEqual(daemon.ask("GET", "/health/live").status, 200)

@@ -90,7 +90,7 @@ export class Daemon {
     const tables = stores.map((name, index) => {
       const url = backend === "sqlite" ? `sqlite:${name}.db` : process.env.TWINBOX_TEST_POSTGRES!;
       // Longer than any test holds a lock: what waits for one must not fail on a slow machine.
-      return `[store.${name}]\nurl = "${url}"\nschema = "${this.schema}_${index}"\nconnections = 4\nwait_limit = "4m"\n`;
+      return `[store.${name}]\nurl = "${url}"\nschema = "${this.schema}_${index}"\nconnections = 4\nwait_timeout = "4m"\n`;
     });
     if (withTokens) writeFileSync(join(this.folder, "tokens"), tokenFile, { mode: 0o600 });
     writeFileSync(

@@ -84,5 +84,5 @@ test("numbers, times and sizes as people read them", () => {
   expect(format.relative(new Date("9999-12-31T23:59:59.999999Z"), now)).toBe("never");
   expect(format.relative(new Date("0000-01-01T00:00:00Z"), now)).toBe("always");
   expect(format.endOfTime(now)).toBeNull();
-  expect(format.plural(1, "duty", "duties")).toBe("1 duty");
+  expect(format.plural(1, "delivery", "deliveries")).toBe("1 delivery");
 });

@@ -37,9 +37,9 @@ test("a hundred thousand dead letters are two groups, and one of them is discard
   await reader.open(daemon, "#/dead");
   await expect(page.getByText("100,000 messages in 2 groups")).toBeVisible();
   const milliseconds = await page.evaluate(async () => {
-    await fetch("v1/groups");
-    const last = performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("v1/groups")).pop();
-    return (last as PerformanceResourceTiming).responseEnd - (last as PerformanceResourceTiming).requestStart;
+    const before = performance.now();
+    await (await fetch("v1/dead_letter_groups")).text();
+    return performance.now() - before;
   });
   info.annotations.push({ type: "groups", description: `${milliseconds.toFixed(1)} ms` });
   console.log(`\n${backend}: the groups of 100,000 dead letters in ${milliseconds.toFixed(1)} ms`);

@@ -2,7 +2,7 @@ import { expect, test } from "./fixture";
 
 const place = (id: string) => `#/message?store=main&box=outbox&id=${encodeURIComponent(id)}`;
 
-test("shows content, headers, timeline and duties", async ({ serve, reader, page }) => {
+test("shows content, headers, timeline and deliveries", async ({ serve, reader, page }) => {
   const daemon = await serve();
   const order = '{"order":7,"total":12345678901234567890,"lines":[{"sku":"A-1","count":2}],"note":""}';
   await daemon.enqueue("payment.captured", "pay-7", order, {
@@ -25,7 +25,7 @@ test("shows content, headers, timeline and duties", async ({ serve, reader, page
   await expect(page.getByText("Given up: a dead letter")).toBeVisible();
   await expect(page.getByText("payment gateway refused card 4711").first()).toBeVisible();
   await expect(page.getByText("4bf92f3577b34da6a3ce929d0e0e4736").first()).toBeVisible();
-  await expect(page.getByRole("table", { name: "Duties" })).toContainText("dead");
+  await expect(page.getByRole("table", { name: "Deliveries" })).toContainText("dead");
   await reader.inspect("message");
   await page.getByRole("link", { name: "order-7" }).click();
   await expect(page.getByRole("link", { name: "pay-7" })).toBeVisible();
@@ -51,7 +51,7 @@ test("is requeued, and done when its receiver is well", async ({ serve, reader, 
   await expect(dialog.getByRole("status")).toContainText("1 message requeued");
   await dialog.getByRole("button", { name: "Close" }).click();
   // It fails again: the sink is hopeless.
-  await expect(page.getByRole("table", { name: "Duties" }).getByRole("row").nth(1)).toContainText("dead");
+  await expect(page.getByRole("table", { name: "Deliveries" }).getByRole("row").nth(1)).toContainText("dead");
   await expect(page.getByRole("cell", { name: "1", exact: true }).last()).toBeVisible();
 });
 

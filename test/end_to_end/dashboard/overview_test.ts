@@ -72,7 +72,7 @@ test("a lost connection is told with its time, and ends by itself", async ({ ser
 test("numbers come by asking where server-sent events do not come through", async ({ serve, reader, page }) => {
   const daemon = await serve();
   reader.expected = /ERR_FAILED/;
-  await page.route("**/v1/live", (route) => route.abort());
+  await page.route("**/v1/overview/stream", (route) => route.abort());
   await reader.open(daemon, "#/messages");
   await expect(page.getByText("The box is empty.")).toBeVisible();
   await daemon.enqueue("report.nightly", "just-now");
@@ -84,7 +84,7 @@ test("a store that cannot be reached is named, and the others are shown", async 
   const server = createServer();
   await new Promise<void>((resume) => server.listen(0, "127.0.0.1", resume));
   const { port } = server.address() as AddressInfo;
-  const config = `[store.away]\nurl = "postgresql://nobody@127.0.0.1:${port}/nowhere"\ndeploy = false\nwait_limit = "1s"\n`;
+  const config = `[store.away]\nurl = "postgresql://nobody@127.0.0.1:${port}/nowhere"\ndeploy = false\nwait_timeout = "1s"\n`;
   server.close();
   const daemon = await serve({ more: config });
   await daemon.ask("POST", "v1/outbox/report.nightly?store=main", "{}", { "Idempotency-Key": "one" });

@@ -6,8 +6,8 @@ const later = () => ({ "Twinbox-Due": new Date(Date.now() + 600_000).toISOString
 
 /** However long the page has taken since it was postponed: less than a test may last. */
 async function expectDueIn(minutes: number, daemon: Daemon, id: string): Promise<void> {
-  const { duties } = await daemon.ask("GET", `v1/messages/${id}`);
-  const left = (new Date(duties[0].visible_at).getTime() - Date.now()) / 60_000;
+  const { deliveries } = await daemon.ask("GET", `v1/messages/${id}`);
+  const left = (new Date(deliveries[0].visible_at).getTime() - Date.now()) / 60_000;
   expect(left).toBeLessThanOrEqual(minutes);
   expect(left).toBeGreaterThan(minutes - 5);
 }
@@ -36,8 +36,8 @@ test("until a time of the reader's own choice", async ({ serve, reader, page }) 
   await dialog.getByRole("textbox", { name: "Until" }).fill("2040-01-31T12:30");
   await dialog.getByRole("button", { name: "Postpone 1 message" }).click();
   await expect(dialog.getByRole("status")).toContainText("1 message postponed");
-  const { duties } = await daemon.ask("GET", "v1/messages/one");
-  expect(duties[0].visible_at).toMatch(/^2040-01-31T12:30:00/);
+  const { deliveries } = await daemon.ask("GET", "v1/messages/one");
+  expect(deliveries[0].visible_at).toMatch(/^2040-01-31T12:30:00/);
 });
 
 test("a message is postponed, then discarded", async ({ serve, reader, page }) => {
@@ -51,7 +51,7 @@ test("a message is postponed, then discarded", async ({ serve, reader, page }) =
   await expect(dialog.getByRole("status")).toContainText("1 message postponed");
   await dialog.getByRole("button", { name: "Close" }).click();
   await expectDueIn(60, daemon, "one");
-  await expect(page.getByRole("table", { name: "Duties" })).toContainText(/due in (5[5-9] min|1 h)/);
+  await expect(page.getByRole("table", { name: "Deliveries" })).toContainText(/due in (5[5-9] min|1 h)/);
   await page.getByRole("button", { name: "Discard…" }).click();
   await dialog.getByLabel("Reason").fill("ordered twice");
   await dialog.getByRole("button", { name: "Discard 1 message" }).click();

@@ -17,7 +17,7 @@ async function hold(backend: Backend, daemon: Daemon): Promise<ChildProcess> {
   return child;
 }
 
-test("an act that takes long shows how far it is, until it is done", async ({ serve, backend, reader, page }) => {
+test("an operation that takes long shows how far it is, until it is done", async ({ serve, backend, reader, page }) => {
   const daemon = await serve();
   for (const id of ["a", "b", "c"]) await daemon.enqueue("echo.lost", id, "customer is gone");
   await daemon.settled("dead", 3);

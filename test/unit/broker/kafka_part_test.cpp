@@ -1,9 +1,9 @@
-// How far a group may commit, whether a cluster can be heard, what a delivery report means, and
+// How far a group may commit, whether a cluster can be reached, what a delivery report means, and
 // what is unsafe about a topic, without a cluster.
 #include <gtest/gtest.h>
 
+#include "transport/kafka/offset_tracker.hpp"
 #include "transport/kafka/producer.hpp"
-#include "transport/kafka/progress.hpp"
 #include "transport/kafka/topic_findings.hpp"
 
 namespace twinbox::kafka {
@@ -13,77 +13,78 @@ using namespace std::chrono_literals;
 
 const Partition one{"t", 0}, other{"t", 1};
 
-TEST(KafkaProgress, never_goes_past_what_is_open) {
-  Progress progress;
-  for (const std::int64_t offset : {5, 6, 9}) progress.add(one, offset);
-  EXPECT_EQ(progress.position(one), 5);
-  progress.settle(one, 6);
-  progress.settle(one, 9);
-  EXPECT_EQ(progress.position(one), 5);
-  EXPECT_EQ(progress.held(), 5);
-  progress.settle(one, 5);
-  EXPECT_EQ(progress.position(one), 10);
-  EXPECT_EQ(progress.held(), 0);
+TEST(KafkaOffsetTracker, never_goes_past_what_is_open) {
+  OffsetTracker offsets;
+  for (const std::int64_t offset : {5, 6, 9}) offsets.add(one, offset);
+  EXPECT_EQ(offsets.position(one), 5);
+  offsets.settle(one, 6);
+  offsets.settle(one, 9);
+  EXPECT_EQ(offsets.position(one), 5);
+  EXPECT_EQ(offsets.widest_open_range(), 5);
+  offsets.settle(one, 5);
+  EXPECT_EQ(offsets.position(one), 10);
+  EXPECT_EQ(offsets.widest_open_range(), 0);
 }
 
-TEST(KafkaProgress, of_one_partition_says_nothing_about_another) {
-  Progress progress;
-  progress.add(one, 5);
-  progress.add(other, 7);
-  progress.settle(other, 7);
-  EXPECT_EQ(progress.position(other), 8);
-  EXPECT_EQ(progress.position(one), 5);
+TEST(KafkaOffsetTracker, of_one_partition_says_nothing_about_another) {
+  OffsetTracker offsets;
+  offsets.add(one, 5);
+  offsets.add(other, 7);
+  offsets.settle(other, 7);
+  EXPECT_EQ(offsets.position(other), 8);
+  EXPECT_EQ(offsets.position(one), 5);
 }
 
-TEST(KafkaProgress, forgets_what_belongs_to_somebody_else) {
-  Progress progress;
-  progress.add(one, 5);
-  progress.drop(one);
-  EXPECT_FALSE(progress.knows(one));
-  progress.settle(one, 5);
-  EXPECT_EQ(progress.held(), 0);
-  progress.add(one, 3);  // it has come back, from where the other one was
-  EXPECT_EQ(progress.position(one), 3);
+TEST(KafkaOffsetTracker, forgets_what_belongs_to_somebody_else) {
+  OffsetTracker offsets;
+  offsets.add(one, 5);
+  offsets.drop(one);
+  EXPECT_FALSE(offsets.knows(one));
+  offsets.settle(one, 5);
+  EXPECT_EQ(offsets.widest_open_range(), 0);
+  offsets.add(one, 3);  // it has come back, from where the other one was
+  EXPECT_EQ(offsets.position(one), 3);
 }
 
-TEST(KafkaHearing, asks_after_any_error_though_nobody_says_that_all_brokers_are_down) {
-  Hearing hearing;
-  EXPECT_FALSE(hearing.in_doubt());
-  hearing.error(nullptr, RD_KAFKA_RESP_ERR__TRANSPORT, "connection refused");
-  EXPECT_TRUE(hearing.in_doubt());
-  EXPECT_FALSE(hearing.silent()) << "another broker may answer";
-  hearing.not_heard();
-  EXPECT_TRUE(hearing.silent());
-  EXPECT_EQ(hearing.last_error(), "connection refused");
-  hearing.heard();
-  EXPECT_FALSE(hearing.in_doubt());
-  EXPECT_FALSE(hearing.silent());
+TEST(KafkaClusterHealth, asks_after_any_error_though_nobody_says_that_all_brokers_are_down) {
+  ClusterHealth health;
+  EXPECT_FALSE(health.needs_probe());
+  health.error(nullptr, RD_KAFKA_RESP_ERR__TRANSPORT, "connection refused");
+  EXPECT_TRUE(health.needs_probe());
+  EXPECT_FALSE(health.unreachable()) << "another broker may answer";
+  health.on_no_answer();
+  EXPECT_TRUE(health.unreachable());
+  EXPECT_EQ(health.last_error(), "connection refused");
+  health.on_answer();
+  EXPECT_FALSE(health.needs_probe());
+  EXPECT_FALSE(health.unreachable());
 }
 
-TEST(KafkaHearing, knows_that_all_brokers_are_down_and_keeps_the_reason) {
-  Hearing hearing;
-  hearing.error(nullptr, RD_KAFKA_RESP_ERR__TRANSPORT, "connection refused");
-  hearing.error(nullptr, RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down");
-  EXPECT_TRUE(hearing.silent());
-  EXPECT_EQ(hearing.last_error(), "connection refused");
+TEST(KafkaClusterHealth, knows_that_all_brokers_are_down_and_keeps_the_reason) {
+  ClusterHealth health;
+  health.error(nullptr, RD_KAFKA_RESP_ERR__TRANSPORT, "connection refused");
+  health.error(nullptr, RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down");
+  EXPECT_TRUE(health.unreachable());
+  EXPECT_EQ(health.last_error(), "connection refused");
 }
 
 TEST(KafkaReport, that_nobody_could_be_reached_is_not_the_messages_fault) {
-  EXPECT_EQ(fate_of(RD_KAFKA_RESP_ERR_NO_ERROR, true), Fate::written);
+  EXPECT_EQ(report_result_of(RD_KAFKA_RESP_ERR_NO_ERROR, true), ReportResult::written);
   for (const auto error : {RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, RD_KAFKA_RESP_ERR__PURGE_QUEUE,
                            RD_KAFKA_RESP_ERR__FATAL, RD_KAFKA_RESP_ERR__TRANSPORT}) {
-    EXPECT_EQ(fate_of(error, false), Fate::away) << rd_kafka_err2name(error);
-    EXPECT_EQ(fate_of(error, true), Fate::failed) << rd_kafka_err2name(error);
+    EXPECT_EQ(report_result_of(error, false), ReportResult::unreachable)
+        << rd_kafka_err2name(error);
+    EXPECT_EQ(report_result_of(error, true), ReportResult::failed) << rd_kafka_err2name(error);
   }
 }
 
 TEST(KafkaReport, tells_what_a_message_is_from_where_it_goes) {
-  EXPECT_EQ(fate_of(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, false), Fate::refused);
-  EXPECT_EQ(fate_of(RD_KAFKA_RESP_ERR_INVALID_RECORD, false), Fate::refused);
+  EXPECT_EQ(report_result_of(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, false), ReportResult::refused);
+  EXPECT_EQ(report_result_of(RD_KAFKA_RESP_ERR_INVALID_RECORD, false), ReportResult::refused);
   for (const auto error :
        {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
         RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED}) {
-    EXPECT_EQ(fate_of(error, false), Fate::failed) << rd_kafka_err2name(error);
+    EXPECT_EQ(report_result_of(error, false), ReportResult::failed) << rd_kafka_err2name(error);
   }
 }
 

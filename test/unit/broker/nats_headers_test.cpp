@@ -14,7 +14,7 @@ TEST(NatsHeaders, a_message_without_headers_has_none) {
 
 TEST(NatsHeaders, values_are_trimmed_and_may_be_empty) {
   const Headers headers = parse_headers("NATS/1.0\r\na:\r\nb: x: y \r\nc:\t1\r\nd: \r\n\r\n");
-  EXPECT_EQ(headers.list, (Labels{{"a", ""}, {"b", "x: y"}, {"c", "1"}, {"d", ""}}));
+  EXPECT_EQ(headers.list, (WireHeaders{{"a", ""}, {"b", "x: y"}, {"c", "1"}, {"d", ""}}));
   EXPECT_TRUE(headers.fault.empty());
   EXPECT_EQ(headers.find("b"), "x: y");
   EXPECT_EQ(headers.find("B"), "");
@@ -22,7 +22,7 @@ TEST(NatsHeaders, values_are_trimmed_and_may_be_empty) {
 
 TEST(NatsHeaders, a_name_may_come_several_times_and_a_line_may_be_continued) {
   const Headers headers = parse_headers("NATS/1.0\r\nabc: 1\r\na: 2\r\nabc: 3\r\n  and 4\r\n\r\n");
-  EXPECT_EQ(headers.list, (Labels{{"abc", "1"}, {"a", "2"}, {"abc", "3 and 4"}}));
+  EXPECT_EQ(headers.list, (WireHeaders{{"abc", "1"}, {"a", "2"}, {"abc", "3 and 4"}}));
   EXPECT_EQ(headers.find("abc"), "1");
 }
 
@@ -37,7 +37,7 @@ TEST(NatsHeaders, what_is_no_header_is_named_and_the_others_are_kept) {
   for (const std::string_view line : {"no colon", ": no name", " continues nothing"}) {
     const Headers headers = parse_headers("NATS/1.0\r\n" + std::string{line} + "\r\na: 1\r\n\r\n");
     EXPECT_NE(headers.fault.find("name: value"), std::string::npos) << line;
-    EXPECT_EQ(headers.list, (Labels{{"a", "1"}})) << line;
+    EXPECT_EQ(headers.list, (WireHeaders{{"a", "1"}})) << line;
   }
   EXPECT_NE(parse_headers("HTTP/1.0\r\n\r\n").fault.find("NATS/1.0"), std::string::npos);
   using namespace std::string_view_literals;

@@ -8,18 +8,18 @@
 
 #include <gtest/gtest.h>
 
-#include "transport/nats/overdue.hpp"
+#include "transport/nats/pending_redeliveries.hpp"
 #include "transport/nats/probe.hpp"
 
 namespace twinbox::nats {
 namespace {
 
-using State = Sync::State;
+using State = SyncPolicy::State;
 
 /// Says `text` to whoever connects.
-class Speaker {
+class FakeServer {
  public:
-  explicit Speaker(std::string text) : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit FakeServer(std::string text) : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -41,15 +41,15 @@ class Speaker {
       }
     }};
   }
-  ~Speaker() {
+  ~FakeServer() {
     shutdown(listener_, SHUT_RDWR);
     thread_.join();
     close(listener_);
   }
-  Speaker(const Speaker&) = delete;
-  Speaker& operator=(const Speaker&) = delete;
+  FakeServer(const FakeServer&) = delete;
+  FakeServer& operator=(const FakeServer&) = delete;
 
-  [[nodiscard]] const std::string& place() const noexcept { return place_; }
+  [[nodiscard]] const std::string& authority() const noexcept { return place_; }
 
  private:
   int listener_;
@@ -61,12 +61,13 @@ std::string info(const std::string& version) {
   return "INFO {\"server_id\":\"N\",\"version\":\"" + version + "\"} \r\n";
 }
 
-Sync sync_of(const std::string& version, const std::string& settings = "") {
-  const Speaker server{info(version)};
-  const Speaker monitor{"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"config\":{" +
-                        settings + "},\"streams\":1}"};
-  return read_sync({.url = "nats://" + server.place(),
-                    .monitor_url = settings.empty() ? "" : "http://" + monitor.place()});
+SyncPolicy sync_of(const std::string& version, const std::string& settings = "") {
+  const FakeServer server{info(version)};
+  const FakeServer monitor{
+      "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"config\":{" + settings +
+      "},\"streams\":1}"};
+  return read_sync_policy({.url = "nats://" + server.authority(),
+                           .monitor_url = settings.empty() ? "" : "http://" + monitor.authority()});
 }
 
 TEST(NatsSync, is_known_by_the_version_of_older_servers) {
@@ -77,42 +78,44 @@ TEST(NatsSync, is_known_by_the_version_of_older_servers) {
 TEST(NatsSync, of_newer_servers_is_told_on_the_monitoring_port_only) {
   EXPECT_EQ(sync_of("2.10.4").state, State::unknown);
   EXPECT_EQ(sync_of("2.12.0", R"("sync_always":true)").state, State::always);
-  const Sync each = sync_of("2.12.0", R"("max_memory":1,"sync_interval":30000000000)");
+  const SyncPolicy each = sync_of("2.12.0", R"("max_memory":1,"sync_interval":30000000000)");
   EXPECT_EQ(each.state, State::sometimes);
   EXPECT_NE(each.text.find("30 s"), std::string::npos) << each.text;
 }
 
 TEST(NatsSync, is_not_known_of_who_does_not_answer) {
-  EXPECT_EQ(read_sync({.url = "nats://127.0.0.1:1"}).state, State::unknown);
-  const Speaker stranger{"hello\r\n"};
-  EXPECT_EQ(read_sync({.url = "nats://" + stranger.place()}).state, State::unknown);
+  EXPECT_EQ(read_sync_policy({.url = "nats://127.0.0.1:1"}).state, State::unknown);
+  const FakeServer stranger{"hello\r\n"};
+  EXPECT_EQ(read_sync_policy({.url = "nats://" + stranger.authority()}).state, State::unknown);
 }
 
-TEST(NatsOverdue, ends_when_everything_that_was_unacknowledged_has_come_again) {
-  Overdue overdue{10, 2};
+TEST(NatsPendingRedeliveries, ends_when_everything_that_was_unacknowledged_has_come_again) {
+  PendingRedeliveries overdue{10, 2};
   EXPECT_TRUE(overdue.open());
-  overdue.came(11);  // new
-  overdue.came(7);
-  overdue.came(7);
+  overdue.on_received(11);  // new
+  overdue.on_received(7);
+  overdue.on_received(7);
   EXPECT_TRUE(overdue.open());
-  overdue.came(9);
+  overdue.on_received(9);
   EXPECT_FALSE(overdue.open());
 }
 
-TEST(NatsOverdue, ends_when_somebody_else_has_settled_it) {
-  Overdue floor{10, 2};
-  floor.told(9, 3, 2);
+TEST(NatsPendingRedeliveries, ends_when_somebody_else_has_settled_it) {
+  PendingRedeliveries floor{10, 2};
+  floor.update(9, 3, 2);
   EXPECT_TRUE(floor.open());
-  floor.told(10, 3, 2);
+  floor.update(10, 3, 2);
   EXPECT_FALSE(floor.open());
-  Overdue held{10, 2};
-  held.told(5, 4, 3);
+  PendingRedeliveries held{10, 2};
+  held.update(5, 4, 3);
   EXPECT_TRUE(held.open());
-  held.told(5, 3, 3);
+  held.update(5, 3, 3);
   EXPECT_FALSE(held.open());
 }
 
-TEST(NatsOverdue, is_nothing_where_all_is_acknowledged) { EXPECT_FALSE((Overdue{10, 0}).open()); }
+TEST(NatsPendingRedeliveries, is_nothing_where_all_is_acknowledged) {
+  EXPECT_FALSE((PendingRedeliveries{10, 0}).open());
+}
 
 }  // namespace
 }  // namespace twinbox::nats

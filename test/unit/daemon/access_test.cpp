@@ -1,4 +1,4 @@
-#include "daemon/access.hpp"
+#include "daemon/access/access.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -29,7 +29,7 @@ HttpRequest a_request(bool loopback, std::initializer_list<HttpHeaders::Field> h
   return request;
 }
 
-int status(const Access& access, const HttpRequest& request, Need need) {
+int status(const Access& access, const HttpRequest& request, RequiredAccess need) {
   const auto refusal = access.refuse(request, need);
   return refusal ? refusal->status : 200;
 }
@@ -38,32 +38,32 @@ constexpr const char* local = "[access]\nloopback_without_token = true\n";
 
 TEST(Access, intake_and_reading_can_need_no_token_on_this_machine) {
   const Access access = an_access(local);
-  EXPECT_EQ(status(access, a_request(true), Need::send), 200);
-  EXPECT_EQ(status(access, a_request(true), Need::read), 200);
-  EXPECT_EQ(status(access, a_request(true), Need::operate), 401);
-  EXPECT_EQ(status(access, a_request(false), Need::send), 401);
-  EXPECT_EQ(status(access, a_request(false), Need::read), 401);
+  EXPECT_EQ(status(access, a_request(true), RequiredAccess::send), 200);
+  EXPECT_EQ(status(access, a_request(true), RequiredAccess::read), 200);
+  EXPECT_EQ(status(access, a_request(true), RequiredAccess::operate), 401);
+  EXPECT_EQ(status(access, a_request(false), RequiredAccess::send), 401);
+  EXPECT_EQ(status(access, a_request(false), RequiredAccess::read), 401);
 }
 
 TEST(Access, probes_and_webhooks_need_none_anywhere) {
   const Access access = an_access();
-  EXPECT_EQ(status(access, a_request(false), Need::nothing), 200);
-  EXPECT_EQ(status(access, a_request(false), Need::signature), 200);
+  EXPECT_EQ(status(access, a_request(false), RequiredAccess::nothing), 200);
+  EXPECT_EQ(status(access, a_request(false), RequiredAccess::signature), 200);
 }
 
 TEST(Access, a_token_gives_its_role) {
   const Access access = an_access();
   const HttpRequest request = a_request(false, {{"authorization", "bearer secret"}});
-  EXPECT_EQ(status(access, request, Need::read), 200);
-  EXPECT_EQ(status(access, request, Need::send), 403);
-  EXPECT_EQ(status(access, request, Need::operate), 403);
+  EXPECT_EQ(status(access, request, RequiredAccess::read), 200);
+  EXPECT_EQ(status(access, request, RequiredAccess::send), 403);
+  EXPECT_EQ(status(access, request, RequiredAccess::operate), 403);
   EXPECT_EQ(access.actor(request), "ci");
   EXPECT_EQ(access.actor(a_request(false)), "");
 }
 
 TEST(Access, a_token_that_is_unknown_is_called_so_and_one_that_is_missing_asked_for) {
   const auto detail = [](std::initializer_list<HttpHeaders::Field> headers) {
-    return an_access().refuse(a_request(true, headers), Need::operate)->body;
+    return an_access().refuse(a_request(true, headers), RequiredAccess::operate)->body;
   };
   EXPECT_NE(detail({{"Authorization", "Bearer wrong"}}).find("no token of this daemon"),
             std::string::npos);
@@ -83,14 +83,20 @@ HttpRequest with_cookie(std::string method, std::initializer_list<HttpHeaders::F
 
 TEST(Access, a_cookie_counts_in_requests_of_its_own_page_only) {
   const Access access = an_access();
-  EXPECT_EQ(status(access, with_cookie("GET", {}), Need::read), 200);
+  EXPECT_EQ(status(access, with_cookie("GET", {}), RequiredAccess::read), 200);
   EXPECT_EQ(access.actor(with_cookie("GET", {})), "ci");
-  EXPECT_EQ(status(access, with_cookie("GET", {{"Sec-Fetch-Site", "same-site"}}), Need::read), 401);
-  EXPECT_EQ(status(access, with_cookie("POST", {}), Need::read), 401);
-  EXPECT_EQ(status(access, with_cookie("POST", {{"Origin", "http://localhost"}}), Need::read), 200);
-  EXPECT_EQ(status(access, with_cookie("POST", {{"Sec-Fetch-Site", "same-origin"}}), Need::read),
+  EXPECT_EQ(
+      status(access, with_cookie("GET", {{"Sec-Fetch-Site", "same-site"}}), RequiredAccess::read),
+      401);
+  EXPECT_EQ(status(access, with_cookie("POST", {}), RequiredAccess::read), 401);
+  EXPECT_EQ(
+      status(access, with_cookie("POST", {{"Origin", "http://localhost"}}), RequiredAccess::read),
+      200);
+  EXPECT_EQ(status(access, with_cookie("POST", {{"Sec-Fetch-Site", "same-origin"}}),
+                   RequiredAccess::read),
             200);
-  EXPECT_EQ(status(access, with_cookie("POST", {{"Origin", "http://localhost:81"}}), Need::read),
+  EXPECT_EQ(status(access, with_cookie("POST", {{"Origin", "http://localhost:81"}}),
+                   RequiredAccess::read),
             403);
 }
 
@@ -101,27 +107,29 @@ TEST(Access, a_cookie_of_that_name_exactly) {
        {"xtwinbox=" + id, std::string{"twinbox"}, std::string{"twinbox="}, "twinbox2=" + id,
         std::string{"twinbox=wrong"}, std::string{}, std::string{";"}, "a=twinbox=" + id,
         "__Host-twinbox=" + id}) {
-    EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), Need::read), 401) << cookie;
+    EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), RequiredAccess::read), 401) << cookie;
   }
-  EXPECT_EQ(status(access, with_cookie("GET", {}, "twinbox=" + id), Need::read), 200);
+  EXPECT_EQ(status(access, with_cookie("GET", {}, "twinbox=" + id), RequiredAccess::read), 200);
 }
 
 TEST(Access, over_https_only_a_cookie_that_no_other_host_can_set_counts) {
   const std::string id = a_session();
   const HttpHeaders::Field https{"X-Forwarded-Proto", "https"};
-  EXPECT_EQ(status(an_access(), with_cookie("GET", {https}, "twinbox=" + id), Need::read), 401);
-  EXPECT_EQ(status(an_access(), with_cookie("GET", {https}, "__Host-twinbox=" + id), Need::read),
+  EXPECT_EQ(status(an_access(), with_cookie("GET", {https}, "twinbox=" + id), RequiredAccess::read),
+            401);
+  EXPECT_EQ(status(an_access(), with_cookie("GET", {https}, "__Host-twinbox=" + id),
+                   RequiredAccess::read),
             200);
   const Access tls = an_access("[server]\ntls_certificate = \"c\"\ntls_key = \"k\"\n");
-  EXPECT_EQ(status(tls, with_cookie("GET", {}, "twinbox=" + id), Need::read), 401);
-  EXPECT_EQ(status(tls, with_cookie("GET", {}, "__Host-twinbox=" + id), Need::read), 200);
+  EXPECT_EQ(status(tls, with_cookie("GET", {}, "twinbox=" + id), RequiredAccess::read), 401);
+  EXPECT_EQ(status(tls, with_cookie("GET", {}, "__Host-twinbox=" + id), RequiredAccess::read), 200);
 }
 
 TEST(Access, a_session_is_no_token_and_a_token_no_session) {
   const Access access = an_access();
   const HttpRequest bearer = a_request(false, {{"Authorization", "Bearer " + a_session()}});
-  EXPECT_EQ(status(access, bearer, Need::read), 401);
-  EXPECT_EQ(status(access, with_cookie("GET", {}, "twinbox=secret"), Need::read), 401);
+  EXPECT_EQ(status(access, bearer, RequiredAccess::read), 401);
+  EXPECT_EQ(status(access, with_cookie("GET", {}, "twinbox=secret"), RequiredAccess::read), 401);
   EXPECT_FALSE(access.log_in(a_session()));
 }
 
@@ -130,24 +138,24 @@ TEST(Access, a_session_ends_at_the_logout_of_its_own_page) {
   const std::string cookie = "twinbox=" + a_session();
   EXPECT_FALSE(access.log_out(with_cookie("POST", {}, cookie)));
   EXPECT_FALSE(access.log_out(with_cookie("POST", {{"Sec-Fetch-Site", "same-site"}}, cookie)));
-  EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), Need::read), 200);
+  EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), RequiredAccess::read), 200);
   EXPECT_TRUE(access.log_out(with_cookie("POST", {{"Origin", "http://localhost"}}, cookie)));
-  EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), Need::read), 401);
+  EXPECT_EQ(status(access, with_cookie("GET", {}, cookie), RequiredAccess::read), 401);
 }
 
 TEST(Access, a_session_is_worth_what_its_token_is_worth_now) {
   const HttpRequest request = with_cookie("GET", {});
   const Config config = load_config({}, {});
   const Access promoted{config, {{"ci", Role::operate, secret_hash}}, sessions};
-  EXPECT_EQ(status(promoted, request, Need::operate), 200);
+  EXPECT_EQ(status(promoted, request, RequiredAccess::operate), 200);
   const Access revoked{config, {}, sessions};
-  EXPECT_EQ(status(revoked, request, Need::read), 401);
+  EXPECT_EQ(status(revoked, request, RequiredAccess::read), 401);
 }
 
 TEST(Access, a_cookie_that_is_none_of_its_tokens_takes_nothing_away) {
   HttpRequest request = a_request(true, {{"Cookie", "twinbox=of another port"}});
-  EXPECT_EQ(status(an_access(local), request, Need::read), 200);
-  EXPECT_EQ(status(an_access(local), request, Need::operate), 401);
+  EXPECT_EQ(status(an_access(local), request, RequiredAccess::read), 200);
+  EXPECT_EQ(status(an_access(local), request, RequiredAccess::operate), 401);
 }
 
 TEST(Access, a_link_of_another_site_leads_to_the_page_and_to_nothing_else) {
@@ -155,16 +163,16 @@ TEST(Access, a_link_of_another_site_leads_to_the_page_and_to_nothing_else) {
   HttpRequest request =
       a_request(true, {{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Dest", "document"}});
   request.target = "/";
-  EXPECT_EQ(status(access, request, Need::nothing), 200);
+  EXPECT_EQ(status(access, request, RequiredAccess::nothing), 200);
   request.target = "/v1/me";
-  EXPECT_EQ(status(access, request, Need::nothing), 403);
+  EXPECT_EQ(status(access, request, RequiredAccess::nothing), 403);
 }
 
 TEST(Access, this_machine_needs_a_token_unless_it_is_told_otherwise) {
   const Access access = an_access();
   EXPECT_FALSE(access.trusts_loopback());
-  EXPECT_EQ(status(access, a_request(true), Need::send), 401);
-  EXPECT_EQ(status(access, a_request(true), Need::read), 401);
+  EXPECT_EQ(status(access, a_request(true), RequiredAccess::send), 401);
+  EXPECT_EQ(status(access, a_request(true), RequiredAccess::read), 401);
 }
 
 TEST(Access, a_server_that_is_meant_for_others_trusts_nobody_for_being_here) {
@@ -174,13 +182,13 @@ TEST(Access, a_server_that_is_meant_for_others_trusts_nobody_for_being_here) {
         "tls_certificate = \"c\"\ntls_key = \"k\""}) {
     const Access access = an_access(std::string{local} + "[server]\n" + server + "\n");
     EXPECT_FALSE(access.trusts_loopback()) << server;
-    EXPECT_EQ(status(access, a_request(true), Need::send), 401) << server;
-    EXPECT_EQ(status(access, a_request(true), Need::read), 401) << server;
-    EXPECT_EQ(status(access, a_request(true), Need::nothing), 200) << server;
+    EXPECT_EQ(status(access, a_request(true), RequiredAccess::send), 401) << server;
+    EXPECT_EQ(status(access, a_request(true), RequiredAccess::read), 401) << server;
+    EXPECT_EQ(status(access, a_request(true), RequiredAccess::nothing), 200) << server;
   }
   for (const char* listen : {"127.0.0.1:7117", "localhost:0", "[::1]:7117", "127.0.0.2:1"}) {
     const Access access = an_access(std::string{local} + "[server]\nlisten = \"" + listen + "\"\n");
-    EXPECT_EQ(status(access, a_request(true), Need::send), 200) << listen;
+    EXPECT_EQ(status(access, a_request(true), RequiredAccess::send), 200) << listen;
   }
 }
 
@@ -189,12 +197,12 @@ TEST(Access, an_address_is_no_name_that_others_can_make_point_here) {
   for (const char* host : {"localhost", "192.0.2.7:80", "[2001:db8::1]", "box.example"}) {
     HttpRequest request{.method = "GET"};
     request.headers.add("Host", host);
-    EXPECT_EQ(status(access, request, Need::nothing), 200) << host;
+    EXPECT_EQ(status(access, request, RequiredAccess::nothing), 200) << host;
   }
   for (const char* host : {"example.org", "1.2.3", "box.example.org", "", "[", ":80"}) {
     HttpRequest request{.method = "GET"};
     request.headers.add("Host", host);
-    EXPECT_EQ(status(access, request, Need::nothing), 421) << host;
+    EXPECT_EQ(status(access, request, RequiredAccess::nothing), 421) << host;
   }
 }
 
@@ -205,7 +213,7 @@ TEST(Access, a_page_on_another_port_of_a_named_host_is_foreign) {
     request.headers.add("Host", std::move(host));
     request.headers.add("Origin", std::move(origin));
     request.headers.add("Cookie", "twinbox=" + a_session());
-    return status(access, request, Need::read);
+    return status(access, request, RequiredAccess::read);
   };
   EXPECT_EQ(post("box.example:7117", "http://box.example:8080"), 403);
   EXPECT_EQ(post("box.example:7117", "http://box.example"), 403);
@@ -222,7 +230,7 @@ TEST(Access, a_page_that_came_without_https_is_foreign_where_https_is_spoken) {
   const auto post = [&](const char* origin) {
     return status(an_access(),
                   with_cookie("POST", {https, {"Origin", origin}}, "__Host-twinbox=" + a_session()),
-                  Need::read);
+                  RequiredAccess::read);
   };
   EXPECT_EQ(post("http://localhost"), 403);
   EXPECT_EQ(post("https://localhost"), 200);
@@ -302,7 +310,7 @@ TEST_F(TokenFile, a_line_that_is_none_is_named) {
   }
 }
 
-TEST(TokenFilePlace, is_beside_the_first_file_of_sqlite) {
+TEST(TokenFileLocation, is_beside_the_first_file_of_sqlite) {
   EXPECT_EQ(token_file(load_config({}, {})), "twinbox.tokens");
   EXPECT_EQ(token_file(parse_config("[store.a]\nurl = \"sqlite:/var/lib/x/a.db\"\n", "t", {})),
             "/var/lib/x/twinbox.tokens");

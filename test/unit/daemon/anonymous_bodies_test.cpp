@@ -1,4 +1,4 @@
-#include "daemon/anonymous_bodies.hpp"
+#include "daemon/http/anonymous_bodies.hpp"
 
 #include <string>
 
@@ -30,8 +30,8 @@ TEST_F(AnonymousBodiesTest, the_one_that_has_been_silent_longest_makes_room) {
   EXPECT_TRUE(bodies_.complete(a));
   EXPECT_TRUE(bodies_.complete(c));
   EXPECT_EQ(bodies_.used(), 9u);
-  bodies_.give_back(4);
-  bodies_.give_back(5);
+  bodies_.release_body(4);
+  bodies_.release_body(5);
   EXPECT_EQ(bodies_.used(), 0u);
 }
 

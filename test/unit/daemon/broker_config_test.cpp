@@ -1,10 +1,10 @@
 // Sinks and sources over brokers, as a configuration describes them.
 #include <gtest/gtest.h>
 
-#include "daemon/config.hpp"
-#include "daemon/owned_sources.hpp"
+#include "daemon/config/config.hpp"
+#include "daemon/config/owned_sources.hpp"
+#include "daemon/intake/sources.hpp"
 #include "daemon/service.hpp"
-#include "daemon/sources.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -196,7 +196,7 @@ TEST(BrokerConfig, of_kafka_is_read_and_can_be_made) {
     topics = ["orders", "returns"]
     group = "billing"
     from_beginning = false
-    dead_letter_topic = "grave"
+    dead_letter_topic = "dead_letter"
   )",
                               {{"SECRET", "tops3cret"}});
   const SinkConfig& sink = config.sinks.at(0);
@@ -207,7 +207,7 @@ TEST(BrokerConfig, of_kafka_is_read_and_can_be_made) {
   EXPECT_EQ(source.kind, SourceConfig::Kind::kafka);
   EXPECT_EQ(source.topics.size(), 2u);
   EXPECT_FALSE(source.from_beginning);
-  EXPECT_EQ(source.dead_letter_topic, "grave");
+  EXPECT_EQ(source.dead_letter_topic, "dead_letter");
   EXPECT_TRUE(check_config(config).empty());
 }
 

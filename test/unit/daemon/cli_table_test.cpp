@@ -67,7 +67,7 @@ TEST(CliProgress, fits_the_line_and_never_passes_its_end) {
   EXPECT_EQ(progress_line({.colour = false, .width = 40}, "requeue", 5, 10),
             "requeue  ━━━━━━━━━━───────────  5 of 10");
   for (int width = 20; width < 100; ++width) {
-    const Look look{.colour = false, .width = width};
+    const TextStyle look{.colour = false, .width = width};
     EXPECT_LE(display_width(progress_line(look, "requeue", 15, 10)), width);
   }
   EXPECT_NE(progress_line({}, "prune", 0, 0).find("0 of 0"), std::string::npos);

@@ -49,7 +49,7 @@ TEST(CliText, tells_ages_and_sizes_in_two_units_at_most) {
   EXPECT_EQ(size_text(1536), "1.5 KiB");
   EXPECT_EQ(size_text(3 * 1024 * 1024), "3.0 MiB");
   EXPECT_EQ(counted(1, "message"), "1 message");
-  EXPECT_EQ(counted(2, "duty", "duties"), "2 duties");
+  EXPECT_EQ(counted(2, "delivery", "deliveries"), "2 deliveries");
 }
 
 TEST(CliText, writes_instants_for_programs_and_for_people) {

@@ -1,8 +1,8 @@
-#include "daemon/config.hpp"
+#include "daemon/config/config.hpp"
 
 #include <gtest/gtest.h>
 
-#include "daemon/config_reader.hpp"
+#include "daemon/config/config_reader.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -38,7 +38,7 @@ TEST(Config, reads_every_kind_of_section) {
     [server]
     listen = "127.0.0.1:80"
     [limit]
-    idle_time = "90s"
+    idle_timeout = "90s"
     [log]
     format = "json"
     level = "warning"
@@ -68,7 +68,7 @@ TEST(Config, reads_every_kind_of_section) {
     no_route = "dead"
   )");
   EXPECT_EQ(config.server.listen, "127.0.0.1:80");
-  EXPECT_EQ(config.limit.idle_time, 90s);
+  EXPECT_EQ(config.limit.idle_timeout, 90s);
   EXPECT_TRUE(config.log.json);
   EXPECT_EQ(config.log.level, LogLevel::warning);
   EXPECT_EQ(config.stores[0].boxes, Boxes::outbox);
@@ -105,7 +105,7 @@ TEST(Config, names_file_line_key_and_what_was_expected_for_all_mistakes_at_once)
       (Problems{
           "twinbox.toml:2: server.listen: expected a text, in quotation marks",
           "twinbox.toml:3: server.threds: there is no such key; did you mean \"threads\"?",
-          "twinbox.toml:6: limit.idle_time: expected a time like \"500ms\", \"30s\", \"5m\", "
+          "twinbox.toml:6: limit.idle_timeout: expected a time like \"500ms\", \"30s\", \"5m\", "
           "\"1h\" or \"7d\", from 10ms to 1d, found \"1 hour\"",
           "twinbox.toml:8: log.level: expected one of \"debug\", \"info\", \"warning\", \"error\", "
           "found \"warn\"; did you mean \"warning\"?",
@@ -126,8 +126,8 @@ TEST(Config, numbers_out_of_bounds_name_the_bounds) {
 }
 
 TEST(Config, a_mistake_in_the_environment_names_the_variable) {
-  EXPECT_EQ(problems("", {{"TWINBOX_SERVER_THREADS", "many"}, {"TWINBOX_SERVER_LISTN", "x"}}),
-            (Problems{"environment TWINBOX_SERVER_THREADS: server.threads: expected a whole "
+  EXPECT_EQ(problems("", {{"TWINBOX_SERVER_IO_THREADS", "many"}, {"TWINBOX_SERVER_LISTN", "x"}}),
+            (Problems{"environment TWINBOX_SERVER_IO_THREADS: server.io_threads: expected a whole "
                       "number from 1 to 64",
                       "environment: TWINBOX_SERVER_LISTN: stands for no key of this "
                       "configuration; did you mean TWINBOX_SERVER_LISTEN?"}));
@@ -203,14 +203,14 @@ TEST(Config, a_reload_leads_nothing_to_a_store_that_needs_a_restart) {
   const std::string stores =
       "[store.main]\nurl = \"sqlite:a.db\"\n[store.new]\nurl = \"sqlite:b.db\"\n";
   Config unused = parse(stores);
-  EXPECT_EQ(keep_fixed(unused, running), std::vector<std::string>{"store"});
+  EXPECT_EQ(keep_restart_only(unused, running), std::vector<std::string>{"store"});
   Config used = parse(stores +
                       "[webhook.pay]\nscheme = \"none\"\nstore = \"new\"\n"
                       "[sink.in]\ntype = \"inbox\"\nstore = \"new\"\n"
                       "[[event]]\nname = \"paid\"\nstore = \"new\"\n"
                       "[[event]]\nname = \"seen\"\nstore = \"main\"\n");
   try {
-    keep_fixed(used, running);
+    keep_restart_only(used, running);
     FAIL();
   } catch (const ConfigError& error) {
     ASSERT_EQ(error.problems().size(), 3u);
@@ -253,7 +253,7 @@ TEST(Config, a_reload_that_names_no_store_is_refused_while_several_are_served) {
   const Config running =
       parse("[store.main]\nurl = \"sqlite:a.db\"\n[store.archive]\nurl = \"sqlite:b.db\"\n");
   Config one = parse("[store.main]\nurl = \"sqlite:a.db\"\n[webhook.pay]\nscheme = \"none\"\n");
-  EXPECT_THROW(keep_fixed(one, running), ConfigError);
+  EXPECT_THROW(keep_restart_only(one, running), ConfigError);
 }
 
 TEST(Config, durations_have_a_unit) {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "daemon/config.hpp"
+#include "daemon/config/config.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using Keys = std::set<std::string>;
 
 std::string page() {
-  std::ifstream stream{std::string{TWINBOX_SOURCE_DIR} + "/docs/configuration.md"};
+  std::ifstream stream{std::string{TWINBOX_SOURCE_DIR} + "/docs/reference/configuration.md"};
   return {std::istreambuf_iterator<char>{stream}, {}};
 }
 

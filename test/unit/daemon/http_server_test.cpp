@@ -1,4 +1,4 @@
-#include "daemon/http_server.hpp"
+#include "daemon/http/http_server.hpp"
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/read.hpp>
@@ -41,7 +41,7 @@ class HttpServerTest : public ::testing::Test {
   static ServerConfig config() {
     ServerConfig config;
     config.listen = "127.0.0.1:0";
-    config.threads = 2;
+    config.io_threads = 2;
     return config;
   }
 

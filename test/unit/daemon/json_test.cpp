@@ -1,4 +1,4 @@
-#include "daemon/json.hpp"
+#include "daemon/http/json.hpp"
 
 #include <boost/json/array.hpp>
 

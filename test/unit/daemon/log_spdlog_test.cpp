@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <twinbox/log_spdlog.hpp>
+#include <twinbox/spdlog.hpp>
 
 namespace twinbox {
 namespace {

@@ -57,7 +57,7 @@ TEST(LogLine, escapes_what_a_terminal_would_obey) {
 TEST(LoggedTarget, keeps_no_value_that_may_be_a_secret) {
   EXPECT_EQ(logged_target("/v1/messages?store=main&state=dead"),
             "/v1/messages?store=main&state=dead");
-  EXPECT_EQ(logged_target("/v1/live?token=twb_secret"), "/v1/live?token=…");
+  EXPECT_EQ(logged_target("/v1/overview/stream?token=twb_secret"), "/v1/overview/stream?token=…");
   EXPECT_EQ(logged_target("/a?%74oken=s&store=b&twb_secret&=x"), "/a?%74oken=…&store=b&…&=…");
   EXPECT_EQ(logged_target("/a?"), "/a?");
 }

@@ -1,11 +1,11 @@
-#include "daemon/openapi.hpp"
+#include "daemon/http/openapi.hpp"
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
 
 #include <gtest/gtest.h>
 
-#include "daemon/dispatching.hpp"
+#include "daemon/dispatch/dispatchers.hpp"
 #include "daemon/service.hpp"
 
 namespace twinbox::app {
@@ -31,17 +31,17 @@ Endpoints described() {
 TEST(OpenApi, describes_every_endpoint_and_no_other) {
   const Config config = parse_config("[store.main]\nurl = \"sqlite::memory:\"\n", "t", {});
   const Stores stores{config, {}};
-  ActRunner acts{{}};
-  Dispatching dispatching{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
-  Pulse pulse;
-  Dashboard dashboard{stores, pulse, dispatching, {}};
+  OperationRunner operation_runner{{}};
+  Dispatchers dispatchers{stores, {}, [](BoxKind, DispatchObserver next) { return next; }};
+  Throughput throughput;
+  Dashboard dashboard{stores, throughput, dispatchers, {}};
   Sessions sessions;
   WriteMonitor writes{stores, {}};
   TimeLimits limits;
   const Service service{config,
                         {.stores = stores,
-                         .acts = acts,
-                         .dispatching = dispatching,
+                         .operation_runner = operation_runner,
+                         .dispatchers = dispatchers,
                          .dashboard = dashboard,
                          .sessions = sessions,
                          .writes = writes,

@@ -1,9 +1,9 @@
-#include "daemon/redaction.hpp"
+#include "daemon/operation/redaction.hpp"
 
 #include <gtest/gtest.h>
 
-#include "daemon/json.hpp"
-#include "daemon/router.hpp"
+#include "daemon/http/http_router.hpp"
+#include "daemon/http/json.hpp"
 
 namespace twinbox::app {
 namespace {
@@ -41,8 +41,8 @@ TEST(Redaction, data_in_base64_is_no_way_around_it) {
             R"({"data_base64":")" + base64(R"({"card":1})") + R"("})");
   EXPECT_THROW(
       Redaction({"/data/card/number"}).refuse_mask(R"({"data_base64":")" + blanked + R"("})"),
-      Refused);
-  EXPECT_THROW(Redaction({"/data"}).refuse_mask(R"({"data_base64":"[redacted]"})"), Refused);
+      HttpProblem);
+  EXPECT_THROW(Redaction({"/data"}).refuse_mask(R"({"data_base64":"[redacted]"})"), HttpProblem);
 }
 
 TEST(Redaction, depth_marks_and_broken_text_are_no_way_around_it) {
@@ -86,9 +86,9 @@ TEST(Redaction, leaves_everything_else_as_it_came) {
 
 TEST(Redaction, a_mask_cannot_be_stored_in_place_of_what_it_hides) {
   const Redaction redaction{{"/card/number"}};
-  EXPECT_THROW(redaction.refuse_mask(R"({"card":{"number":"[redacted]"}})"), Refused);
+  EXPECT_THROW(redaction.refuse_mask(R"({"card":{"number":"[redacted]"}})"), HttpProblem);
   redaction.refuse_mask(R"({"card":{"number":"4712"}})");
-  EXPECT_THROW(redaction.refuse_mask("[redacted]"), Refused);
+  EXPECT_THROW(redaction.refuse_mask("[redacted]"), HttpProblem);
   redaction.refuse_mask(R"({"note":"[redacted]"})");
 }
 

@@ -1,4 +1,4 @@
-#include "daemon/request_parser.hpp"
+#include "daemon/http/request_parser.hpp"
 
 #include <boost/asio/buffer.hpp>
 
@@ -153,21 +153,21 @@ TEST(RequestParser, a_body_takes_room_as_it_comes) {
 
 TEST(RequestParser, a_body_earns_its_time_byte_by_byte) {
   using namespace std::chrono_literals;
-  LimitConfig limit{.body_rate = 1000, .header_time = 10s, .body_time = 30s};
-  EXPECT_EQ(time_for_more(0s, 0, limit), 10s);
-  EXPECT_EQ(time_for_more(8s, 0, limit), 2s);
-  EXPECT_EQ(time_for_more(8s, 5000, limit), 7s);
-  EXPECT_EQ(time_for_more(25s, 1'000'000, limit), 5s);
+  LimitConfig limit{.body_rate = 1000, .header_timeout = 10s, .body_timeout = 30s};
+  EXPECT_EQ(body_read_timeout(0s, 0, limit), 10s);
+  EXPECT_EQ(body_read_timeout(8s, 0, limit), 2s);
+  EXPECT_EQ(body_read_timeout(8s, 5000, limit), 7s);
+  EXPECT_EQ(body_read_timeout(25s, 1'000'000, limit), 5s);
   limit.body_rate = 0;
-  EXPECT_EQ(time_for_more(0s, 0, limit), 30s);
-  EXPECT_EQ(time_for_more(20s, 0, limit), 10s);
+  EXPECT_EQ(body_read_timeout(0s, 0, limit), 30s);
+  EXPECT_EQ(body_read_timeout(20s, 0, limit), 10s);
 }
 
 TEST(RequestParser, a_burst_earns_no_long_silence) {
   using namespace std::chrono_literals;
-  const LimitConfig limit{.body_rate = 1000, .header_time = 10s, .body_time = 30s};
-  EXPECT_EQ(time_for_more(0s, 1'000'000, limit), 10s);
-  EXPECT_EQ(time_for_more(3s, 20'000, limit), 10s);
+  const LimitConfig limit{.body_rate = 1000, .header_timeout = 10s, .body_timeout = 30s};
+  EXPECT_EQ(body_read_timeout(0s, 1'000'000, limit), 10s);
+  EXPECT_EQ(body_read_timeout(3s, 20'000, limit), 10s);
 }
 
 TEST(RequestParser, empty_lines_before_a_request_are_passed_over) {

@@ -1,4 +1,4 @@
-#include "daemon/response_text.hpp"
+#include "daemon/http/response_text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,10 +19,10 @@ TEST(ResponseText, says_what_becomes_of_the_connection) {
   const HttpResponse response{200, {{"X", "a\r\nY: b"}}, "body"};
   const std::string head =
       "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nX: aY: b\r\nContent-Length: 4\r\n";
-  EXPECT_EQ(response_text(response, example, Afterwards::keep, false), head + "\r\nbody");
-  EXPECT_EQ(response_text(response, example, Afterwards::keep_and_say, false),
+  EXPECT_EQ(response_text(response, example, ConnectionMode::keep, false), head + "\r\nbody");
+  EXPECT_EQ(response_text(response, example, ConnectionMode::keep_with_header, false),
             head + "Connection: keep-alive\r\n\r\nbody");
-  EXPECT_EQ(response_text(response, example, Afterwards::close, true),
+  EXPECT_EQ(response_text(response, example, ConnectionMode::close, true),
             head + "Connection: close\r\n\r\n");
 }
 

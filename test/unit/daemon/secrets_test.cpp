@@ -1,4 +1,4 @@
-#include "daemon/secrets.hpp"
+#include "daemon/config/secrets.hpp"
 
 #include <gtest/gtest.h>
 

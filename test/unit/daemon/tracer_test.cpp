@@ -1,4 +1,4 @@
-#include "daemon/tracer.hpp"
+#include "daemon/stats/tracer.hpp"
 
 #include <gtest/gtest.h>
 

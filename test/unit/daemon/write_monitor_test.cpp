@@ -1,4 +1,4 @@
-#include "daemon/write_monitor.hpp"
+#include "daemon/store/write_monitor.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -167,8 +167,9 @@ TEST_F(WriteMonitorTest, test_writes_that_hang_keep_no_other_store_from_being_te
   writes.start();
   const bool all = wait_until([&] {
     writes.watch();
-    return std::ranges::all_of(
-        stores.all(), [&](const Stores::Entry& entry) { return writes.probes(*entry.store) == 1; });
+    return std::ranges::all_of(stores.all(), [&](const Stores::ServedStore& entry) {
+      return writes.probes(*entry.store) == 1;
+    });
   });
   finish.count_down();
   EXPECT_TRUE(all) << "while none of them had ended";

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "core/encoding.hpp"
 #include "crypto/ed25519.hpp"
-#include "crypto/encoding.hpp"
 #include "crypto/hmac.hpp"
 
 namespace twinbox {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <twinbox/event.hpp>
-#include <twinbox/event_handler.hpp>
+#include <twinbox/event_bus.hpp>
 
 namespace twinbox {
 namespace {

@@ -128,11 +128,12 @@ TEST(EventHttp, json_without_a_content_type_gets_one_in_binary_mode) {
 }
 
 TEST(EventHttp, tells_how_a_request_carries_events) {
-  EXPECT_EQ(event_mode(required()), EventMode::binary);
-  EXPECT_EQ(event_mode({{"Content-Type", "application/cloudevents+json"}}), EventMode::structured);
-  EXPECT_EQ(event_mode({{"Content-Type", "application/cloudevents-batch+json;a=b"}}),
-            EventMode::batch);
-  EXPECT_FALSE(event_mode({{"Content-Type", "application/json"}, {"cedar", "x"}}));
+  EXPECT_EQ(content_mode(required()), ContentMode::binary);
+  EXPECT_EQ(content_mode({{"Content-Type", "application/cloudevents+json"}}),
+            ContentMode::structured);
+  EXPECT_EQ(content_mode({{"Content-Type", "application/cloudevents-batch+json;a=b"}}),
+            ContentMode::batch);
+  EXPECT_FALSE(content_mode({{"Content-Type", "application/json"}, {"cedar", "x"}}));
 }
 
 }  // namespace

@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <twinbox/event_handler.hpp>
+#include <twinbox/event_bus.hpp>
 
 namespace twinbox {
 namespace {
 
 Message a_message(std::string payload, std::optional<std::string> content_type = {}) {
-  return {.work_id = WorkId{1},
+  return {.delivery_id = DeliveryId{1},
           .epoch = 1,
           .handler = HandlerKey::by_topic(),
           .attempts = 0,
@@ -170,13 +170,13 @@ TEST(EventRoundTrip, every_form_says_the_same) {
   for (int i = 0; i < 2'000; ++i) {
     const CloudEvent event = random_event(chance);
     ASSERT_EQ(event_from_json(to_json(event)), event);
-    const HttpContent structured = to_http(event, EventMode::structured);
+    const HttpContent structured = to_http(event, ContentMode::structured);
     ASSERT_EQ(events_from_http(structured.headers, structured.body).at(0), event);
     const NewMessage stored = to_message(event);
     ASSERT_EQ(event_of(a_message(stored.payload, stored.extras.content_type)), event);
     CloudEvent untyped = event;  // a header has no types
     for (auto& [name, value] : untyped.extensions) value = *event.extension(name);
-    const HttpContent binary = to_http(event, EventMode::binary);
+    const HttpContent binary = to_http(event, ContentMode::binary);
     ASSERT_EQ(events_from_http(binary.headers, binary.body).at(0), untyped);
     batch.push_back(event);
   }

@@ -1,12 +1,11 @@
-#include "twinbox/signature.hpp"
-
 #include <algorithm>
 #include <functional>
 
 #include <gtest/gtest.h>
 
+#include "core/encoding.hpp"
 #include "crypto/ed25519.hpp"
-#include "crypto/encoding.hpp"
+#include "twinbox/webhook.hpp"
 
 namespace twinbox {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <twinbox/trace.hpp>
+#include <twinbox/event.hpp>
 
 namespace twinbox {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/encoding.hpp"
 #include "crypto/ed25519.hpp"
-#include "crypto/encoding.hpp"
 #include "crypto/hmac.hpp"
 #include "twinbox/testing.hpp"
 

@@ -2,7 +2,7 @@
 // conformance_test runs it with the real one that is installed.
 #include <gtest/gtest.h>
 
-#include <twinbox/pqxx_session.hpp>
+#include <twinbox/pqxx.hpp>
 
 namespace twinbox {
 namespace {

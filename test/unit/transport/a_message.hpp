@@ -11,7 +11,7 @@ inline Message claimed(std::string topic = "order.placed", std::string payload =
                        std::string id = "evt_1") {
   using namespace std::chrono_literals;
   constexpr Instant now = std::chrono::sys_days{std::chrono::January / 15 / 2030};
-  return {.work_id = WorkId{1},
+  return {.delivery_id = DeliveryId{1},
           .epoch = 1,
           .handler = HandlerKey::by_topic(),
           .attempts = 0,

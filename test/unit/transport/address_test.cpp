@@ -99,9 +99,9 @@ TEST(PublicAddress, is_told_from_all_others) {
   for (const Case& one : cases) {
     const auto address = IpAddress::parse(one.address);
     ASSERT_TRUE(address) << one.address;
-    EXPECT_EQ(not_public(*address), one.expected) << one.address;
-    EXPECT_EQ(AddressRules{{}}.refusal(*address), one.expected) << one.address;
-    EXPECT_EQ(AddressRules{{"any"}}.refusal(*address), "") << one.address;
+    EXPECT_EQ(non_public_reason(*address), one.expected) << one.address;
+    EXPECT_EQ(AddressFilter{{}}.refusal(*address), one.expected) << one.address;
+    EXPECT_EQ(AddressFilter{{"any"}}.refusal(*address), "") << one.address;
   }
 }
 
@@ -120,7 +120,7 @@ TEST(PublicAddress, shows_as_it_is_written) {
 }
 
 TEST(AllowedNetworks, let_through_what_they_name_and_nothing_else) {
-  const AddressRules rules{{"10.1.0.0/16", "127.0.0.1", "fd00::/9"}};
+  const AddressFilter rules{{"10.1.0.0/16", "127.0.0.1", "fd00::/9"}};
   const auto refusal = [&](const char* text) { return rules.refusal(*IpAddress::parse(text)); };
   EXPECT_EQ(refusal("10.1.255.255"), "");
   EXPECT_EQ(refusal("::ffff:10.1.0.1"), "");
@@ -130,16 +130,16 @@ TEST(AllowedNetworks, let_through_what_they_name_and_nothing_else) {
   EXPECT_EQ(refusal("::1"), "loopback");
   EXPECT_EQ(refusal("fd7f::1"), "");
   EXPECT_EQ(refusal("fd80::1"), "private");
-  EXPECT_EQ(AddressRules{{"::/0"}}.refusal(*IpAddress::parse("127.0.0.1")), "");
-  EXPECT_EQ(AddressRules{{"0.0.0.0/0"}}.refusal(*IpAddress::parse("127.0.0.1")), "");
-  EXPECT_EQ(AddressRules{{"0.0.0.0/0"}}.refusal(*IpAddress::parse("::1")), "loopback");
+  EXPECT_EQ(AddressFilter{{"::/0"}}.refusal(*IpAddress::parse("127.0.0.1")), "");
+  EXPECT_EQ(AddressFilter{{"0.0.0.0/0"}}.refusal(*IpAddress::parse("127.0.0.1")), "");
+  EXPECT_EQ(AddressFilter{{"0.0.0.0/0"}}.refusal(*IpAddress::parse("::1")), "loopback");
 }
 
 TEST(AllowedNetworks, refuse_what_is_none_with_an_example) {
   for (const char* text : {"", "localhost", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/",
                            "10.0.0.0/8x", "::/129", "all"}) {
     try {
-      AddressRules rules{{text}};
+      AddressFilter rules{{text}};
       ADD_FAILURE() << text << " was taken";
     } catch (const std::invalid_argument& error) {
       EXPECT_NE(std::string{error.what()}.find("10.0.0.0/8"), std::string::npos);

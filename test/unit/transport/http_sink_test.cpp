@@ -4,9 +4,8 @@
 #include "a_message.hpp"
 #include "support/receiver.hpp"
 #include <twinbox/event.hpp>
-#include <twinbox/signature.hpp>
 #include <twinbox/sink.hpp>
-#include <twinbox/trace.hpp>
+#include <twinbox/webhook.hpp>
 
 namespace twinbox::test {
 namespace {
@@ -82,14 +81,14 @@ TEST_F(HttpSinkTo, a_receiver_sends_an_envelope_as_a_binary_event_by_itself) {
 }
 
 TEST_F(HttpSinkTo, a_receiver_sends_a_structured_event_when_asked_to) {
-  EXPECT_EQ(send(an_envelope(), {.url = {}, .form = BodyForm::structured}).kind(), Kind::done);
+  EXPECT_EQ(send(an_envelope(), {.url = {}, .form = BodyFormat::structured}).kind(), Kind::done);
   const auto request = receiver.requests().at(0);
   EXPECT_TRUE(request.header("content-type").starts_with(event_content_type));
   EXPECT_EQ(event_from_json(request.body).id, "e-1");
 }
 
 TEST_F(HttpSinkTo, a_receiver_wraps_what_is_no_envelope_when_an_event_is_asked_for) {
-  EXPECT_EQ(send(claimed(), {.url = {}, .form = BodyForm::binary}).kind(), Kind::done);
+  EXPECT_EQ(send(claimed(), {.url = {}, .form = BodyFormat::binary}).kind(), Kind::done);
   const auto request = receiver.requests().at(0);
   EXPECT_EQ(request.body, claimed().payload);
   EXPECT_EQ(request.header("ce-id"), "evt_1");
@@ -98,7 +97,7 @@ TEST_F(HttpSinkTo, a_receiver_wraps_what_is_no_envelope_when_an_event_is_asked_f
 
 TEST_F(HttpSinkTo, a_receiver_sends_an_envelope_raw_when_asked_to) {
   const Message message = an_envelope();
-  EXPECT_EQ(send(message, {.url = {}, .form = BodyForm::raw}).kind(), Kind::done);
+  EXPECT_EQ(send(message, {.url = {}, .form = BodyFormat::raw}).kind(), Kind::done);
   EXPECT_EQ(receiver.requests().at(0).body, message.payload);
 }
 

@@ -3,7 +3,7 @@
 
 #include "a_message.hpp"
 #include <twinbox/error.hpp>
-#include <twinbox/route.hpp>
+#include <twinbox/sink.hpp>
 #include <twinbox/testing.hpp>
 
 namespace twinbox::test {
@@ -73,7 +73,7 @@ TEST(RoutesOf, a_sink_carry_its_options_and_count_its_outcomes) {
                                             "mail evt_1 3", "mail evt_1 1"}));
 }
 
-TEST(RoutesOf, a_receiver_that_is_gone_are_disabled_and_put_everything_off) {
+TEST(RoutesOf, a_receiver_that_is_gone_are_disabled_and_postpone_everything) {
   RecordingLog log;
   int calls = 0;
   std::vector<std::string> told;
@@ -128,7 +128,7 @@ TEST(RoutesOf, a_definition_may_begin_disabled_and_be_disabled_by_a_call) {
   EXPECT_THROW(routes.disable("other", "x"), UsageError);
 }
 
-TEST(RoutesOf, a_batch_are_put_off_together) {
+TEST(RoutesOf, a_batch_are_postponed_together) {
   Route batch{.name = "batch",
               .pattern = TopicPattern{"#"},
               .sink = BatchHandler{[](std::span<const Message> messages, std::stop_token) {

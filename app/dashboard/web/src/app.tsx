@@ -4,10 +4,10 @@ import { get, post } from "./api/client";
 import type { Me } from "./api/types";
 import { clockTime } from "./format";
 import { connection, useLive, type Live } from "./live";
-import { Guard } from "./part/guard";
+import { ErrorBoundary } from "./part/error_boundary";
 import { Shape } from "./part/state";
 import { Long, Name } from "./part/text";
-import { to, usePlace, type Place, type View } from "./route";
+import { to, useViewLocation, type ViewLocation, type View } from "./route";
 import { SessionContext, useSession } from "./session";
 import { useTheme, type Choice } from "./theme";
 import { Audit } from "./view/audit";
@@ -32,7 +32,7 @@ const titles: Record<View, string> = {
 const menu: View[] = ["overview", "stores", "messages", "dead", "workers", "audit"];
 
 export function App() {
-  const place = usePlace();
+  const place = useViewLocation();
   const live = useLive();
   const [me, setMe] = useState<Me | null>(null);
   const refresh = useCallback(async () => {
@@ -67,7 +67,7 @@ export function App() {
   );
 }
 
-function Header({ place, live }: { place: Place; live: Live }) {
+function Header({ place, live }: { place: ViewLocation; live: Live }) {
   const here = place.view === "message" ? "messages" : place.view;
   const list = useRef<HTMLUListElement>(null);
   // Where the menu is wider than the page, the current view must not be out of sight.
@@ -187,7 +187,7 @@ function needsLogin(live: Live): boolean {
   return live.problem?.status === 401 || live.problem?.status === 403;
 }
 
-function Content({ place, live }: { place: Place; live: Live }) {
+function Content({ place, live }: { place: ViewLocation; live: Live }) {
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
   useEffect(() => {
@@ -204,15 +204,15 @@ function Content({ place, live }: { place: Place; live: Live }) {
       {needsLogin(live) ? (
         <Login because="This daemon shows its boxes to those who have a token." />
       ) : (
-        <Guard place={JSON.stringify(place)}>
+        <ErrorBoundary viewKey={JSON.stringify(place)}>
           <Viewed place={place} />
-        </Guard>
+        </ErrorBoundary>
       )}
     </main>
   );
 }
 
-function Viewed({ place: { view, parameters } }: { place: Place }) {
+function Viewed({ place: { view, parameters } }: { place: ViewLocation }) {
   switch (view) {
     case "overview":
       return <Overview parameters={parameters} />;

@@ -22,7 +22,7 @@ class Connection {
   private state: Live = { overview: null, tick: 0, by: "none", staleSince: null, problem: null };
   private source: EventSource | null = null;
   private timer = 0;
-  private lastNews = new Date();
+  private lastUpdate = new Date();
   private readonly listeners = new Set<(state: Live) => void>();
 
   current = (): Live => this.state;
@@ -36,12 +36,12 @@ class Connection {
     this.open();
     void this.ask();
     document.addEventListener("visibilitychange", () => {
-      if (!document.hidden) this.askSoon(0);
+      if (!document.hidden) this.refreshSoon(0);
     });
   }
 
-  /** After an act, or a login: what is there now? */
-  askSoon(delay: number): void {
+  /** After an operation, or a login: what is there now? */
+  refreshSoon(delay: number): void {
     clearTimeout(this.timer);
     this.timer = window.setTimeout(() => void this.ask(), delay);
   }
@@ -50,11 +50,11 @@ class Connection {
     this.source?.close();
     this.source = null;
     this.open();
-    this.askSoon(0);
+    this.refreshSoon(0);
   }
 
   private open(): void {
-    const source = new EventSource("v1/live");
+    const source = new EventSource("v1/overview/stream");
     this.source = source;
     source.addEventListener("overview", (event) => this.news(JSON.parse(event.data as string) as Overview));
     source.onopen = () => this.change({ by: "events" });
@@ -63,7 +63,7 @@ class Connection {
       if (this.state.by === "events") this.change({ by: "none" });
       // The browser tries again by itself unless the answer was a refusal.
       if (source.readyState === EventSource.CLOSED) this.source = null;
-      this.askSoon(0);
+      this.refreshSoon(0);
     };
   }
 
@@ -74,13 +74,13 @@ class Connection {
       if (!this.source) this.open();
     } catch (error) {
       const problem = error instanceof Problem ? error : new Problem(0, String(error));
-      this.change({ problem, staleSince: this.state.staleSince ?? this.lastNews });
+      this.change({ problem, staleSince: this.state.staleSince ?? this.lastUpdate });
     }
-    this.askSoon(this.state.by === "events" ? askEvery : askEveryWithoutEvents);
+    this.refreshSoon(this.state.by === "events" ? askEvery : askEveryWithoutEvents);
   }
 
   private news(overview: Overview): void {
-    this.lastNews = new Date();
+    this.lastUpdate = new Date();
     const by = this.source?.readyState === EventSource.OPEN ? "events" : "polling";
     this.change({ overview, tick: this.state.tick + 1, by, staleSince: null, problem: null });
   }

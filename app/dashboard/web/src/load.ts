@@ -25,18 +25,18 @@ export function useLoad<Answer>(
 ): Loaded<Answer> {
   const [state, setState] = useState<State<Answer>>({ key, answer: null, problem: null });
   const [turn, setTurn] = useState(0);
-  const flight = useRef<AbortController | null>(null);
+  const inFlight = useRef<AbortController | null>(null);
   const missed = useRef(false);
   const latest = useRef(load);
   latest.current = load;
 
   const start = () => {
-    flight.current?.abort();
+    inFlight.current?.abort();
     const control = new AbortController();
-    flight.current = control;
+    inFlight.current = control;
     const end = (change: (before: State<Answer>) => State<Answer>) => {
-      if (flight.current !== control) return;
-      flight.current = null;
+      if (inFlight.current !== control) return;
+      inFlight.current = null;
       setState(change);
       if (missed.current) start();
     };
@@ -53,13 +53,13 @@ export function useLoad<Answer>(
   useEffect(() => {
     start();
     return () => {
-      flight.current?.abort();
-      flight.current = null;
+      inFlight.current?.abort();
+      inFlight.current = null;
     };
   }, [key, turn]);
 
   useEffect(() => {
-    if (flight.current) missed.current = tick !== null;
+    if (inFlight.current) missed.current = tick !== null;
     else start();
   }, [tick]);
 

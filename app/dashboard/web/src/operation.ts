@@ -1,19 +1,19 @@
-// Acts of an operator. Each has an id of its own, so that a repeated request does nothing twice.
+// Operations of an operator. Each has an id of its own, so that a repeated request does nothing twice.
 import { get, post, Problem } from "./api/client";
-import type { BoxName, Changed, Operation, Scope, Verb } from "./api/types";
+import type { BoxName, Changed, Operation, OperationScope, Verb } from "./api/types";
 
 /** Milliseconds without progress, after which the daemon has probably lost its store. */
-const patience = 60_000;
+const stallTimeout = 60_000;
 
 export interface Target {
   store: string;
   box: BoxName;
 }
 
-export interface Order {
+export interface OperationRequest {
   verb: Verb;
   target: Target;
-  scope: Scope;
+  scope: OperationScope;
   reason: string;
   delay?: string;
   until?: string;
@@ -29,7 +29,7 @@ export function newOperationId(): string {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
-function body(order: Order): Record<string, unknown> {
+function body(order: OperationRequest): Record<string, unknown> {
   const { target, scope, reason, delay, until, limit } = order;
   return {
     ...target,
@@ -42,18 +42,18 @@ function body(order: Order): Record<string, unknown> {
 }
 
 /** How many it would be. */
-export async function countOf(order: Order): Promise<number> {
+export async function countAffected(order: OperationRequest): Promise<number> {
   const asked = { ...order, reason: order.reason || "how many?" };
   return (await post<Changed>(`v1/messages/${order.verb}`, { ...body(asked), dry_run: true })).changed;
 }
 
-/** Acts, and follows what goes on in the background until it has ended. */
-export async function perform(order: Order, id: string, progress: (changed: number) => void): Promise<number> {
+/** Runs it, and follows what goes on in the background until it has ended. */
+export async function perform(order: OperationRequest, id: string, progress: (changed: number) => void): Promise<number> {
   const answer = await post<Changed>(`v1/messages/${order.verb}`, { ...body(order), operation_id: id });
   if (answer.finished !== false) return answer.changed;
   let reached = answer.changed;
   let moved = Date.now();
-  while (Date.now() - moved < patience) {
+  while (Date.now() - moved < stallTimeout) {
     progress(reached);
     await new Promise((resume) => setTimeout(resume, 500));
     const now = await operationOf(id, order.target);

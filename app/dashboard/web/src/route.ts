@@ -6,12 +6,12 @@ export type View = (typeof views)[number];
 
 export type Parameters = Record<string, string>;
 
-export interface Place {
+export interface ViewLocation {
   view: View;
   parameters: Parameters;
 }
 
-export function parsePlace(fragment: string): Place {
+export function parseViewLocation(fragment: string): ViewLocation {
   const text = fragment.replace(/^#\/?/, "");
   const cut = text.indexOf("?");
   const name = cut < 0 ? text : text.slice(0, cut);
@@ -43,10 +43,10 @@ export function replace(fragment: string): void {
   dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
-export function usePlace(): Place {
-  const [place, setPlace] = useState(() => parsePlace(location.hash));
+export function useViewLocation(): ViewLocation {
+  const [place, setViewLocation] = useState(() => parseViewLocation(location.hash));
   useEffect(() => {
-    const follow = () => setPlace(parsePlace(location.hash));
+    const follow = () => setViewLocation(parseViewLocation(location.hash));
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);

@@ -2,7 +2,7 @@
 
 export type BoxName = "outbox" | "inbox";
 export type Status = "healthy" | "degraded" | "unhealthy";
-export type DutyState =
+export type DeliveryState =
   | "ready"
   | "scheduled"
   | "leased"
@@ -109,10 +109,10 @@ export interface StoresPage {
   next: string | null;
 }
 
-export interface Duty {
+export interface Delivery {
   number: number;
   handler: string;
-  state: DutyState;
+  state: DeliveryState;
   attempts: number;
   expiries: number;
   requeues: number;
@@ -141,7 +141,7 @@ export interface MessageHead {
 }
 
 export interface MessageEntry extends MessageHead {
-  duty: Duty;
+  delivery: Delivery;
 }
 
 export interface Attempt {
@@ -177,7 +177,7 @@ export interface MessageDetail extends MessageHead {
   trace_id?: string | null;
   trace_link?: string | null;
   headers: string | null;
-  duties: Duty[];
+  deliveries: Delivery[];
   timeline: Attempt[];
   held_keys: HeldKey[];
   blocked_keys: BlockedKey[];
@@ -219,14 +219,14 @@ export type FilterField =
   | "created_before";
 export type Filter = Partial<Record<FilterField, string>>;
 
-export interface DutyKey {
+export interface DeliveryKey {
   number: number;
   handler: string;
 }
 
-/** What an act is about: exactly one of the three. */
-export type Scope =
-  | { duties: DutyKey[] }
+/** What an operation is about: exactly one of the three. */
+export type OperationScope =
+  | { deliveries: DeliveryKey[] }
   | { filter: Filter }
   | { group: Pick<Group, "topic" | "handler" | "error"> };
 
@@ -241,7 +241,7 @@ export interface Changed {
 
 export interface Operation {
   operation_id: string;
-  act: string;
+  action: string;
   actor: string;
   reason: string;
   started_at: string;
@@ -253,7 +253,7 @@ export interface Operation {
 export interface AuditEntry {
   id: number;
   at: string;
-  act: string;
+  action: string;
   actor: string;
   reason: string;
   number: number | null;

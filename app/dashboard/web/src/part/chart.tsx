@@ -81,7 +81,7 @@ function options({ lines, format, least }: Props, width: number, onPoint: (index
 
 export function Chart(props: Props) {
   const { title, at, lines, format, wide } = props;
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [point, setPoint] = useState<number | null>(null);
   const theme = useThemeName();
@@ -89,7 +89,7 @@ export function Chart(props: Props) {
   const shape = lines.map((line) => line.label).join() + theme + known + (at.length > 0 ? at[at.length - 1]! - at[0]! : 0);
 
   useEffect(() => {
-    const element = place.current;
+    const element = container.current;
     if (!element || !known) return;
     const data = [at, ...lines.map((line) => line.values)] as uPlot.AlignedData;
     const drawn = new uPlot(options(props, element.clientWidth, setPoint), data, element);
@@ -123,7 +123,7 @@ export function Chart(props: Props) {
           </ul>
         )}
       </figcaption>
-      {known ? <div ref={place} class="plot" aria-hidden="true" /> : <p class="plot none">Nothing measured yet.</p>}
+      {known ? <div ref={container} class="plot" aria-hidden="true" /> : <p class="plot none">Nothing measured yet.</p>}
     </figure>
   );
 }

@@ -8,7 +8,7 @@ import { connection } from "../live";
 import { newOperationId, type Target } from "../operation";
 import { largest } from "./content";
 import { Close, Dialog, ReasonField } from "./dialog";
-import { Empty, Trouble } from "./notice";
+import { Empty, ProblemNotice } from "./notice";
 import { Long } from "./text";
 
 interface Props {
@@ -35,7 +35,7 @@ export function EditDialog({ message, target, onClose }: Props) {
       : null;
   return (
     <Dialog title="Edit this message" onClose={onClose} wide>
-      {problem && <Trouble problem={problem} />}
+      {problem && <ProblemNotice problem={problem} />}
       {!whole && !problem && <p role="status">Loading…</p>}
       {impossible && <Empty title="Not here.">{impossible}</Empty>}
       {whole && !impossible ? (
@@ -54,7 +54,7 @@ function Editor({ message, target, onClose }: Props) {
   const [draft, setDraft] = useState(redacted ? "" : before);
   const [headers, setHeaders] = useState(message.headers ?? "");
   const [reason, setReason] = useState("");
-  const dead = message.duties.some((duty) => duty.state === "dead");
+  const dead = message.deliveries.some((delivery) => delivery.state === "dead");
   const [requeue, setRequeue] = useState(dead);
   const [review, setReview] = useState(false);
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -79,7 +79,7 @@ function Editor({ message, target, onClose }: Props) {
         ...(reason.trim() && { reason: reason.trim() }),
         operation_id: id.current,
       });
-      connection.askSoon(0);
+      connection.refreshSoon(0);
       setDone(true);
     } catch (error) {
       setProblem(asProblem(error));
@@ -112,7 +112,7 @@ function Editor({ message, target, onClose }: Props) {
             <input type="checkbox" checked={requeue} onChange={() => setRequeue(!requeue)} /> Requeue it at once
           </label>
         )}
-        {problem && <Trouble problem={problem} />}
+        {problem && <ProblemNotice problem={problem} />}
         <p class="buttons">
           <button type="submit" class="primary">
             {dead && requeue ? "Save and requeue" : "Save"}

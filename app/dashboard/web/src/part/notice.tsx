@@ -22,7 +22,7 @@ export function Loading() {
 }
 
 /** A problem and the way out of it. */
-export function Trouble({ problem, again }: { problem: Problem; again?: () => void }) {
+export function ProblemNotice({ problem, again }: { problem: Problem; again?: () => void }) {
   const login = problem.status === 401 || problem.status === 403;
   return (
     <div class="trouble" role="alert">

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { post, Problem } from "../api/client";
 import { connection } from "../live";
 import { Dialog } from "./dialog";
-import { Trouble } from "./notice";
+import { ProblemNotice } from "./notice";
 import { Name } from "./text";
 
 /** Without store and topic: everything. */
@@ -25,7 +25,7 @@ export function PauseDialog({ request, onClose }: { request: PauseRequest; onClo
         ...(store !== undefined && { store }),
         ...(topic !== undefined && { topic }),
       });
-      connection.askSoon(0);
+      connection.refreshSoon(0);
       onClose();
     } catch (error) {
       setProblem(error instanceof Problem ? error : new Problem(0, String(error)));
@@ -46,7 +46,7 @@ export function PauseDialog({ request, onClose }: { request: PauseRequest; onClo
           : "deliveries go on where they stopped."}
         {topic !== undefined && " This holds in every store of this daemon."}
       </p>
-      {problem && <Trouble problem={problem} />}
+      {problem && <ProblemNotice problem={problem} />}
       <p class="buttons">
         <button type="button" class="primary" disabled={busy} onClick={() => void run()}>
           {verb} {what}

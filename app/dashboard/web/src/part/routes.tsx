@@ -5,7 +5,7 @@ import type { Dispatch, Route } from "../api/types";
 import { count } from "../format";
 import { useCanOperate } from "../session";
 import { Dialog, ReasonField } from "./dialog";
-import { Empty, Trouble } from "./notice";
+import { Empty, ProblemNotice } from "./notice";
 import { Table, type Column } from "./table";
 import { Long, Name } from "./text";
 
@@ -106,7 +106,7 @@ function RouteDialog({ route, onClose }: { route: Route; onClose: () => void }) 
           {route.enabled ? ": its messages are put off until it is enabled again." : ": its messages are delivered again."}
         </p>
         {route.enabled && <ReasonField value={reason} onChange={setReason} />}
-        {problem && <Trouble problem={problem} />}
+        {problem && <ProblemNotice problem={problem} />}
         <p class="buttons">
           <button type="submit" class="primary">
             {verb} the route

@@ -1,8 +1,8 @@
 // States by word, shape and colour, so that none of them is needed alone.
-import type { DutyState, Status } from "../api/types";
+import type { DeliveryState, Status } from "../api/types";
 
 /** Unknown: nobody has told for a while. */
-export type Known = DutyState | Status | "unknown";
+export type Known = DeliveryState | Status | "unknown";
 
 const shapes: Record<Known, string> = {
   ready: "dot",

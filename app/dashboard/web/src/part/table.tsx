@@ -27,12 +27,12 @@ interface Props<Row> {
   rowClass?: (row: Row) => string;
 }
 
-interface Order {
+interface SortOrder {
   by: string;
   down: boolean;
 }
 
-function sorted<Row>(rows: Row[], columns: Column<Row>[], order: Order | null): Row[] {
+function sorted<Row>(rows: Row[], columns: Column<Row>[], order: SortOrder | null): Row[] {
   const sort = columns.find((column) => column.name === order?.by)?.sort;
   if (!order || !sort) return rows;
   const sign = order.down ? -1 : 1;
@@ -48,7 +48,7 @@ function sorted<Row>(rows: Row[], columns: Column<Row>[], order: Order | null): 
 const pageSize = 200;
 
 export function Table<Row>({ caption, columns, rows, rowKey, first, rowClass }: Props<Row>) {
-  const [order, setOrder] = useState<Order | null>(first ? { by: first, down: true } : null);
+  const [order, setOrder] = useState<SortOrder | null>(first ? { by: first, down: true } : null);
   const [shown, setShown] = useState(pageSize);
   const sortBy = (column: Column<Row>) =>
     setOrder((before) =>
@@ -86,7 +86,7 @@ export function Table<Row>({ caption, columns, rows, rowKey, first, rowClass }: 
   );
 }
 
-function Heading<Row>({ column, order, onSort }: { column: Column<Row>; order: Order | null; onSort: () => void }) {
+function Heading<Row>({ column, order, onSort }: { column: Column<Row>; order: SortOrder | null; onSort: () => void }) {
   const sort = order?.by === column.name ? (order.down ? "descending" : "ascending") : undefined;
   const look = [column.number && "number", column.wide && "wide"].filter(Boolean).join(" ");
   return (

@@ -29,15 +29,15 @@ function eventsOf(message: MessageDetail): Event[] {
       worker: failure.worker ?? null,
     });
   }
-  for (const duty of message.duties) {
-    const { handler } = duty;
-    if (duty.finished_at && (duty.state === "done" || duty.state === "dead" || duty.state === "discarded" || duty.state === "marked")) {
-      const title = { done: "Done", dead: "Given up: a dead letter", discarded: "Discarded", marked: "Marked" }[duty.state];
-      events.push({ ...plain, at: duty.finished_at, shape: duty.state, title, handler, text: duty.reason });
-    } else if (duty.lease_until) {
-      events.push({ ...plain, at: duty.lease_until, shape: "leased", title: "Being delivered; the lease ends", handler });
-    } else if (duty.visible_at) {
-      events.push({ ...plain, at: duty.visible_at, shape: "scheduled", title: "Due", handler });
+  for (const delivery of message.deliveries) {
+    const { handler } = delivery;
+    if (delivery.finished_at && (delivery.state === "done" || delivery.state === "dead" || delivery.state === "discarded" || delivery.state === "marked")) {
+      const title = { done: "Done", dead: "Given up: a dead letter", discarded: "Discarded", marked: "Marked" }[delivery.state];
+      events.push({ ...plain, at: delivery.finished_at, shape: delivery.state, title, handler, text: delivery.reason });
+    } else if (delivery.lease_until) {
+      events.push({ ...plain, at: delivery.lease_until, shape: "leased", title: "Being delivered; the lease ends", handler });
+    } else if (delivery.visible_at) {
+      events.push({ ...plain, at: delivery.visible_at, shape: "scheduled", title: "Due", handler });
     }
   }
   return events.sort((a, b) => new Date(a.at).getTime() - new Date(b.at).getTime());

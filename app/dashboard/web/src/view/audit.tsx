@@ -4,7 +4,7 @@ import type { AuditEntry, AuditPage } from "../api/types";
 import { count } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
-import { Empty, Loading, Trouble } from "../part/notice";
+import { Empty, Loading, ProblemNotice } from "../part/notice";
 import { chosen, StoreChoice, useStores, type Stored } from "../part/store_choice";
 import { Table, type Column } from "../part/table";
 import { Long, Name } from "../part/text";
@@ -17,7 +17,7 @@ export function Audit({ parameters }: { parameters: Parameters }) {
   return (
     <>
       <h1>Audit</h1>
-      {stores.problem && <Trouble problem={stores.problem} again={stores.again} />}
+      {stores.problem && <ProblemNotice problem={stores.problem} again={stores.again} />}
       {at && <Entries at={at} after={parameters.after} />}
       {!stores.answer && !stores.problem && <Loading />}
     </>
@@ -37,7 +37,7 @@ function Entries({ at, after }: { at: Stored; after: string | undefined }) {
       <div class="filter">
         <StoreChoice at={at} onChange={(nextStore, nextBox) => go(to("audit", { store: nextStore, box: nextBox }))} />
       </div>
-      {problem && <Trouble problem={problem} again={again} />}
+      {problem && <ProblemNotice problem={problem} again={again} />}
       {!answer && !problem && <Loading />}
       {answer?.entries.length === 0 && (
         <Empty title="Nobody has acted here.">What operators do to messages of this box is written down here.</Empty>
@@ -57,11 +57,11 @@ const columnsOf = ({ store, box }: Stored): Column<AuditEntry>[] => [
   { name: "at", title: "When", cell: (row) => <When at={row.at} exact /> },
   { name: "actor", title: "Who", head: true, cell: (row) => <Name text={row.actor || "unknown"} /> },
   {
-    name: "act",
+    name: "action",
     title: "What",
     cell: (row) => (
       <>
-        <Name text={row.act} />
+        <Name text={row.action} />
         {!row.finished && <span class="tag warn">unfinished</span>}
       </>
     ),

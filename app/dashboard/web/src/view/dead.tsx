@@ -5,8 +5,8 @@ import type { Group, Groups, Verb } from "../api/types";
 import { count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
-import { ActDialog, type ActRequest } from "../part/act";
-import { Empty, Loading, Trouble } from "../part/notice";
+import { OperationDialog, type OperationDraft } from "../part/operation_dialog";
+import { Empty, Loading, ProblemNotice } from "../part/notice";
 import { Long, Name } from "../part/text";
 import { When } from "../part/time";
 import { to, type Parameters } from "../route";
@@ -22,11 +22,11 @@ export function Dead({ parameters }: { parameters: Parameters }) {
   const { store, box, topic } = parameters;
   const [shown, setShown] = useState(pageSize);
   const groups = useLoad(
-    (signal) => get<Groups>("v1/groups", { store, box, topic, limit: shown }, signal),
+    (signal) => get<Groups>("v1/dead_letter_groups", { store, box, topic, limit: shown }, signal),
     JSON.stringify([store, box, topic, shown]),
     tick,
   );
-  const [acting, setActing] = useState<ActRequest | null>(null);
+  const [acting, setActing] = useState<OperationDraft | null>(null);
   const found = groups.answer?.groups ?? [];
   const other = groups.answer?.other ?? 0;
   const total = found.reduce((sum, group) => sum + group.count, other);
@@ -42,12 +42,12 @@ export function Dead({ parameters }: { parameters: Parameters }) {
         )}
       </div>
       <Narrowed parameters={parameters} />
-      {groups.problem && <Trouble problem={groups.problem} again={groups.again} />}
+      {groups.problem && <ProblemNotice problem={groups.problem} again={groups.again} />}
       {!groups.answer && !groups.problem && <Loading />}
       {groups.answer && found.length === 0 && <Empty title="No dead letters.">Nothing needs you.</Empty>}
       <ul class="groups">
         {found.map((group) => (
-          <GroupCard key={JSON.stringify([group.store, group.box, group.topic, group.handler, group.error])} group={group} onAct={setActing} />
+          <GroupCard key={JSON.stringify([group.store, group.box, group.topic, group.handler, group.error])} group={group} onOperate={setActing} />
         ))}
       </ul>
       {other > 0 && <p class="soft">{plural(other, "dead letter")} in other groups</p>}
@@ -57,7 +57,7 @@ export function Dead({ parameters }: { parameters: Parameters }) {
         </button>
       )}
       {acting && (
-        <ActDialog
+        <OperationDialog
           request={acting}
           onClose={() => {
             setActing(null);
@@ -86,11 +86,11 @@ function sharedPart(error: string): string {
   return longest.length >= 4 ? longest : "";
 }
 
-function GroupCard({ group, onAct }: { group: Group; onAct: (request: ActRequest) => void }) {
+function GroupCard({ group, onOperate }: { group: Group; onOperate: (request: OperationDraft) => void }) {
   const can = useCanOperate();
   const { store, box, topic, handler, error } = group;
   const act = (verb: Verb) =>
-    onAct({
+    onOperate({
       verb,
       target: { store, box },
       scope: { group: { topic, handler, error } },

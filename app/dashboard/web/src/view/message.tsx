@@ -1,15 +1,15 @@
 // One message: what it says, what became of it, and what can be done.
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api/client";
-import type { Duty, HeldKey, MessageDetail, MessagePage, Scope, Verb } from "../api/types";
+import type { Delivery, HeldKey, MessageDetail, MessagePage, Scope, Verb } from "../api/types";
 import { bytes, count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
 import type { Target } from "../operation";
-import { ActDialog, type ActRequest } from "../part/act";
+import { OperationDialog, type OperationDraft } from "../part/operation_dialog";
 import { Content, Headers } from "../part/content";
 import { EditDialog } from "../part/edit";
-import { Empty, Loading, Trouble } from "../part/notice";
+import { Empty, Loading, ProblemNotice } from "../part/notice";
 import { State } from "../part/state";
 import { Table, type Column } from "../part/table";
 import { Long, Name } from "../part/text";
@@ -50,7 +50,7 @@ function Numbered({ number, target }: { number: number; target: Target }) {
   useEffect(() => {
     if (found) replace(to("message", { ...target, id: found.id, source: found.source }));
   }, [found]);
-  if (problem) return <Trouble problem={problem} again={again} />;
+  if (problem) return <ProblemNotice problem={problem} again={again} />;
   return answer && !found ? <NotHere {...target} /> : <Loading />;
 }
 
@@ -65,7 +65,7 @@ function Named({ id, source, target }: { id: string; source: string | undefined;
   if (problem?.status === 404) return <NotHere {...target} />;
   return (
     <>
-      {problem && <Trouble problem={problem} again={again} />}
+      {problem && <ProblemNotice problem={problem} again={again} />}
       {answer ? <Shown message={answer} target={target} again={again} /> : !problem && <Loading />}
     </>
   );
@@ -87,8 +87,8 @@ function Shown({ message, target, again }: ShownProps) {
         <h1>
           <Name text={message.topic ?? message.id} />
         </h1>
-        <States duties={message.duties} />
-        <Acts message={message} target={target} again={again} />
+        <States deliveries={message.deliveries} />
+        <OperationButtons message={message} target={target} again={again} />
       </div>
       <Facts message={message} target={target} />
       <div class="columns">
@@ -103,12 +103,12 @@ function Shown({ message, target, again }: ShownProps) {
               <Headers text={message.headers} />
             </section>
           )}
-          <section aria-labelledby="duties-heading">
-            <h2 id="duties-heading">Duties</h2>
-            {message.duties.length === 0 ? (
-              <Empty title="No duties.">The message was only seen.</Empty>
+          <section aria-labelledby="deliveries-heading">
+            <h2 id="deliveries-heading">Deliveries</h2>
+            {message.deliveries.length === 0 ? (
+              <Empty title="No deliveries.">The message was only seen.</Empty>
             ) : (
-              <Table caption="Duties" columns={dutyColumns} rows={message.duties} rowKey={(duty) => duty.handler} />
+              <Table caption="Deliveries" columns={deliveryColumns} rows={message.deliveries} rowKey={(delivery) => delivery.handler} />
             )}
           </section>
         </div>
@@ -122,8 +122,8 @@ function Shown({ message, target, again }: ShownProps) {
   );
 }
 
-function States({ duties }: { duties: Duty[] }) {
-  const states = [...new Set(duties.map((duty) => duty.state))];
+function States({ deliveries }: { deliveries: Delivery[] }) {
+  const states = [...new Set(deliveries.map((delivery) => delivery.state))];
   return (
     <>
       {states.map((state) => (
@@ -133,19 +133,19 @@ function States({ duties }: { duties: Duty[] }) {
   );
 }
 
-function Acts({ message, target, again }: ShownProps) {
+function OperationButtons({ message, target, again }: ShownProps) {
   const can = useCanOperate();
-  const [acting, setActing] = useState<ActRequest | null>(null);
+  const [acting, setActing] = useState<OperationDraft | null>(null);
   const [editing, setEditing] = useState<MessageDetail | null>(null);
-  const verbs = verbsFor(message.duties.map((duty) => duty.state));
+  const verbs = verbsFor(message.deliveries.map((delivery) => delivery.state));
   if (!can || (verbs.length === 0 && !acting && !editing)) return null;
   const act = (verb: Verb) => {
-    const wanted = (duty: Duty) => verbsFor([duty.state]).includes(verb);
-    const duties = message.duties.filter(wanted).map(({ number, handler }) => ({ number, handler }));
-    const scope: Scope = { duties };
-    setActing({ verb, target, scope, about: duties.length > 1 ? plural(duties.length, "duty", "duties") : "this message" });
+    const wanted = (delivery: Delivery) => verbsFor([delivery.state]).includes(verb);
+    const deliveries = message.deliveries.filter(wanted).map(({ number, handler }) => ({ number, handler }));
+    const scope: Scope = { deliveries };
+    setActing({ verb, target, scope, about: deliveries.length > 1 ? plural(deliveries.length, "delivery", "deliveries") : "this message" });
   };
-  const held = message.duties.some((duty) => duty.state === "leased");
+  const held = message.deliveries.some((delivery) => delivery.state === "leased");
   return (
     <p class="buttons end">
       {verbs.map((verb) => (
@@ -159,7 +159,7 @@ function Acts({ message, target, again }: ShownProps) {
         </button>
       )}
       {acting && (
-        <ActDialog
+        <OperationDialog
           request={acting}
           onClose={() => {
             setActing(null);
@@ -285,22 +285,22 @@ function Fact({ name, text }: { name: string; text: string }) {
   );
 }
 
-const dutyColumns: Column<Duty>[] = [
+const deliveryColumns: Column<Delivery>[] = [
   {
     name: "handler",
     title: "Handler",
     head: true,
-    cell: (duty) => (duty.handler ? <Name text={duty.handler} /> : <span class="soft">by topic</span>),
+    cell: (delivery) => (delivery.handler ? <Name text={delivery.handler} /> : <span class="soft">by topic</span>),
   },
-  { name: "state", title: "State", cell: (duty) => <State of={duty.state} /> },
-  { name: "attempts", title: "Tries", number: true, cell: (duty) => count(duty.attempts) },
-  { name: "expiries", title: "Leases lost", number: true, cell: (duty) => count(duty.expiries) },
-  { name: "requeues", title: "Requeued", number: true, cell: (duty) => count(duty.requeues) },
+  { name: "state", title: "State", cell: (delivery) => <State of={delivery.state} /> },
+  { name: "attempts", title: "Tries", number: true, cell: (delivery) => count(delivery.attempts) },
+  { name: "expiries", title: "Leases lost", number: true, cell: (delivery) => count(delivery.expiries) },
+  { name: "requeues", title: "Requeued", number: true, cell: (delivery) => count(delivery.requeues) },
   {
     name: "when",
     title: "When",
-    cell: (duty) => {
-      const [word, at] = whenOf(duty);
+    cell: (delivery) => {
+      const [word, at] = whenOf(delivery);
       return at ? (
         <>
           {word} <When at={at} />
@@ -310,11 +310,11 @@ const dutyColumns: Column<Duty>[] = [
       );
     },
   },
-  { name: "reason", title: "Reason", cell: (duty) => (duty.reason ? <Long text={duty.reason} limit={140} /> : "–") },
+  { name: "reason", title: "Reason", cell: (delivery) => (delivery.reason ? <Long text={delivery.reason} limit={140} /> : "–") },
 ];
 
-function whenOf(duty: Duty): [string, string | null] {
-  if (duty.finished_at) return [duty.state, duty.finished_at];
-  if (duty.lease_until) return ["leased until", duty.lease_until];
-  return ["due", duty.visible_at];
+function whenOf(delivery: Delivery): [string, string | null] {
+  if (delivery.finished_at) return [delivery.state, delivery.finished_at];
+  if (delivery.lease_until) return ["leased until", delivery.lease_until];
+  return ["due", delivery.visible_at];
 }

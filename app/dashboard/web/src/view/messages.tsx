@@ -5,9 +5,9 @@ import type { BoxName, Filter, FilterField, MessageEntry, MessagePage, Scope, Ve
 import { count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
-import { ActDialog, type ActRequest } from "../part/act";
+import { OperationDialog, type OperationDraft } from "../part/operation_dialog";
 import { FilterForm, filterFields } from "../part/filter";
-import { Empty, Loading, Trouble } from "../part/notice";
+import { Empty, Loading, ProblemNotice } from "../part/notice";
 import { State } from "../part/state";
 import { chosen, useStores, type Stored } from "../part/store_choice";
 import { Table, type Column } from "../part/table";
@@ -33,7 +33,7 @@ export function Messages({ parameters }: { parameters: Parameters }) {
   return (
     <>
       <h1>Messages</h1>
-      {stores.problem && <Trouble problem={stores.problem} again={stores.again} />}
+      {stores.problem && <ProblemNotice problem={stores.problem} again={stores.again} />}
       {at && <Found at={at} parameters={parameters} />}
       {stores.answer && !at && <Empty title="No stores.">The configuration names none.</Empty>}
       {!stores.answer && !stores.problem && <Loading />}
@@ -55,7 +55,7 @@ function Found({ at, parameters }: { at: Stored; parameters: Parameters }) {
   );
   const can = useCanOperate();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const [acting, setActing] = useState<ActRequest | null>(null);
+  const [acting, setActing] = useState<OperationDraft | null>(null);
   useEffect(() => setSelected(new Set()), [key]);
   const place = (change: Record<string, string | undefined>) =>
     to("messages", { ...parameters, store, box, after: undefined, ...change });
@@ -71,11 +71,11 @@ function Found({ at, parameters }: { at: Stored; parameters: Parameters }) {
           box={box}
           filter={filter}
           marked={marked}
-          onAct={setActing}
+          onOperate={setActing}
           onClear={() => setSelected(new Set())}
         />
       )}
-      {page.problem && <Trouble problem={page.problem} again={page.again} />}
+      {page.problem && <ProblemNotice problem={page.problem} again={page.again} />}
       {page.answer && rows.length === 0 && <None filter={filter} later={!!after} />}
       {rows.length > 0 && (
         <Table
@@ -91,7 +91,7 @@ function Found({ at, parameters }: { at: Stored; parameters: Parameters }) {
         {page.answer?.next && <a href={place({ after: page.answer.next })}>Older</a>}
       </p>
       {acting && (
-        <ActDialog
+        <OperationDialog
           request={acting}
           onClose={() => {
             setActing(null);
@@ -116,7 +116,7 @@ function None({ filter, later }: { filter: Filter; later: boolean }) {
 /** The source of what was enqueued without one. */
 export const unnamed = "-";
 
-const keyOf = (row: MessageEntry) => `${row.duty.number}.${row.duty.handler}`;
+const keyOf = (row: MessageEntry) => `${row.delivery.number}.${row.delivery.handler}`;
 
 interface Selection {
   selected: ReadonlySet<string>;
@@ -127,7 +127,7 @@ function columns(at: Stored, rows: MessageEntry[], selection: Selection | null):
   const list: Column<MessageEntry>[] = [];
   if (selection) list.push(boxColumn(selection));
   list.push(
-    { name: "state", title: "State", cell: (row) => <State of={row.duty.state} /> },
+    { name: "state", title: "State", cell: (row) => <State of={row.delivery.state} /> },
     {
       name: "id",
       title: "Message",
@@ -143,18 +143,18 @@ function columns(at: Stored, rows: MessageEntry[], selection: Selection | null):
   if (rows.some((row) => row.source !== unnamed)) {
     list.push({ name: "source", title: "Source", cell: (row) => <Name text={row.source} limit={60} /> });
   }
-  if (rows.some((row) => row.duty.handler)) {
-    list.push({ name: "handler", title: "Handler", cell: (row) => <Name text={row.duty.handler} limit={60} /> });
+  if (rows.some((row) => row.delivery.handler)) {
+    list.push({ name: "handler", title: "Handler", cell: (row) => <Name text={row.delivery.handler} limit={60} /> });
   }
   list.push(
-    { name: "attempts", title: "Tries", number: true, cell: (row) => count(row.duty.attempts) },
+    { name: "attempts", title: "Tries", number: true, cell: (row) => count(row.delivery.attempts) },
     { name: "created", title: "Created", cell: (row) => <When at={row.created_at} /> },
     {
       name: "error",
       title: "Last error",
       wide: true,
       cell: (row) => {
-        const error = row.duty.last_error || row.duty.reason;
+        const error = row.delivery.last_error || row.delivery.reason;
         return error ? <Long text={error} limit={140} /> : "–";
       },
     },
@@ -188,7 +188,7 @@ interface BulkProps {
   box: BoxName;
   filter: Filter;
   marked: MessageEntry[];
-  onAct: (request: ActRequest) => void;
+  onOperate: (request: OperationDraft) => void;
   onClear: () => void;
 }
 
@@ -205,18 +205,18 @@ export function verbsFor(states: string[]): Verb[] {
   return verbs;
 }
 
-function Bulk({ store, box, filter, marked, onAct, onClear }: BulkProps) {
+function Bulk({ store, box, filter, marked, onOperate, onClear }: BulkProps) {
   const some = marked.length > 0;
-  const verbs = verbsFor(some ? marked.map((row) => row.duty.state) : [filter.state ?? "any"]);
+  const verbs = verbsFor(some ? marked.map((row) => row.delivery.state) : [filter.state ?? "any"]);
   const scope: Scope = some
-    ? { duties: marked.map(({ duty }) => ({ number: duty.number, handler: duty.handler })) }
+    ? { deliveries: marked.map(({ delivery }) => ({ number: delivery.number, handler: delivery.handler })) }
     : { filter };
   const about = some ? plural(marked.length, "selected message") : "all that match";
   return (
-    <div class="bulk" role="group" aria-label="Act on many">
+    <div class="bulk" role="group" aria-label="Operate on many">
       <span>{some ? `${count(marked.length)} selected` : "All that match"}</span>
       {verbs.map((verb) => (
-        <button key={verb} type="button" class="small" onClick={() => onAct({ verb, target: { store, box }, scope, about })}>
+        <button key={verb} type="button" class="small" onClick={() => onOperate({ verb, target: { store, box }, scope, about })}>
           {verb[0]!.toUpperCase() + verb.slice(1)}…
         </button>
       ))}

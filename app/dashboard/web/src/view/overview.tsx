@@ -7,7 +7,7 @@ import { useLive } from "../live";
 import { useLoad } from "../load";
 import { Chart, type Line } from "../part/chart";
 import { Choice } from "../part/choice";
-import { Empty, Loading, Trouble } from "../part/notice";
+import { Empty, Loading, ProblemNotice } from "../part/notice";
 import { Shape } from "../part/state";
 import { Long, Name } from "../part/text";
 import { replace, to, type Parameters } from "../route";
@@ -25,7 +25,7 @@ const boxes = [
 
 export function Overview({ parameters }: { parameters: Parameters }) {
   const { overview, problem, staleSince } = useLive();
-  if (!overview) return problem ? <Trouble problem={problem} /> : <Loading />;
+  if (!overview) return problem ? <ProblemNotice problem={problem} /> : <Loading />;
   return (
     <>
       {staleSince ? <Unknown overview={overview} /> : <Verdict overview={overview} />}
@@ -181,7 +181,7 @@ function Charts({ parameters }: { parameters: Parameters }) {
         Throughput, errors and handler times are those of this daemon; what other processes do with the boxes shows in
         the backlog.
       </p>
-      {answer ? <Drawn history={answer} /> : problem ? <Trouble problem={problem} again={again} /> : <Loading />}
+      {answer ? <Drawn history={answer} /> : problem ? <ProblemNotice problem={problem} again={again} /> : <Loading />}
     </section>
   );
 }

@@ -7,7 +7,7 @@ import { useLive } from "../live";
 import { useLoad } from "../load";
 import { Choice } from "../part/choice";
 import { HeatMap } from "../part/heat_map";
-import { Empty, Loading, Trouble } from "../part/notice";
+import { Empty, Loading, ProblemNotice } from "../part/notice";
 import { PauseDialog, type PauseRequest } from "../part/pause";
 import { Routes } from "../part/routes";
 import { State } from "../part/state";
@@ -110,7 +110,7 @@ export function Stores({ parameters }: { parameters: Parameters }) {
         />
         {can && dispatch.answer && <PauseAll paused={dispatch.answer.paused} onPause={setPausing} />}
       </div>
-      {problem && <Trouble problem={problem} again={again} />}
+      {problem && <ProblemNotice problem={problem} again={again} />}
       {stores.answer && dispatch.answer ? (
         kind === "routes" ? (
           <Routes dispatch={dispatch.answer} again={dispatch.again} />

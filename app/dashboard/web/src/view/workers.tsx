@@ -4,7 +4,7 @@ import type { Chore, NamedLease, Worker, Workers as Answer } from "../api/types"
 import { count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
-import { Empty, Loading, Trouble } from "../part/notice";
+import { Empty, Loading, ProblemNotice } from "../part/notice";
 import { Table, type Column } from "../part/table";
 import { Long, Name } from "../part/text";
 import { useNow, When } from "../part/time";
@@ -18,7 +18,7 @@ export function Workers() {
   return (
     <>
       <h1>Workers</h1>
-      {problem && <Trouble problem={problem} again={again} />}
+      {problem && <ProblemNotice problem={problem} again={again} />}
       {!answer && !problem && <Loading />}
       {answer && (
         <>

@@ -1,0 +1,36 @@
+// What an operation changed, or would change: how much in which box.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/verb.hpp"
+
+namespace twinbox::cli {
+
+class ChangeCounts {
+ public:
+  void add(const std::string& box, std::int64_t count);
+  [[nodiscard]] std::int64_t total() const;
+  [[nodiscard]] std::int64_t of(const std::string& box) const;
+  [[nodiscard]] const std::vector<std::pair<std::string, std::int64_t>>& boxes() const noexcept {
+    return boxes_;
+  }
+  /// `12 deliveries (outbox 10, inbox 2)`.
+  [[nodiscard]] std::string text(const std::string& one, const std::string& many) const;
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> boxes_;
+};
+
+/// `12 deliveries requeued`, or JSON.
+void report(const Screen& screen, const CommonOptions& common, const ChangeCounts& tally,
+            const std::string& done, const std::string& one, const std::string& many,
+            const std::string& operation = {});
+
+/// Who acts: --actor, or the user.
+std::string actor_of(const CommonOptions& common);
+
+}  // namespace twinbox::cli

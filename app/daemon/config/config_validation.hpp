@@ -1,0 +1,17 @@
+// Makes what a section describes, for a moment: what the library refuses becomes a problem of the
+// key that it is about. Nothing is connected to.
+#pragma once
+
+#include "daemon/config/config_reader.hpp"
+
+namespace twinbox::app {
+
+void validate_store(TableReader& table, const StoreConfig& store);
+void validate_sink(TableReader& table, const SinkConfig& sink);
+void validate_source(TableReader& table, const SourceConfig& source);
+void validate_webhook(TableReader& table, const WebhookConfig& webhook);
+void validate_subscription(TableReader& table, const SubscriptionConfig& subscription);
+/// That it is an address of HTTP.
+void validate_address(TableReader& table, std::string_view key, const std::string& address);
+
+}  // namespace twinbox::app

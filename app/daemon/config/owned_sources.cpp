@@ -1,0 +1,30 @@
+#include "daemon/config/owned_sources.hpp"
+
+namespace twinbox::app {
+
+std::string own_source(const SourceConfig& source) {
+  return source.source.empty() ? source.name : source.source;
+}
+
+std::string inbox_source(const SinkConfig& sink) {
+  return sink.source.empty() ? "outbox" : sink.source;
+}
+
+SourceNames owned_sources(const Config& config) {
+  constexpr std::string_view fixed = "fixed:";
+  SourceNames names;
+  for (const WebhookConfig& webhook : config.webhooks) {
+    const bool named = webhook.source.starts_with(fixed);
+    names.insert(named ? webhook.source.substr(fixed.size()) : webhook.name);
+  }
+  for (const SourceConfig& source : config.sources) names.insert(own_source(source));
+  return names;
+}
+
+SourceNames reserved_for(const SourceConfig& source, const Config& config) {
+  SourceNames names = owned_sources(config);
+  names.erase(own_source(source));
+  return names;
+}
+
+}  // namespace twinbox::app

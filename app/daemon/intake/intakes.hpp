@@ -1,0 +1,35 @@
+// The intakes of the library, mounted: outbox, inbox, events, webhooks, a sidecar's topics.
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <string>
+
+#include "daemon/config/config.hpp"
+#include "daemon/dispatch/sinks.hpp"
+#include "daemon/http/http_router.hpp"
+#include "daemon/store/stores.hpp"
+#include <twinbox/dispatcher.hpp>
+#include <twinbox/environment.hpp>
+#include <twinbox/webhook.hpp>
+
+namespace twinbox::app {
+
+/// What handlers within requests have in common with those of dispatchers.
+struct InlineCalls {
+  std::function<DispatchObserver()> observer;  ///< who is told of them
+  /// Whether none is to be made now: somebody has switched it off.
+  std::function<bool(const std::string& store, const std::string& topic)> switched_off;
+  std::stop_token stop = {};  ///< requested: those under way are told to stop
+};
+
+/// `sha1`, `sha512`, else SHA-256.
+MacHash mac_hash(const std::string& algorithm);
+Handshake handshake_of(const WebhookConfig& webhook);
+
+/// `stores` must outlive the router. Throws std::invalid_argument naming the endpoint that cannot
+/// be.
+void add_intakes(HttpRouter& router, const Config& config, const Stores& stores, SinkFactory& sinks,
+                 const InlineCalls& calls, const Environment& environment);
+
+}  // namespace twinbox::app

@@ -1,0 +1,35 @@
+// What nobody is shown of a payload.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace twinbox::app {
+
+/// Blanks members of JSON payloads. A payload that begins with `{` or `[` and cannot be parsed is
+/// hidden whole; anything else is shown as it is. A pointer that begins with
+/// `/data` also leads into the `data_base64` of a CloudEvent.
+class Redaction {
+ public:
+  /// What stands in place of a value.
+  static constexpr std::string_view mask = "[redacted]";
+
+  /// JSON pointers (RFC 6901).
+  explicit Redaction(std::vector<std::string> pointers) : pointers_(std::move(pointers)) {}
+
+  /// Returns the pointers that led to something; its text is written anew then, or when a name
+  /// comes twice in one object.
+  std::vector<std::string> apply(std::string& payload) const;
+  /// Throws HttpProblem when a mask stands where something is hidden: who was shown a part only can
+  /// replace the content whole, and not correct it.
+  void refuse_mask(std::string_view payload) const;
+
+ private:
+  std::vector<std::string> apply_to_base64(boost::json::value& text) const;
+
+  std::vector<std::string> pointers_;
+};
+
+}  // namespace twinbox::app

@@ -1,0 +1,50 @@
+// The stores that the daemon serves, by name.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/config/config.hpp"
+#include <twinbox/schema.hpp>
+#include <twinbox/stores.hpp>
+
+namespace twinbox::app {
+
+/// Throws as the box's constructor does.
+WorkQueue& box_of(Store& store, BoxKind kind);
+
+/// Of a store that the daemon does not deploy by itself. Throws SchemaError with a way out for who
+/// operates it, where they are missing or old: the library's own is for programmers.
+void require_tables(Store& store, BoxKind kind, const std::filesystem::path& config_file);
+
+/// Thread-safe. Stores stay for the life of the daemon.
+class Stores {
+ public:
+  /// Connects to nothing yet.
+  Stores(const Config& config, const Environment& environment);
+
+  struct ServedStore {
+    std::shared_ptr<Store> store;  ///< shared with its set
+    Boxes boxes;
+  };
+  [[nodiscard]] const std::vector<ServedStore>& all() const noexcept { return entries_; }
+  /// An empty name means the only store. Null: there is none of that name with such a box, or the
+  /// name is empty and there are several.
+  [[nodiscard]] Store* find(std::string_view name, BoxKind kind) const;
+
+  /// One of the sets whose stores have all the same boxes; for dispatchers.
+  struct Set {
+    std::unique_ptr<DatabaseSet> stores;
+    Boxes boxes;
+  };
+  [[nodiscard]] const std::vector<Set>& sets() const noexcept { return sets_; }
+
+ private:
+  std::vector<Set> sets_;
+  std::vector<ServedStore> entries_;
+};
+
+}  // namespace twinbox::app

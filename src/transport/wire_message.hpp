@@ -1,0 +1,67 @@
+// What travels of a message over a broker, whichever it is.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "twinbox/event.hpp"
+#include "twinbox/message.hpp"
+#include "twinbox/sink.hpp"
+
+namespace twinbox {
+
+/// Names and values, in their order. Names of what arrives are compared without regard to case.
+using WireHeaders = std::vector<std::pair<std::string, std::string>>;
+
+/// How a broker's headers carry the attributes of a CloudEvent.
+struct EventHeaderFormat {
+  std::string_view written;                ///< prefix of what is sent
+  std::span<const std::string_view> read;  ///< prefixes of what arrives, in lower case
+  bool percent;                            ///< values are visible ASCII, everything else is %XX
+};
+
+struct WireMessage {
+  std::string body;
+  std::string content_type = {};  ///< empty: none
+  WireHeaders wire_headers = {};
+};
+
+/// What is said without a header: a server reads and keeps every one of them.
+struct NativeFields {
+  bool id = false;
+  bool topic = false;
+  bool created_at = false;
+  bool first_attempt = false;
+};
+
+/// Throws EventError for a message that cannot be sent as an event.
+WireMessage to_wire_message(const Message& message, BodyFormat form,
+                            const EventHeaderFormat& events, const NativeFields& native = {});
+
+/// An event that is sent without an outbox, as a message that has been claimed now. Throws
+/// EventError for what is no event.
+Message direct_message(const CloudEvent& event);
+
+/// What a broker has delivered. Empty texts: it says nothing about that.
+struct ReceivedMessage {
+  std::string_view transport;  ///< the broker's name
+  std::string properties;      ///< what it says besides, as a JSON object
+  std::string body;
+  std::string content_type = {};
+  WireHeaders wire_headers = {};
+  std::string id = {};
+  std::string source = {};
+  std::string topic = {};
+  std::string correlation_id = {};
+  std::string partition_key = {};
+};
+
+/// An event, or a message whose attributes are `twinbox-…` headers, or what the broker says. Throws
+/// std::invalid_argument for what is no message: without an id, damaged, too long.
+Arrival arrival_of(ReceivedMessage received, const EventHeaderFormat& events);
+
+}  // namespace twinbox
