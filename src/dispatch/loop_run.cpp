@@ -277,11 +277,12 @@ void Dispatcher::Loop::watch(const std::stop_token& stop) {
     report_timeouts(lock);
     report_slow(lock);
     retimed_ = false;
-    watched_until_ = next_report();
-    if (watched_until_ == never) {
+    // A copy: the wait reads its deadline without the lock, while call_watcher() moves the member.
+    const Clock::time_point until = watched_until_ = next_report();
+    if (until == never) {
       idle_changed_.wait(lock, stop, [&] { return retimed_; });
     } else {
-      idle_changed_.wait_until(lock, stop, watched_until_, [&] { return retimed_; });
+      idle_changed_.wait_until(lock, stop, until, [&] { return retimed_; });
     }
   }
   watched_until_ = Clock::time_point::min();
