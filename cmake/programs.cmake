@@ -11,6 +11,12 @@ if(TWINBOX_BUILD_EXAMPLES)
     if(about_events AND NOT TARGET twinbox_event)
       continue()
     endif()
+    # Those about sinks need the libraries of all of them.
+    file(STRINGS "${source}" about_sinks REGEX "twinbox/(sink|rabbitmq|nats|kafka)\\.hpp")
+    if(about_sinks AND NOT (TARGET twinbox_http AND TARGET twinbox_rabbitmq AND TARGET twinbox_nats
+                            AND TARGET twinbox_kafka))
+      continue()
+    endif()
     # Two show a JSON library of the caller's own.
     file(STRINGS "${source}" about_nlohmann REGEX "twinbox/nlohmann_json\\.hpp")
     find_path(NLOHMANN_JSON nlohmann/json.hpp)
@@ -31,6 +37,10 @@ if(TWINBOX_BUILD_EXAMPLES)
     endif()
     if(about_events)
       target_link_libraries(${name} PRIVATE twinbox::event)
+    endif()
+    if(about_sinks)
+      target_link_libraries(${name} PRIVATE twinbox::http twinbox::rabbitmq twinbox::nats
+                                            twinbox::kafka)
     endif()
     target_link_libraries(${name} PRIVATE twinbox::twinbox)
     # An example may show a caller's own connection.
