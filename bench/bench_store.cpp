@@ -117,7 +117,10 @@ BenchStore::~BenchStore() {
 }
 
 Database& BenchStore::database() {
-  if (!database_) database_ = std::make_unique<Database>(site_.address);
+  // Without the warnings about batches as large as these.
+  const Environment errors_only{.log_level = LogLevel::error};
+  if (!database_)
+    database_ = std::make_unique<Database>(site_.address, DatabaseOptions{}, errors_only);
   return *database_;
 }
 

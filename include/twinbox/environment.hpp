@@ -67,6 +67,10 @@ struct Environment {
 
   [[nodiscard]] std::optional<Instant> now() const { return clock ? clock() : std::nullopt; }
   [[nodiscard]] std::uint64_t random_bits() const;
+  /// Whether write() passes an event of this level on, to the log or to stderr.
+  [[nodiscard]] bool logs(LogLevel level) const noexcept {
+    return level >= log_level && (log || level >= LogLevel::warning);
+  }
   void write(LogLevel level, std::string_view name,
              std::initializer_list<LogField> fields) const noexcept {
     write({level, name, {fields.begin(), fields.size()}});

@@ -44,11 +44,11 @@ class RandomBuffer {
 }  // namespace
 
 void Environment::write(const LogEvent& event) const noexcept {
-  if (event.level < log_level) return;
+  if (!logs(event.level)) return;
   try {
     if (log) {
       log(event);
-    } else if (event.level >= LogLevel::warning) {
+    } else {
       log_to_stderr(event);
     }
   } catch (...) {

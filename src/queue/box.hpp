@@ -81,9 +81,7 @@ class Box {
   void wake() const { pool_of(database_).wake().notify(); }
 
   void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) const;
-  [[nodiscard]] bool logs(LogLevel level) const noexcept {
-    return environment_.log && level >= environment_.log_level;
-  }
+  [[nodiscard]] bool logs(LogLevel level) const noexcept { return environment_.logs(level); }
   /// Warns, the first time, about a lease or a batch outside of what is recommended.
   void advise(Duration lease, std::int64_t limit);
 

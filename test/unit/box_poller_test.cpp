@@ -26,7 +26,8 @@ class BoxPollerBackoff : public ::testing::Test {
   const Handlers handlers_{};
   const DispatcherOptions options_{.restart_delay = 7s};
   const DispatchObserver observer_{};
-  const Environment environment_{.random = [this] { return chance_ += 0x9E3779B97F4A7C15U; }};
+  const Environment environment_{.random = [this] { return chance_ += 0x9E3779B97F4A7C15U; },
+                                 .log = [](const LogEvent&) {}};
   const OwnerToken owner_ = OwnerToken::make(environment_);
   const std::string announcement_{};
   const std::atomic<int> box_pollers_ = 1;
@@ -71,7 +72,7 @@ TEST_F(BoxPollerBackoff, is_the_restart_delay_after_what_is_no_error_of_the_data
 
 #if TWINBOX_SQLITE
 TEST(BoxPollerHeartbeat, tells_what_was_done_and_what_failed) {
-  Database database{"sqlite::memory:"};
+  Database database{"sqlite::memory:", {}, {.log = [](const LogEvent&) {}}};
   Outbox outbox{database, {.deploy_schema = true}};
   Handlers handlers;
   int calls = 0;
@@ -142,7 +143,8 @@ TEST(BoxPollerOpening, that_lasts_is_waited_for_by_nobody_who_only_asks_whether_
 
 TEST(BoxPollerSlot, that_ran_out_unnoticed_is_lost_even_when_it_is_free_to_be_taken_again) {
   ManualClock clock;
-  const Environment environment{.clock = [&] { return std::optional{clock.now()}; }};
+  const Environment environment{.clock = [&] { return std::optional{clock.now()}; },
+                                .log = [](const LogEvent&) {}};
   Database database{"sqlite::memory:", {}, environment};
   Outbox outbox{database, {.deploy_schema = true}};
   const Handlers handlers{};

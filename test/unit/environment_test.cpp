@@ -74,6 +74,22 @@ TEST(Environment, writes_events_from_its_level_on) {
   EXPECT_EQ(events, (std::vector<std::string>{"retry/2", "prune/0"}));
 }
 
+TEST(Environment, says_which_levels_it_logs) {
+  const auto levels_of = [](const Environment& environment) {
+    std::string levels;
+    for (const LogLevel level :
+         {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error}) {
+      if (environment.logs(level)) levels += std::string{to_string(level)} + " ";
+    }
+    return levels;
+  };
+  const auto silence = [](const LogEvent&) {};
+  EXPECT_EQ(levels_of({}), "warning error ");
+  EXPECT_EQ(levels_of({.log_level = LogLevel::error}), "error ");
+  EXPECT_EQ(levels_of({.log = silence}), "info warning error ");
+  EXPECT_EQ(levels_of({.log = silence, .log_level = LogLevel::debug}), "debug info warning error ");
+}
+
 TEST(DatabaseError, knows_what_to_do) {
   using Kind = DatabaseError::Kind;
   for (const Kind kind : {Kind::connection_lost, Kind::contention, Kind::read_only}) {

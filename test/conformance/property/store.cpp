@@ -39,7 +39,7 @@ std::optional<std::int64_t> integer(const Row& row, int column) {
 }  // namespace
 
 Store::Store(Backend backend, Kind kind) : kind_(kind), place_(backend) {
-  Environment environment{.clock = [this] { return clock_.now(); }};
+  Environment environment{.clock = [this] { return clock_.now(); }, .log = [](const LogEvent&) {}};
   database_ = std::make_unique<Database>(place_.address(), DatabaseOptions{}, environment);
   BoxOptions options;
   options.schema = place_.schema();

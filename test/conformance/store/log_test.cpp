@@ -230,5 +230,58 @@ TEST_P(Log, every_statement_is_timed_in_one_place) {
 
 TWINBOX_ON_EVERY_BACKEND(Log);
 
+/// A program that has set no log: what it prints on stderr.
+class WithoutLog : public OutboxTest {
+ protected:
+  /// Opens an outbox with an environment of defaults and calls `body` with it.
+  template <class F>
+  std::string printed(F&& body) {
+    Database plain{place().address(), {.name = "shop"}};
+    Outbox box{plain, options()};
+    testing::internal::CaptureStderr();
+    body(box);
+    return testing::internal::GetCapturedStderr();
+  }
+  /// Handles a message by `handler`.
+  template <class F>
+  std::string printed_by_handler(F handler) {
+    return printed([&](Outbox& box) {
+      box.enqueue({.topic = Topic{"order.placed"}, .payload = payload(), .id = MessageId{"m1"}});
+      Handlers handlers;
+      handlers.on(Topic{"order.placed"}, std::move(handler));
+      Dispatcher dispatcher{box, std::move(handlers)};
+      EXPECT_EQ(dispatcher.step(), 1u);
+    });
+  }
+};
+
+TEST_P(WithoutLog, an_exception_of_a_handler_is_one_line) {
+  EXPECT_EQ(printed_by_handler([](const Message&) { throw std::runtime_error("no stock"); }),
+            "twinbox: error handler_error store=shop box=outbox topic=order.placed handler=\"\" "
+            "id=m1 cause=exception error=\"no stock\"\n");
+}
+
+TEST_P(WithoutLog, a_retry_that_a_handler_asks_for_is_one_line) {
+  EXPECT_EQ(printed_by_handler([](const Message&) { return Outcome::retry("busy"); }),
+            "twinbox: warning handler_retry store=shop box=outbox topic=order.placed handler=\"\" "
+            "id=m1 cause=handler attempt=1\n");
+}
+
+TEST_P(WithoutLog, a_dead_letter_is_one_line) {
+  EXPECT_EQ(printed_by_handler([](const Message&) { return Outcome::malformed("no JSON"); }),
+            "twinbox: error dead store=shop box=outbox topic=order.placed handler=\"\" id=m1 "
+            "reason=malformed cause=malformed\n");
+}
+
+TEST_P(WithoutLog, a_conflict_is_one_line) {
+  EXPECT_EQ(printed([](Outbox& box) {
+              for (const char* content : {"one", "other"})
+                box.enqueue({.topic = Topic{"a"}, .payload = content, .id = MessageId{"m1"}});
+            }),
+            "twinbox: warning conflict store=shop box=outbox source=- id=m1\n");
+}
+
+TWINBOX_ON_EVERY_BACKEND(WithoutLog);
+
 }  // namespace
 }  // namespace twinbox::test

@@ -50,7 +50,10 @@ void tell_progress() {
 class WorkerRole {
  public:
   explicit WorkerRole(const RoleOptions& options)
-      : options_(options), log_(options.log), chance_(options.seed), database_(options.address) {
+      : options_(options),
+        log_(options.log),
+        chance_(options.seed),
+        database_(options.address, {}, {.log = [](const LogEvent&) {}}) {
     if (options.role == Role::inbox_worker) {
       inbox_ = std::make_unique<Inbox>(database_, box_options(options));
     } else {
