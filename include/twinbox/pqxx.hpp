@@ -64,12 +64,13 @@ class PqxxSession final : public PostgresTextSession {
       return std::make_unique<Result>(execute_with(sql, parameters));
     } catch (const pqxx::broken_connection& broken) {
       failed_ = true;
-      throw error(DatabaseError::Kind::connection_lost, broken.what());
+      throw wrong_values_or_lost(broken.what());
     } catch (const pqxx::in_doubt_error& in_doubt) {
       failed_ = true;
       throw error(DatabaseError::Kind::commit_in_doubt, in_doubt.what());
     } catch (const pqxx::sql_error& refused) {
       failed_ = true;
+      if (refused.sqlstate() == "08P01") throw wrong_values_or_lost(refused.what());
       throw error(refused.sqlstate(), refused.what());
     } catch (const pqxx::usage_error& misused) {
       throw UsageError(std::string{"PqxxSession: the transaction cannot be used: "} +
@@ -78,6 +79,14 @@ class PqxxSession final : public PostgresTextSession {
       failed_ = true;
       throw error(DatabaseError::Kind::other, failed.what());
     }
+  }
+
+  /// SQLSTATE 08P01, values that do not fit the statement, leaves the connection open; whatever
+  /// else libpqxx calls a broken connection closes it, and so does a pooler that ends one with
+  /// 08P01. Before 7.8 libpqxx throws broken_connection, without the code, for all of class 08.
+  [[nodiscard]] DatabaseError wrong_values_or_lost(const char* message) const {
+    return transaction_.conn().is_open() ? error("08P01", message)
+                                         : error(DatabaseError::Kind::connection_lost, message);
   }
 
   // A range of parameters is deprecated since 7.6 and gone in 8, exec_params deprecated since 7.10.

@@ -16,10 +16,11 @@ using SqliteHandle = std::unique_ptr<sqlite3, decltype(&sqlite3_close)>;
 
 class SqliteNativeSession : public OutboxTest {
  protected:
-  SqliteHandle open() {
+  SqliteHandle open() { return open(place().file()); }
+  SqliteHandle open(const std::string& file) {
     outbox();
     sqlite3* handle = nullptr;
-    EXPECT_EQ(sqlite3_open(place().file().c_str(), &handle), SQLITE_OK);
+    EXPECT_EQ(sqlite3_open(file.c_str(), &handle), SQLITE_OK);
     return {handle, sqlite3_close};
   }
   static void run(const SqliteHandle& handle, const char* sql) {
@@ -61,6 +62,27 @@ TEST_P(SqliteNativeSession, a_call_without_a_transaction_is_refused) {
   EXPECT_THROW(std::ignore = outbox().claim(session, worker_a, 30s, 1), UsageError);
   EXPECT_EQ(sqlite3_get_autocommit(handle.get()), 1);
   EXPECT_EQ(rows("message"), 0);
+}
+
+TEST_P(SqliteNativeSession, OBX_003_a_session_of_another_file_is_refused_by_name) {
+  const TestStore elsewhere{Backend::sqlite_file};
+  Database other(elsewhere.address(), {}, environment());
+  Outbox same_tables(other, options());
+  const SqliteHandle handle = open(elsewhere.file());
+  SqliteSession session(handle.get());
+  run(handle, "begin immediate");
+  try {
+    outbox().enqueue(session, a_message());
+    ADD_FAILURE() << "a session of another file was accepted";
+  } catch (const UsageError& error) {
+    const std::string_view words = error.what();
+    EXPECT_NE(words.find(elsewhere.file()), std::string_view::npos) << words;
+    EXPECT_NE(words.find(place().file()), std::string_view::npos) << words;
+  }
+  EXPECT_NO_THROW(same_tables.enqueue(session, a_message()));
+  run(handle, "commit");
+  EXPECT_EQ(rows("message"), 0);
+  EXPECT_EQ(same_tables.claim(worker_a, 30s, 10).size(), 1u);
 }
 
 TEST_P(SqliteNativeSession, an_error_in_the_middle_leaves_no_half_and_the_transaction_usable) {
@@ -291,6 +313,20 @@ TEST_P(PqxxNativeSession, a_transaction_that_has_failed_is_refused) {
   PqxxSession session(work);
   EXPECT_THROW(work.exec("select 1 / 0"), pqxx::sql_error);
   EXPECT_THROW(outbox().enqueue(session, a_message()), UsageError);
+}
+
+TEST_P(PqxxNativeSession, a_wrong_number_of_parameters_is_no_lost_connection) {
+  pqxx::connection connection(place().address());
+  pqxx::work work(connection);
+  PqxxSession session(work);
+  try {
+    session.execute("select $1::int");
+    ADD_FAILURE() << "a parameter without a value was accepted";
+  } catch (const DatabaseError& error) {
+    EXPECT_EQ(error.native_code(), "08P01");
+    EXPECT_EQ(error.kind(), DatabaseError::Kind::invalid_request) << error.what();
+    EXPECT_NE(std::string_view{error.what()}.find("@name"), std::string_view::npos) << error.what();
+  }
 }
 
 TEST_P(PqxxNativeSession, nulls_and_missing_columns_are_those_of_every_session) {

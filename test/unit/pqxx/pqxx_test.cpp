@@ -59,10 +59,22 @@ TEST_F(PqxxStandIn, reads_rows_and_nulls) {
 }
 
 TEST_F(PqxxStandIn, its_exceptions_become_errors_of_ours) {
-  EXPECT_EQ(error_after(pqxx::broken_connection{"gone"}).kind(), Kind::connection_lost);
   EXPECT_EQ(error_after(pqxx::in_doubt_error{"who knows"}).kind(), Kind::commit_in_doubt);
   EXPECT_EQ(error_after(pqxx::sql_error{"twice", "23505"}).native_code(), "23505");
   EXPECT_EQ(error_after(pqxx::failure{"something"}).kind(), Kind::other);
+}
+
+// Before 7.8 it throws the former for 08P01, since then the latter.
+TEST_F(PqxxStandIn, values_that_do_not_fit_are_refused_and_a_closed_connection_is_lost) {
+  const pqxx::broken_connection broken{"bind message supplies 0 parameters"};
+  const pqxx::sql_error violation{"bind message supplies 0 parameters", "08P01"};
+  for (const DatabaseError& refused : {error_after(broken), error_after(violation)}) {
+    EXPECT_EQ(refused.kind(), Kind::invalid_request);
+    EXPECT_EQ(refused.native_code(), "08P01");
+  }
+  connection.open = false;
+  EXPECT_EQ(error_after(broken).kind(), Kind::connection_lost);
+  EXPECT_EQ(error_after(violation).kind(), Kind::connection_lost);
 }
 
 TEST_F(PqxxStandIn, a_transaction_that_cannot_be_used_is_a_usage_error) {
