@@ -239,6 +239,7 @@ Outcome Caller::after_failure(const Outcome& outcome, const Message& message) co
   }
   box_.log(LogLevel::error, "on_failure_error",
            {{"topic", message.topic.view()},
+            {"handler", message.handler.view()},
             {"id", message.id.view()},
             {"error", std::string_view{error}}});
   return outcome;

@@ -92,6 +92,22 @@ TEST_P(OnFailure, that_throws_changes_nothing) {
   EXPECT_EQ(errors[0].field("error"), "the tracker is away");
 }
 
+TEST_P(OnFailure, that_throws_is_logged_with_the_message_and_its_handler) {
+  const HandlerName handler{HandlerKey{"billing"}};
+  inbox().accept(an_arrival("evt_1"), std::span{&handler, 1});
+  Handlers handlers;
+  handlers.on_key(HandlerKey{"billing"}, broken);
+  const FailureHook hook = [](const Message&, const Outcome&) -> Outcome {
+    throw std::runtime_error("the tracker is away");
+  };
+  EXPECT_EQ(Dispatcher(inbox(), handlers, {.on_failure = hook}).drain(), 1u);
+  const auto errors = log().events("on_failure_error");
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].field("topic"), "payment.received");
+  EXPECT_EQ(errors[0].field("handler"), "billing");
+  EXPECT_EQ(errors[0].field("id"), "evt_1");
+}
+
 TWINBOX_ON_EVERY_BACKEND(OnFailure);
 
 }  // namespace
