@@ -2,6 +2,7 @@
 // they wait.
 #pragma once
 
+#include <concepts>
 #include <map>
 #include <optional>
 #include <string>
@@ -118,6 +119,20 @@ class Channels {
   /// without an inbox. After an error hand it over again: a store that has it takes no second one.
   /// Throws std::invalid_argument when there is no such channel.
   std::vector<Delivered> accept(const Arrival& arrival);
+
+  /// For the compiler's errors: names the field that is wrong; see twinbox::fields.
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  Accepted accept(std::string_view, const T&) {
+    return fields::refuse<T, Accepted>();
+  }
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  Accepted accept(Session&, std::string_view, const T&) {
+    return fields::refuse<T, Accepted>();
+  }
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  std::vector<Delivered> accept(const T&) {
+    return fields::refuse<T, std::vector<Delivered>>();
+  }
 
   /// What the dispatcher of this inbox handles: the handlers of all channels that use it, no other.
   /// Throws UsageError when no channel does.

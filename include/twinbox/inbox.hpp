@@ -46,16 +46,6 @@ class Inbox : public WorkQueue {
   std::vector<Accepted> accept(Session& session, std::span<const Arrival> arrivals,
                                std::span<const HandlerName> handlers = {});
 
-  /// For the compiler's errors: names the field that is wrong; see message_fields.hpp.
-  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
-  Accepted accept(const T&) {
-    return wrong_field<T>();
-  }
-  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
-  Accepted accept(Session&, const T&) {
-    return wrong_field<T>();
-  }
-
   /// Accepts and at once leases what is due of this message to the caller, for handling it in the
   /// request. Leases nothing where `keep_first` has kept other content (a conflict).
   struct AcceptedAndClaimed {
@@ -69,6 +59,34 @@ class Inbox : public WorkQueue {
   [[nodiscard]] AcceptedAndClaimed accept_and_claim(Session& session, const Arrival& arrival,
                                                     OwnerToken owner, Duration lease,
                                                     std::span<const HandlerName> handlers = {});
+
+  /// For the compiler's errors: names the field that is wrong; see twinbox::fields.
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  Accepted accept(const T&, std::span<const HandlerName> = {}) {
+    return fields::refuse<T, Accepted>();
+  }
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  Accepted accept(Session&, const T&, std::span<const HandlerName> = {}) {
+    return fields::refuse<T, Accepted>();
+  }
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  AcceptedAndClaimed accept_and_claim(const T&, OwnerToken, Duration,
+                                      std::span<const HandlerName> = {}) {
+    return fields::refuse<T, AcceptedAndClaimed>();
+  }
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  AcceptedAndClaimed accept_and_claim(Session&, const T&, OwnerToken, Duration,
+                                      std::span<const HandlerName> = {}) {
+    return fields::refuse<T, AcceptedAndClaimed>();
+  }
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  bool mark_processed(const T&) {
+    return fields::refuse<T, bool>();
+  }
+  template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
+  bool mark_processed(Session&, const T&) {
+    return fields::refuse<T, bool>();
+  }
 
   /// Notes that the message has been seen; true iff it is done.
   [[nodiscard]] bool already_processed(const MessageKey& key,
@@ -112,13 +130,6 @@ class Inbox : public WorkQueue {
                      const HandlerKey& handler = HandlerKey::by_topic());
 
  private:
-  template <class T>
-  static Accepted wrong_field() {
-    static_assert(!std::same_as<T, fields::ArrivalFields>,
-                  "accept: a field of the arrival has the wrong place or the wrong type");
-    throw UsageError("accept: unreachable");
-  }
-
   std::unique_ptr<MessageWriter> writer_;
 };
 

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -197,5 +198,12 @@ struct ArrivalFields {
   HeadersField headers = {};
   HashField hash = {};
 };
+
+/// The body of a call that got ArrivalFields: it does not compile.
+template <class T, class Result>
+Result refuse() {
+  static_assert(never<T>, "a field of the arrival has the wrong place or the wrong type");
+  throw std::logic_error("unreachable");
+}
 
 }  // namespace twinbox::fields
