@@ -123,8 +123,8 @@ class FaultPlan {
 /// id: `test`.
 Message make_message(const NewMessage& message, Instant now = ManualClock{}.now());
 
-/// What was enqueued and committed, in that order, with every field that is stored: of one topic,
-/// or all.
+/// What was enqueued and committed, in the order of the calls, with every field that is stored: of
+/// one topic, or all.
 std::vector<NewMessage> enqueued(Outbox& outbox, const std::optional<Topic>& topic = {});
 
 /// A real database, as Database opens it, in which what `plan` says goes wrong.

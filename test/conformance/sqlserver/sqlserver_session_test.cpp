@@ -1,6 +1,7 @@
 // OdbcSession: the outbox in a transaction on the caller's own SQLHDBC.
 #include <tuple>
 
+#include "support/null_row.hpp"
 #include "support/outbox_test.hpp"
 #include "support/sqlserver_handle.hpp"
 #include <twinbox/session.hpp>
@@ -127,6 +128,22 @@ TEST_P(OdbcNativeSession, one_session_serves_many_transactions) {
     handle->run("commit transaction");
   }
   EXPECT_EQ(rows("outcome"), 3);
+}
+
+TEST_P(OdbcNativeSession, nulls_and_missing_columns_are_those_of_every_session) {
+  const auto handle = open();
+  OdbcSession session(handle->get());
+  handle->run("begin transaction");
+  std::size_t rows = 0;
+  session.execute(
+      "select cast(null as bigint), cast(null as bit), cast(null as nvarchar(10)), "
+      "cast(null as datetime2)",
+      {}, [&](const Row& row) {
+        ++rows;
+        expect_nulls(row, 4);
+      });
+  EXPECT_EQ(rows, 1u);
+  handle->run("rollback transaction");
 }
 
 TWINBOX_ON_BACKENDS(OdbcNativeSession, Backend::sqlserver);

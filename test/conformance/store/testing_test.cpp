@@ -118,6 +118,20 @@ TEST_P(ForTests, the_log_keeps_events_with_their_fields) {
   EXPECT_TRUE(world.log.events().empty());
 }
 
+TEST_P(ForTests, what_was_enqueued_is_read_beyond_one_page_in_the_order_of_the_calls) {
+  Database database = open();
+  Outbox box{database, options()};
+  box.enqueue(a_message("first"));
+  box.enqueue(std::vector<NewMessage>(500, a_message("of_many")));
+  box.enqueue(a_message("last"));
+  std::vector<std::string> expected(502, "of_many");
+  expected.front() = "first";
+  expected.back() = "last";
+  std::vector<std::string> found;
+  for (const NewMessage& message : enqueued(box)) found.push_back(message.topic.str());
+  EXPECT_EQ(found, expected);
+}
+
 TEST_P(ForTests, a_statement_fails_by_number_or_by_name_once) {
   Database database = open();
   Outbox box{database, options()};
