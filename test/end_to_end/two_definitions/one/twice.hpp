@@ -1,0 +1,9 @@
+#pragma once
+
+namespace twinbox {
+
+struct Twice {
+  int count = 0;
+};
+
+}  // namespace twinbox
