@@ -2,6 +2,7 @@
 
 #include "daemon/access/login.hpp"
 #include "daemon/config/config_safety.hpp"
+#include "daemon/config/owned_sources.hpp"
 #include "daemon/config/secrets.hpp"
 #include "daemon/dashboard/dashboard_files.hpp"
 #include "daemon/http/http_server.hpp"
@@ -10,8 +11,9 @@
 
 namespace twinbox::app {
 
-Service::Service(Config config, const ServiceDependencies& dependencies, std::vector<Token> tokens)
-    : config_(std::move(config)), access_(config_, std::move(tokens), dependencies.sessions) {
+Service::Service(Config config, const ServiceDependencies& dependencies,
+                 const std::vector<Token>& tokens)
+    : config_(std::move(config)), access_(config_, tokens, dependencies.sessions) {
   router_.add({"GET", "/health/live", RequiredAccess::nothing,
                [](const EndpointRequest&) { return json_response(200, R"({"status":"live"})"); },
                true});
@@ -39,7 +41,7 @@ Service::Service(Config config, const ServiceDependencies& dependencies, std::ve
                      return dispatchers.is_switched_off(store, topic);
                    },
                .stop = dependencies.stop},
-              dependencies.environment);
+              relayed_senders(config_, tokens), dependencies.environment);
   add_dispatch_control(router_, dependencies.dispatchers);
   dependencies.dashboard.add_to(router_);
   add_health(router_, dependencies.stores, dependencies.writes, dependencies.limits, config_,

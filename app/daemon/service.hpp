@@ -37,7 +37,7 @@ struct ServiceDependencies {
 class Service {
  public:
   /// What `dependencies` refers to must outlive it.
-  Service(Config config, const ServiceDependencies& dependencies, std::vector<Token> tokens);
+  Service(Config config, const ServiceDependencies& dependencies, const std::vector<Token>& tokens);
   Service(const Service&) = delete;  // endpoints refer to it
   Service& operator=(const Service&) = delete;
 

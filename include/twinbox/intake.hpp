@@ -45,6 +45,8 @@ struct IntakeOptions {
   /// Sources that belong to webhook endpoints or brokers: every other sender that names one gets
   /// 403. A webhook endpoint keeps its own.
   std::set<std::string, std::less<>> reserved_sources = {};
+  /// Sources that belong to the senders of these names: every other `HttpRequest::sender` gets 403.
+  std::set<std::string, std::less<>> sender_sources = {};
   /// How far ahead the due time of a message with a partition key may lie: until it is due, every
   /// later message of its key waits.
   std::chrono::seconds max_keyed_delay = std::chrono::hours{24};

@@ -111,7 +111,7 @@ Arrival InboxIntake::read(const HttpRequest& request) const {
                   .extras = extras_of(request, options_),
                   .on_duplicate = OnDuplicate::keep_first};
   arrival.extras.hash = ContentHash::of(arrival.payload);
-  check_source(arrival.source, options_);
+  check_source(arrival.source, request, options_);
   return arrival;
 }
 

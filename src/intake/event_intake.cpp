@@ -17,7 +17,7 @@ Arrival arrival_of(const CloudEvent& event, const HttpRequest& request,
   // The data alone: what carries it (a trace, a time) may differ when it is sent again.
   arrival.extras.hash = ContentHash::of(event.data);
   check_times(arrival.extras, options);
-  check_source(arrival.source, options);
+  check_source(arrival.source, request, options);
   return arrival;
 }
 

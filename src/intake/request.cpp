@@ -191,12 +191,18 @@ void check_times(const MessageExtras& extras, const IntakeOptions& options) {
   }
 }
 
-void check_source(const Source& source, const IntakeOptions& options) {
-  if (!options.reserved_sources.contains(source.view())) return;
-  throw RequestError(403,
-                     "the source '" + source.str() +
-                         "' belongs to a webhook endpoint or a broker; send it there, or under "
-                         "another source");
+void check_source(const Source& source, const HttpRequest& request, const IntakeOptions& options) {
+  if (options.reserved_sources.contains(source.view())) {
+    throw RequestError(403,
+                       "the source '" + source.str() +
+                           "' belongs to a webhook endpoint, a broker or a relay; send it there, "
+                           "or under another source");
+  }
+  if (options.sender_sources.contains(source.view()) && request.sender != source.view()) {
+    throw RequestError(403, "the source '" + source.str() +
+                                "' belongs to the sender of that name; send it with its token, or "
+                                "under another source");
+  }
 }
 
 Instant now_of(const IntakeOptions& options) {

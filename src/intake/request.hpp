@@ -41,8 +41,9 @@ std::string idempotency_key(std::string_view text);
 /// Throws RequestError for an expiry that has passed, and for a key that would be blocked for long.
 void check_times(const MessageExtras& extras, const IntakeOptions& options);
 
-/// Throws RequestError, 403, for a source that belongs to a webhook endpoint.
-void check_source(const Source& source, const IntakeOptions& options);
+/// Throws RequestError, 403, for a source that belongs to a webhook endpoint, a broker or another
+/// sender.
+void check_source(const Source& source, const HttpRequest& request, const IntakeOptions& options);
 
 /// By the environment's clock, or by this machine's.
 Instant now_of(const IntakeOptions& options);

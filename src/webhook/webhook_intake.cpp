@@ -245,7 +245,9 @@ HttpResponse WebhookIntake::take(const Endpoint& endpoint, const HttpRequest& re
                   .id = MessageId{reader.read(endpoint.id, "id")},
                   .topic = Topic{endpoint.topic_prefix + reader.read(endpoint.topic, "topic")},
                   .payload = request.body};
-  if (arrival.source.view() != endpoint.own_source()) check_source(arrival.source, options_);
+  if (arrival.source.view() != endpoint.own_source()) {
+    check_source(arrival.source, request, options_);
+  }
   // Only what the signature vouches for is taken from the request: no due time, no partition key.
   arrival.extras.headers = properties_of(request, options_, {.own = {{"endpoint", endpoint.name}}});
   if (const auto type = request.headers.find("Content-Type")) {

@@ -14,12 +14,16 @@
 namespace twinbox::app {
 namespace {
 
-IntakeOptions intake_options(const Config& config, const Environment& environment) {
+IntakeOptions intake_options(const Config& config, SourceNames senders,
+                             const Environment& environment) {
+  SourceNames reserved = owned_sources(config);
+  reserved.merge(relayed_sources(config));
   return {.max_body = config.limit.body_bytes,
           .max_events = config.intake.max_events,
           .keep_headers = config.intake.keep_headers,
           .retry_after = std::chrono::ceil<std::chrono::seconds>(config.intake.retry_after),
-          .reserved_sources = owned_sources(config),
+          .reserved_sources = std::move(reserved),
+          .sender_sources = std::move(senders),
           .max_keyed_delay = std::chrono::ceil<std::chrono::seconds>(config.intake.max_keyed_delay),
           .environment = environment};
 }
@@ -291,8 +295,8 @@ Handshake handshake_of(const WebhookConfig& webhook) {
 }
 
 void add_intakes(HttpRouter& router, const Config& config, const Stores& stores, SinkFactory& sinks,
-                 const InlineCalls& calls, const Environment& environment) {
-  const IntakeOptions options = intake_options(config, environment);
+                 const InlineCalls& calls, SourceNames senders, const Environment& environment) {
+  const IntakeOptions options = intake_options(config, std::move(senders), environment);
   router.add(box_endpoint(
       "/v1/outbox/{topic}", stores, BoxKind::outbox,
       [&stores, options](const std::string& store, std::span<const HttpRequest> requests) {

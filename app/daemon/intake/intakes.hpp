@@ -6,6 +6,7 @@
 #include <string>
 
 #include "daemon/config/config.hpp"
+#include "daemon/config/owned_sources.hpp"
 #include "daemon/dispatch/sinks.hpp"
 #include "daemon/http/http_router.hpp"
 #include "daemon/store/stores.hpp"
@@ -27,9 +28,9 @@ struct InlineCalls {
 MacHash mac_hash(const std::string& algorithm);
 Handshake handshake_of(const WebhookConfig& webhook);
 
-/// `stores` must outlive the router. Throws std::invalid_argument naming the endpoint that cannot
-/// be.
+/// `stores` must outlive the router. `senders` are the tokens whose names are sources of their own.
+/// Throws std::invalid_argument naming the endpoint that cannot be.
 void add_intakes(HttpRouter& router, const Config& config, const Stores& stores, SinkFactory& sinks,
-                 const InlineCalls& calls, const Environment& environment);
+                 const InlineCalls& calls, SourceNames senders, const Environment& environment);
 
 }  // namespace twinbox::app

@@ -307,6 +307,23 @@ TEST_P(Intake, refuses_a_source_that_belongs_to_a_webhook) {
   EXPECT_EQ(count_messages(), "1");
 }
 
+TEST_P(Intake, takes_the_source_of_a_sender_from_that_sender_alone) {
+  IntakeOptions options = intake_options();
+  options.sender_sources = {"shop"};
+  HttpRequest request = a_request("/v1/inbox/shop/payment.received");
+  const InboxIntake intake{accept_into(inbox()), options};
+  for (const char* sender : {"", "till"}) {
+    request.sender = sender;
+    const HttpResponse answer = intake.handle(request);
+    EXPECT_EQ(answer.status, 403);
+    EXPECT_NE(answer.body.find("the sender of that name"), std::string::npos) << answer.body;
+  }
+  EXPECT_EQ(count_messages(), "0");
+  request.sender = "shop";
+  EXPECT_EQ(intake.handle(request).status, 202);
+  EXPECT_EQ(count_messages(), "1");
+}
+
 TEST_P(Intake, refuses_an_expiry_that_has_passed) {
   inbox();
   for (const auto& [expires, status] :

@@ -223,10 +223,10 @@ class Senders(unittest.TestCase):
         pause = lambda verb, topic: self.assertEqual(self.daemon.operate(
             "POST", f"/v1/dispatch/{verb}", json.dumps({"topic": topic})).status, 200)
         pause("pause", "held")
-        answer = self.daemon.ask("POST", "/v1/inbox/till/held", b"x", {"Idempotency-Key": "other"})
+        answer = self.daemon.ask("POST", "/v1/inbox/desk/held", b"x", {"Idempotency-Key": "other"})
         self.assertEqual(answer.status, 202)
         for _ in range(2):
-            answer = self.event("/events/order.paid/v1", "other", b"1", "till")
+            answer = self.event("/events/order.paid/v1", "other", b"1", "desk")
             self.assertEqual(answer.status, 200, answer.body)
             self.assertEqual((answer.json()["state"], answer.json()["conflict"]),
                              ("duplicate_open", True))
@@ -255,15 +255,18 @@ class Senders(unittest.TestCase):
         self.assertEqual(answer.json(), {"status": "RETRY"})
         self.assertEqual(self.sql("select id from inbox_message where source = 'bank'"), [])
 
-    def test_a_key_in_the_outbox_belongs_to_its_token(self):
-        tokens = {name: secrets.token_urlsafe(32) for name in ["till", "shop"]}
+    def add_senders(self, *names):
+        """Tokens of these names, as headers."""
+        tokens = {name: secrets.token_urlsafe(32) for name in names}
         with open(self.daemon.folder / "twinbox.tokens", "a") as file:
             for name, token in tokens.items():
                 file.write(f"{name} send {hashlib.sha256(token.encode()).hexdigest()}\n")
         self.daemon.signal(signal.SIGHUP)
         self.daemon.wait_for(" reloaded")
-        senders = {"-": {}} | {name: {"Authorization": f"Bearer {token}"}
-                               for name, token in tokens.items()}
+        return {name: {"Authorization": f"Bearer {token}"} for name, token in tokens.items()}
+
+    def test_a_key_in_the_outbox_belongs_to_its_token(self):
+        senders = {"-": {}} | self.add_senders("till", "shop")
         for number, (name, headers) in enumerate(senders.items()):
             answer = self.daemon.ask("POST", "/v1/outbox/order.placed", str(number),
                                      headers | {"Idempotency-Key": "same"})
@@ -280,9 +283,9 @@ class Senders(unittest.TestCase):
         self.assertEqual(self.sql("select source from inbox_message where id = 'forged'"), [])
 
     def test_what_an_inbox_knows_with_other_content_is_a_dead_letter_of_the_outbox(self):
-        key = {"Idempotency-Key": "taken"}
-        answer = self.daemon.ask("POST", "/v1/inbox/outbox/local.order", b"first", key)
-        self.assertEqual(answer.status, 202)
+        key = {"Idempotency-Key": "taken"} | self.add_senders("kiosk")["kiosk"]
+        answer = self.daemon.ask("POST", "/v1/inbox/kiosk/local.order", b"first", key)
+        self.assertEqual(answer.status, 202, "its own name is its own source")
         before = self.conflicts()
         self.assertEqual(
             self.daemon.ask("POST", "/v1/outbox/local.order", b"second", key).status, 202)
@@ -290,6 +293,19 @@ class Senders(unittest.TestCase):
         self.assertEqual(self.conflicts(), before + 1)
         self.assertEqual(self.sql("select payload from inbox_message where id = 'taken'"),
                          [(b"first",)])
+
+
+    def test_the_source_under_which_a_sink_brings_messages_is_refused_to_everybody_else(self):
+        senders = {"-": {}} | self.add_senders("cashier", "clerk")
+        for source, allowed in [("outbox", None), ("cashier", "cashier"), ("first", None)]:
+            for name, headers in senders.items():
+                with self.subTest(source=source, sender=name):
+                    key = {"Idempotency-Key": f"pre-{source}"} | headers
+                    answer = self.daemon.ask("POST", f"/v1/inbox/{source}/t", b"x", key)
+                    self.assertEqual(answer.status, 202 if name == allowed else 403, answer.body)
+        self.assertEqual(self.event("/v1/events", "pre-outbox", b"1", "outbox").status, 403)
+        self.assertEqual(self.sql("select source from inbox_message where id like 'pre-%'"),
+                         [("cashier",)])
 
 
 class SeveralStores(unittest.TestCase):

@@ -81,6 +81,22 @@ TEST(InboxSinks, under_a_source_that_has_an_owner_are_refused) {
   EXPECT_EQ(refusal("[sink.local]\n[webhook.outbox]\nscheme = \"none\"\n"), "");
 }
 
+TEST(InboxSinks, own_the_sources_under_which_they_bring_messages) {
+  const std::vector<Token> tokens = {{"till", Role::send, {}},
+                                     {"boss", Role::admin, {}},
+                                     {"viewer", Role::read, {}},
+                                     {"keeper", Role::operate, {}}};
+  const std::string sinks =
+      "[sink.local]\ntype = \"inbox\"\n[sink.far]\ntype = \"inbox\"\nsource = \"relay\"\n";
+  const Config config = parse(sinks + "[[route]]\nsink = \"local\"\n");
+  EXPECT_EQ(relayed_sources(config), (SourceNames{"outbox", "relay"}));
+  EXPECT_EQ(relayed_senders(config, tokens), (SourceNames{"boss", "till"}));
+  EXPECT_EQ(owned_sources(config), SourceNames{}) << "what the sink brings is not refused";
+  const Config between_inboxes = parse(sinks + "[[route]]\nbox = \"inbox\"\nsink = \"local\"\n");
+  EXPECT_EQ(relayed_senders(between_inboxes, tokens), SourceNames{});
+  EXPECT_EQ(relayed_sources(parse("")), SourceNames{});
+}
+
 TEST(BrokerConfig, of_a_sink_and_a_source_is_read_and_can_be_made) {
   const Config config = parse(R"(
     [sink.events]
