@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "daemon/config/config_safety.hpp"
+#include "daemon/config/secrets.hpp"
 #include "daemon/http/http_server.hpp"
 #include "daemon/http/pending_responses.hpp"
 #include "daemon/http/request_pool.hpp"
@@ -421,7 +422,7 @@ class Daemon {
       }
       return busy("the store cannot be used now; repeat the request with the same id");
     } catch (const std::logic_error& error) {  // an argument that the library refused
-      return problem(400, title_of(400), error.what());
+      return problem(400, title_of(400), without_secrets(error.what()));
     } catch (const std::exception& error) {
       return failed(path, error.what());
     } catch (...) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 
+#include "daemon/config/secrets.hpp"
 #include "daemon/dashboard/overview.hpp"
 #include "daemon/http/json.hpp"
 
@@ -121,7 +122,7 @@ json::object workers_json(const Reports& reports, const Throughput& throughput,
                      {"rows", chore.report.count},
                      {"end", view(to_string(chore.report.end))},
                      {"error", nullptr}};
-    if (!chore.report.error.empty()) out["error"] = chore.report.error;
+    if (!chore.report.error.empty()) out["error"] = without_secrets(chore.report.error);
     housekeeping.add(chore.store, chore.kind, std::move(out));
   }
   return {{"workers", std::move(workers.rows)},

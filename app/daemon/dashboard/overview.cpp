@@ -4,6 +4,7 @@
 #include <boost/json/array.hpp>
 #include <cmath>
 
+#include "daemon/config/secrets.hpp"
 #include "daemon/http/json.hpp"
 #include <twinbox/event.hpp>
 
@@ -35,9 +36,11 @@ std::string waiting_text(std::int64_t waiting) {
 std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& thresholds) {
   std::vector<Reason> reasons;
   if (!report.error.empty()) {
-    reasons.push_back({"store", HealthState::unhealthy, "cannot be asked: " + report.error});
+    reasons.push_back(
+        {"store", HealthState::unhealthy, "cannot be asked: " + without_secrets(report.error)});
   } else if (const auto refusal = write_refusal(report.store->database())) {
-    reasons.push_back({"store", HealthState::unhealthy, "takes no writes: " + *refusal});
+    reasons.push_back(
+        {"store", HealthState::unhealthy, "takes no writes: " + without_secrets(*refusal)});
   }
   const StateCounts& counts = report.counts.all;
   const auto more_than = [](std::int64_t count, std::string_view what, std::int64_t threshold) {
@@ -184,9 +187,9 @@ json::object box_json(const BoxReport& report, const Throughput& throughput,
   add_rates(out, throughput.rates(report.kind, store));
   if (!report.asked) out["error"] = "it has not been asked yet";
   if (!report.error.empty()) {
-    out["error"] = report.error;
+    out["error"] = without_secrets(report.error);
   } else if (const auto refusal = write_refusal(report.store->database())) {
-    out["error"] = "takes no writes: " + *refusal;
+    out["error"] = "takes no writes: " + without_secrets(*refusal);
   }
   if (!report.at) return out;
   out["at"] = to_json(*report.at);

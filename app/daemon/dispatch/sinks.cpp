@@ -6,6 +6,7 @@
 #include "daemon/config/owned_sources.hpp"
 #include "daemon/config/secrets.hpp"
 #include "daemon/dispatch/brokers.hpp"
+#include <twinbox/error.hpp>
 
 namespace twinbox::app {
 namespace {
@@ -46,6 +47,10 @@ auto call_printably(const Call& call, const Answer& answer) {
     return call();
   } catch (const ReceiverGone& gone) {
     throw ReceiverGone(without_secrets(gone.what()));
+  } catch (const DatabaseError& error) {
+    std::string text = without_secrets(error.what());
+    if (text == error.what()) throw;
+    throw DatabaseError(error.kind(), text, error.native_code());
   } catch (const std::exception& error) {
     std::string text = without_secrets(error.what());
     if (text == error.what()) throw;
@@ -73,7 +78,11 @@ HandlerCall without_secrets(HandlerCall call) {
               [&](const Outcome& outcome) { return std::vector(messages.size(), outcome); });
         }};
   }
-  return call;  // an inbox: its errors are those of a store, which the log and the statistics cut
+  return TransactionalHandler{[inner = std::move(std::get<TransactionalHandler>(call))](
+                                  Session& session, const Message& message, std::stop_token stop) {
+    return call_printably([&] { return printable(inner(session, message, std::move(stop))); },
+                          [](Outcome outcome) { return outcome; });
+  }};
 }
 
 /// For good: under this source it would be taken for what its owner has verified or fetched.
