@@ -93,6 +93,18 @@ TEST_F(SqliteStoreFile, whose_log_was_removed_is_refused_and_saved_when_it_is_cl
       Access::read);
 }
 
+TEST_F(SqliteStoreFile, whose_shared_memory_was_removed_is_refused_and_works_after_a_close) {
+  insert();
+  fs::remove(file_.string() + "-shm");
+  expect_refused("shared memory");
+  connection_.reset();
+  connection_ = store_->connect(Access::write);
+  insert();
+  in_transaction(
+      *connection_, [&] { EXPECT_EQ(number_of(*connection_, "select count(*) from thing"), 2); },
+      Access::read);
+}
+
 TEST_F(SqliteStoreFile, that_is_removed_during_a_transaction_confirms_no_commit) {
   connection_->begin(Access::write, Scope::transaction);
   connection_->execute("insert into thing values (1)");

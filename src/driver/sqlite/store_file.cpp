@@ -22,6 +22,7 @@ StoreFile::Use::Use(std::shared_ptr<StoreFile> file, sqlite3* db) : file_(std::m
     const std::scoped_lock lock{file_->mutex_};
     if (!file_->file_) file_->file_ = find(file_->path_);
     file_->log_path_ = opened + "-wal";
+    file_->index_path_ = opened + "-shm";
   }
   file_->check("open");
   const std::scoped_lock lock{file_->mutex_};
@@ -30,7 +31,9 @@ StoreFile::Use::Use(std::shared_ptr<StoreFile> file, sqlite3* db) : file_(std::m
 
 StoreFile::Use::~Use() {
   const std::scoped_lock lock{file_->mutex_};
-  if (--file_->uses_ == 0) file_->log_.reset();
+  if (--file_->uses_ > 0) return;
+  file_->log_.reset();
+  file_->index_.reset();
 }
 
 std::optional<StoreFile::Identity> StoreFile::find(const std::string& path) noexcept {
@@ -59,6 +62,12 @@ std::string StoreFile::problem() const {
            " was removed or replaced while it was in use, and nothing more is written; stop this "
            "program, which saves what it holds of the log, before another one opens the store";
   }
+  if (index_ && find(index_path_) != index_) {
+    return "the shared memory " + index_path_ +
+           " of the write-ahead log was removed or replaced while it was in use, and nothing more "
+           "is written, because another program would lock and index the log by a new one; stop "
+           "this program before another one opens the store";
+  }
   return {};
 }
 
@@ -72,6 +81,7 @@ void StoreFile::check(std::string_view what) const {
 void StoreFile::remember_log() {
   const std::scoped_lock lock{mutex_};
   if (!log_) log_ = find(log_path_);
+  if (!index_) index_ = find(index_path_);
 }
 
 }  // namespace twinbox

@@ -14,16 +14,17 @@
 
 namespace twinbox {
 
-/// The database file and its write-ahead log, shared by the connections of one driver. What is
-/// written to a file that no name leads to is lost with the last process that has it open; what is
-/// written to another file than before may be anybody's. Thread-safe.
+/// The database file, its write-ahead log and the shared memory of the log, shared by the
+/// connections of one driver. What is written to a file that no name leads to is lost with the last
+/// process that has it open; what is written to another file than before may be anybody's.
+/// Thread-safe.
 class StoreFile {
  public:
   /// `path` as it was given; relative ones count from where the process is now.
   explicit StoreFile(const std::string& path);
 
   /// A connection that is open. End it before the connection is closed: the last one removes the
-  /// log.
+  /// log and its shared memory.
   class Use {
    public:
     /// Throws as check() does, and DatabaseError `connection_lost` when the file was replaced while
@@ -37,12 +38,12 @@ class StoreFile {
     std::shared_ptr<StoreFile> file_;  ///< shared by the driver and its connections
   };
 
-  /// What is wrong, as words for an error; empty: both files are where they were. A file that was
+  /// What is wrong, as words for an error; empty: the files are where they were. A file that was
   /// not opened yet may be missing.
   [[nodiscard]] std::string problem() const;
   /// Throws DatabaseError `read_only` with SQLite's code for a file that has moved.
   void check(std::string_view what) const;
-  /// The log is there now: from here on it must stay.
+  /// The log and its shared memory are there now: from here on they must stay.
   void remember_log();
 
  private:
@@ -56,8 +57,10 @@ class StoreFile {
   const std::string path_;
   mutable std::mutex mutex_;
   std::string log_path_;  ///< beside the file that symbolic links lead to
+  std::string index_path_;
   std::optional<Identity> file_;
-  std::optional<Identity> log_;  ///< while a connection is open
+  std::optional<Identity> log_;    ///< while a connection is open
+  std::optional<Identity> index_;  ///< the same
   int uses_ = 0;
 };
 
