@@ -251,9 +251,22 @@ class Daemon {
     HttpService::Begun begun{request, access.refuse(head, request->found)};
     if (begun.refusal) return begun;
     begun.sender = access.actor(head);
+    begun.refusal = refuse_at_head(*request->match(), head, begun.sender);
+    if (begun.refusal) return begun;
     // A login, a probe: whoever needs nothing has little to say.
     if (request->match()->endpoint->need == RequiredAccess::nothing) begun.max_body = 4096;
     return begun;
+  }
+
+  /// What there is not is told before its body is sent.
+  std::optional<HttpResponse> refuse_at_head(const Match& match, const HttpRequest& head,
+                                             const std::string& actor) {
+    if (!match.endpoint->refuse) return {};
+    try {
+      return match.endpoint->refuse({head, match.target, actor});
+    } catch (...) {
+      return explain(match.endpoint->path, std::current_exception());
+    }
   }
 
   void begin_trace(Request& request, const HttpRequest& head) {

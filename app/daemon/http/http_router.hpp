@@ -73,6 +73,9 @@ struct Endpoint {
   std::function<std::shared_ptr<RequestBatcher>(const RequestTarget&)> shared = {};
   /// Asked before the body is read. False: there is nothing of that name; empty: there always is.
   std::function<bool(const RequestTarget&)> exists = {};
+  /// Asked before the body is read, after the request's token: an answer, or what it throws,
+  /// refuses the request. Empty: there is nothing to refuse. The request has its head only.
+  std::function<std::optional<HttpResponse>(const EndpointRequest&)> refuse = {};
   /// The store that the request is for, where it is known before; null: unknown. Requests for one
   /// store leave threads to those for others.
   std::function<const Store*(const RequestTarget&)> store = {};

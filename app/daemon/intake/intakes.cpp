@@ -117,6 +117,12 @@ void add_webhooks(HttpRouter& router, const Config& config, const Stores& stores
   add("OPTIONS", "cloudevents", true);
 }
 
+/// The answer to a path that leads nowhere; to any other, a body belongs.
+std::optional<HttpResponse> if_not_found(HttpResponse answer) {
+  if (answer.status != 404) return {};
+  return answer;
+}
+
 /// Made at the first request: the inbox of a store that is away cannot be opened now.
 class LazyEventHandler {
  public:
@@ -198,6 +204,10 @@ void add_named_events(HttpRouter& router, const Config& config, const Stores& st
        .need = RequiredAccess::send,
        .call = [intake](const EndpointRequest& call) { return intake->handle(call.request); },
        .pool = RequestPoolKind::intake,
+       .refuse = [intake, stores_of](const EndpointRequest& call) -> std::optional<HttpResponse> {
+         if (stores_of.contains({call.target.segments[1], call.target.segments[2]})) return {};
+         return if_not_found(intake->handle(call.request));
+       },
        .store =
            [stores_of = std::move(stores_of)](const RequestTarget& target) {
              const auto found = stores_of.find({target.segments[1], target.segments[2]});
@@ -226,21 +236,36 @@ void add_sidecar(HttpRouter& router, const Config& config, const Stores& stores,
     return intake->handle(call.request);
   };
   router.add({"GET", "/dapr/subscribe", RequiredAccess::send, handle});
-  router.add({.method = "POST",
-              .path = "/sidecar/{route}",
-              .need = RequiredAccess::send,
-              .call = handle,
-              .pool = RequestPoolKind::intake,
-              .store = [stores_of = std::move(stores_of)](const RequestTarget& target) {
-                const auto found = stores_of.find(target.segments[1]);
-                return found == stores_of.end() ? nullptr : found->second;
-              }});
+  router.add(
+      {.method = "POST",
+       .path = "/sidecar/{route}",
+       .need = RequiredAccess::send,
+       .call = handle,
+       .pool = RequestPoolKind::intake,
+       .refuse = [intake, stores_of](const EndpointRequest& call) -> std::optional<HttpResponse> {
+         if (stores_of.contains("/sidecar/" + call.target.segments[1])) return {};
+         return if_not_found(intake->handle(call.request));
+       },
+       .store =
+           [stores_of = std::move(stores_of)](const RequestTarget& target) {
+             const auto found = stores_of.find("/sidecar/" + target.segments[1]);
+             return found == stores_of.end() ? nullptr : found->second;
+           }});
 }
 
 /// The one parameter that there is; a misspelt one must not lead elsewhere.
 std::string store_name(const RequestTarget& target) {
   refuse_unknown(target, {"store"});
   return std::string{target.find("store").value_or("")};
+}
+
+/// Refuses a store that there is not.
+std::function<std::optional<HttpResponse>(const EndpointRequest&)> refuse_store(
+    const Stores& stores, BoxKind kind) {
+  return [&stores, kind](const EndpointRequest& call) -> std::optional<HttpResponse> {
+    find_store(stores, store_name(call.target), kind);
+    return {};
+  };
 }
 
 /// Requests for the same box are answered together. `handle` gets the name of its store.
@@ -272,6 +297,7 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
                     strange ? nullptr : stores.find(target.find("store").value_or(""), kind);
                 return store == nullptr ? nullptr : by_store.at(store->name());
               },
+          .refuse = refuse_store(stores, kind),
           .store = [&stores, kind](const RequestTarget& target) -> const Store* {
             return stores.find(target.find("store").value_or(""), kind);
           }};
@@ -320,6 +346,7 @@ void add_intakes(HttpRouter& router, const Config& config, const Stores& stores,
                  call.request);
            },
        .pool = RequestPoolKind::intake,
+       .refuse = refuse_store(stores, BoxKind::inbox),
        .store = [&stores](const RequestTarget& target) -> const Store* {
          return stores.find(target.find("store").value_or(""), BoxKind::inbox);
        }});

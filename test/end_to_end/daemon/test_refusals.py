@@ -10,7 +10,10 @@ from test_command_line import twinbox
 class Refusals(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon('[webhook.anybody]\nscheme = "none"\n').start()
+        cls.daemon = Daemon('[webhook.anybody]\nscheme = "none"\n'
+                            '[[event]]\nname = "order.paid"\n'
+                            '[[subscription]]\nname = "broker"\ntopic = "orders"\n'
+                            'route = "/sidecar/orders"\n').start()
         cls.daemon.wait_for_token()
 
     @classmethod
@@ -40,6 +43,20 @@ class Refusals(unittest.TestCase):
         self.refused(400, "GET", "/v1/%zz")
         answer = self.refused(405, "GET", "/v1/outbox/a")
         self.assertEqual(answer.headers["Allow"], "POST")
+
+    def test_what_there_is_not_is_told_before_the_body_is_read(self):
+        for target, words in [("/events/nothing/v1", "there is no event 'nothing'"),
+                              ("/events/order.paid/v2", "has no version 'v2'"),
+                              ("/sidecar/nothing", "no subscription"),
+                              ("/webhooks/nobody", "nothing here"),
+                              ("/v1/outbox/a?store=nowhere", "no store 'nowhere'"),
+                              ("/v1/inbox/s/a?store=nowhere", "no store 'nowhere'"),
+                              ("/v1/events?store=nowhere", "no store 'nowhere'")]:
+            with self.subTest(target):
+                head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+                answer = self.daemon.raw(head.encode()).decode()
+                self.assertIn(" 404 ", answer.split("\r\n")[0])
+                self.assertIn(words, answer)
 
     def test_a_topic_that_cannot_be(self):
         before = self.stored()
