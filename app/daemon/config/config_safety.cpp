@@ -1,6 +1,8 @@
 #include "daemon/config/config_safety.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <sys/stat.h>
 
@@ -56,6 +58,13 @@ std::optional<mode_t> mode_of(const std::string& path) {
   return found.st_mode;
 }
 
+/// Every user may take a file out of this folder and put another one there under its name.
+bool lets_replace(const std::filesystem::path& folder) {
+  struct stat found {};
+  return stat(folder.empty() ? "." : folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
+         (found.st_mode & S_IWOTH) != 0 && (found.st_mode & S_ISVTX) == 0;
+}
+
 class Report {
  public:
   explicit Report(const Config& config) : config_(config) {}
@@ -84,20 +93,40 @@ void warn_of_short(Report& report, const std::string& key,
   }
 }
 
-/// The name of a token is the source of what it enqueues, and a sink of type inbox passes it on.
-void warn_of_owned_names(Report& report, const Config& config) {
-  const bool to_inbox = std::ranges::any_of(
-      config.sinks, [](const SinkConfig& sink) { return sink.kind == SinkConfig::Kind::inbox; });
-  if (!to_inbox) return;
-  const SourceNames owned = owned_sources(config);
-  std::vector<Token> tokens;
+/// Empty also for a file that is none: check_config tells that.
+std::vector<Token> tokens_of(const Config& config) {
   try {
-    tokens = read_tokens(token_file(config));
+    return read_tokens(token_file(config));
   } catch (const std::exception&) {
-    return;  // told by check_config
+    return {};
   }
+}
+
+/// The name of a token says who did what, and `twinbox token revoke` takes all of that name.
+void warn_of_repeated_names(Report& report, const std::vector<Token>& tokens) {
+  std::map<std::string_view, int> counts;
+  for (const Token& token : tokens) {
+    if (++counts[token.name] != 2) continue;
+    report.add("access.token_file",
+               "several tokens have the name \"" + token.name +
+                   "\": the audit and the source of messages cannot tell them apart; give each a "
+                   "name of its own");
+  }
+}
+
+/// The name of a token is the source of what it enqueues, and a sink of type inbox passes it on.
+void warn_of_owned_names(Report& report, const Config& config, const std::vector<Token>& tokens) {
+  const SourceNames relayed = relayed_sources(config);
+  if (relayed.empty()) return;
+  const SourceNames owned = owned_sources(config);
   for (const Token& token : tokens) {
     const bool sends = token.role == Role::send || token.role == Role::admin;
+    if (sends && relayed.contains(token.name)) {
+      report.add("access.token_file",
+                 "the token \"" + token.name +
+                     "\" has the name that a sink of type inbox gives to messages without a "
+                     "source, so their ids can be taken by it; give the token another name");
+    }
     if (!sends || !owned.contains(token.name)) continue;
     report.add("access.token_file",
                "what the token \"" + token.name +
@@ -123,6 +152,13 @@ std::vector<ConfigProblem> unsafe_files(const Config& config) {
 std::vector<ConfigProblem> config_warnings(const Config& config) {
   Report report{config};
   for (const CheckedFile& file : files_of(config)) {
+    const std::filesystem::path folder = std::filesystem::path{file.path}.parent_path();
+    if (lets_replace(folder)) {
+      const std::string name = folder.empty() ? "." : folder.string();
+      report.add(file.key, "every user may write the folder " + name +
+                               ", and so replace the file " + file.path + "; run \"chmod o-w " +
+                               name + "\"");
+    }
     const auto mode = mode_of(file.path);
     if (!mode) continue;
     if (file.secret && (*mode & S_IROTH) != 0) {
@@ -153,7 +189,9 @@ std::vector<ConfigProblem> config_warnings(const Config& config) {
     report.add("access.loopback_without_token",
                "has no effect on a server with hosts, TLS or an address off loopback; remove it");
   }
-  warn_of_owned_names(report, config);
+  const std::vector<Token> tokens = tokens_of(config);
+  warn_of_repeated_names(report, tokens);
+  warn_of_owned_names(report, config, tokens);
   return report.take();
 }
 

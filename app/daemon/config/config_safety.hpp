@@ -12,7 +12,8 @@ namespace twinbox::app {
 std::vector<ConfigProblem> unsafe_files(const Config& config);
 
 /// What should be mended, and keeps no daemon from starting: secrets that others may read, files
-/// that a group may write, secrets that are too short, access rules without effect.
+/// that a group may write or every user may replace, secrets that are too short, tokens of one
+/// name, access rules without effect.
 std::vector<ConfigProblem> config_warnings(const Config& config);
 
 }  // namespace twinbox::app

@@ -61,6 +61,56 @@ TEST_F(Safety, what_everybody_may_write_is_refused) {
   EXPECT_EQ(keys(config_warnings(a_config(0664, 0660, 0600))), (Keys{"file", "access.token_file"}));
 }
 
+TEST_F(Safety, a_folder_in_which_every_user_may_replace_files_is_told) {
+  const Config config = a_config(0600, 0600, 0600);
+  const auto allow = [&](unsigned mode) {
+    std::filesystem::permissions(folder_, std::filesystem::perms{mode});
+  };
+  allow(0777);
+  const auto warnings = config_warnings(config);
+  ASSERT_EQ(keys(warnings), (Keys{"file", "access.token_file", "webhook.shop.secrets"}));
+  EXPECT_NE(warnings[1].text.find("chmod o-w " + folder_.string()), std::string::npos)
+      << warnings[1].text;
+  EXPECT_EQ(keys(unsafe_files(config)), Keys{}) << "it starts";
+  allow(01777);
+  EXPECT_EQ(keys(config_warnings(config)), Keys{}) << "the sticky bit keeps files of others";
+  allow(0775);
+  EXPECT_EQ(keys(config_warnings(config)), Keys{});
+}
+
+TEST_F(Safety, tokens_of_one_name_are_told_once) {
+  const std::string hash(64, 'a');
+  const std::string path = file(
+      "tokens", 0600,
+      "ci send " + hash + "\nops admin " + hash + "\nci read " + hash + "\nci send " + hash + "\n");
+  const auto warnings =
+      config_warnings(parse_config("[access]\ntoken_file = \"" + path + "\"\n", "t", {}));
+  ASSERT_EQ(keys(warnings), Keys{"access.token_file"});
+  EXPECT_NE(warnings[0].text.find("name \"ci\""), std::string::npos) << warnings[0].text;
+}
+
+TEST_F(Safety, a_token_named_as_the_source_of_a_relay_is_told) {
+  const std::string path = file("tokens", 0600, "outbox send " + std::string(64, 'a') + "\n");
+  const auto warnings = config_warnings(parse_config(
+      "[access]\ntoken_file = \"" + path + "\"\n[sink.local]\ntype = \"inbox\"\n", "t", {}));
+  ASSERT_EQ(keys(warnings), Keys{"access.token_file"});
+  EXPECT_NE(warnings[0].text.find("without a source"), std::string::npos) << warnings[0].text;
+}
+
+TEST_F(Safety, a_short_secret_of_a_sink_and_a_short_verify_token_are_told) {
+  const Variables variables{
+      {"SHORT", "q"}, {"SIGNS", "whsec_cQ=="}, {"LONG", std::string(32, 'x')}};
+  const std::string text =
+      "[access]\ntoken_file = \"/none\"\n[sink.out]\ntype = \"http\"\n"
+      "url = \"https://a.test/\"\nsecrets = [\"env:SIGNS\"]\n[webhook.meta]\nscheme = \"hmac\"\n"
+      "header = \"X-Signature\"\nsecrets = [\"env:LONG\"]\nhandshake = \"meta\"\n"
+      "verify_tokens = [\"env:LONG\", \"env:SHORT\"]\n";
+  const auto warnings = config_warnings(parse_config(text, "t", variables));
+  ASSERT_EQ(keys(warnings), (Keys{"sink.out.secrets", "webhook.meta.verify_tokens"}));
+  EXPECT_EQ(warnings[0].text.find("secret 1 "), 0u) << warnings[0].text;
+  EXPECT_EQ(warnings[1].text.find("secret 2 "), 0u) << warnings[1].text;
+}
+
 TEST_F(Safety, the_key_of_the_certificate_is_a_secret) {
   const std::string text = "[server]\ntls_certificate = \"c\"\ntls_key = \"" +
                            file("key.pem", 0644) + "\"\n[access]\ntoken_file = \"/none\"\n";
