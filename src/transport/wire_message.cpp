@@ -190,6 +190,31 @@ std::string headers_of(const ReceivedMessage& received, const HeaderReader& wire
   return json + "}";
 }
 
+/// A compressed or encrypted body is none that a handler or an HTTP sink could read. What senders
+/// write besides, such as the charset `utf-8`, changes no byte. Several are listed with commas; one
+/// library writes `gzip:UTF-8`.
+void refuse_encoded(const ReceivedMessage& received) {
+  static constexpr std::array<std::string_view, 18> codings = {
+      "gzip", "x-gzip", "deflate", "zlib",    "zip",  "br",   "zstd", "compress", "x-compress",
+      "lz4",  "snappy", "bzip2",   "x-bzip2", "bzip", "lzma", "xz",   "dcb",      "aes128gcm"};
+  const auto refuse = [](std::string_view encoding) {
+    const std::string text = lower(encoding);
+    for (std::string_view rest = text; !rest.empty();) {
+      const std::string_view one = rest.substr(0, rest.find_first_of(",: ;"));
+      if (contains(codings, one)) {
+        throw std::invalid_argument("the body has the content encoding '" + text +
+                                    "', which is not decoded here; let its sender publish it "
+                                    "without one");
+      }
+      rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+    }
+  };
+  refuse(received.content_encoding);
+  for (const auto& [name, value] : received.wire_headers) {
+    if (lower(name) == "content-encoding") refuse(value);
+  }
+}
+
 std::string first_non_empty(std::string header, const std::string& other) {
   return header.empty() ? other : std::move(header);
 }
@@ -284,6 +309,7 @@ Message direct_message(const CloudEvent& event) {
 }
 
 Arrival arrival_of(ReceivedMessage received, const EventHeaderFormat& events) {
+  refuse_encoded(received);
   const HttpHeaders headers = event_headers(received, events);
   const auto mode = content_mode(headers);
   if (!mode) return raw_arrival(std::move(received), events.percent);

@@ -52,6 +52,7 @@ struct ReceivedMessage {
   std::string properties;      ///< what it says besides, as a JSON object
   std::string body;
   std::string content_type = {};
+  std::string content_encoding = {};  ///< the broker's own; a header `content-encoding` counts, too
   WireHeaders wire_headers = {};
   std::string id = {};
   std::string source = {};
@@ -61,7 +62,7 @@ struct ReceivedMessage {
 };
 
 /// An event, or a message whose attributes are `twinbox-…` headers, or what the broker says. Throws
-/// std::invalid_argument for what is no message: without an id, damaged, too long.
+/// std::invalid_argument for what is no message: without an id, damaged, too long, compressed.
 Arrival arrival_of(ReceivedMessage received, const EventHeaderFormat& events);
 
 }  // namespace twinbox

@@ -315,6 +315,7 @@ Arrival read_arrival(const amqp_envelope_t& envelope, const RabbitSourceOptions&
                            .properties = properties_json(envelope),
                            .body = std::string{view_of(envelope.message.body)}};
   received.content_type = property(has, AMQP_BASIC_CONTENT_TYPE_FLAG, has.content_type);
+  received.content_encoding = property(has, AMQP_BASIC_CONTENT_ENCODING_FLAG, has.content_encoding);
   if ((has._flags & AMQP_BASIC_HEADERS_FLAG) != 0) {
     for (int i = 0; i < has.headers.num_entries; ++i) {
       const amqp_table_entry_t& entry = has.headers.entries[i];

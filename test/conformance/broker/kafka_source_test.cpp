@@ -167,6 +167,20 @@ TEST_P(KafkaSource, PHD_30_a_damaged_event_is_a_dead_letter_at_once_and_the_othe
   EXPECT_EQ(committed(), 2);
 }
 
+TEST_P(KafkaSource, PHD_30_a_compressed_body_is_a_dead_letter_at_once) {
+  source_options();
+  kafka.publish(topic, {.body = "\x1f\x8b", .headers = {{"content-encoding", "gzip"}}});
+  auto source = run();
+  ASSERT_TRUE(eventually([&] { return source->status().dead == 1; }));
+  source->stop();
+  EXPECT_EQ(source->status().retried, 0u);
+  const KafkaRecord dead = kafka.read(topic + ".dead").at(0);
+  EXPECT_EQ(dead.body, "\x1f\x8b");
+  EXPECT_EQ(dead.headers.at("content-encoding"), "gzip");
+  EXPECT_TRUE(has(dead.headers.at("twinbox-error"), "content encoding 'gzip'"))
+      << dead.headers.at("twinbox-error");
+}
+
 TEST_P(KafkaSource, PHD_31_the_stored_message_keeps_transport_body_properties_and_first_receipt) {
   source_options();
   const std::string body = payload(std::string{"binary \0\xff", 9});

@@ -42,6 +42,19 @@ TEST_P(NatsDeadLetter, PHD_30_a_dead_letter_keeps_every_value_of_a_header) {
   EXPECT_EQ(dead.more, (std::vector<std::pair<std::string, std::string>>{{"color", "red"}}));
 }
 
+TEST_P(NatsDeadLetter, PHD_30_a_compressed_body_is_one_at_once) {
+  make_all();
+  send("a", "order", {{"Content-Encoding", "gzip"}});
+  RunningNats source = run();
+  ASSERT_TRUE(eventually([&] { return source.status().dead == 1; }));
+  source.stop();
+  EXPECT_EQ(source.status().retried, 0u);
+  const NatsMessage dead = dead_letters().at(0);
+  EXPECT_EQ(dead.headers.at("Content-Encoding"), "gzip");
+  EXPECT_TRUE(has(dead.headers.at("twinbox-error"), "content%20encoding"))
+      << dead.headers.at("twinbox-error");
+}
+
 TEST_P(NatsDeadLetter, PHD_30_a_dead_letter_that_is_published_again_can_be_accepted) {
   refuse_poison("insert");
   make_all();

@@ -161,6 +161,7 @@ void Rabbit::publish(const std::string& exchange, const std::string& key,
     has._flags |= flag;
   };
   set(has.content_type, AMQP_BASIC_CONTENT_TYPE_FLAG, message.content_type);
+  set(has.content_encoding, AMQP_BASIC_CONTENT_ENCODING_FLAG, message.content_encoding);
   set(has.message_id, AMQP_BASIC_MESSAGE_ID_FLAG, message.message_id);
   set(has.type, AMQP_BASIC_TYPE_FLAG, message.type);
   set(has.app_id, AMQP_BASIC_APP_ID_FLAG, message.app_id);
@@ -199,6 +200,7 @@ std::optional<RabbitMessage> Rabbit::get(const std::string& queue) {
     return (has._flags & flag) != 0 ? text_of(value) : std::string{};
   };
   message.content_type = property(AMQP_BASIC_CONTENT_TYPE_FLAG, has.content_type);
+  message.content_encoding = property(AMQP_BASIC_CONTENT_ENCODING_FLAG, has.content_encoding);
   message.message_id = property(AMQP_BASIC_MESSAGE_ID_FLAG, has.message_id);
   message.type = property(AMQP_BASIC_TYPE_FLAG, has.type);
   message.app_id = property(AMQP_BASIC_APP_ID_FLAG, has.app_id);

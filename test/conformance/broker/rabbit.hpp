@@ -15,6 +15,7 @@ struct RabbitMessage {
   std::string body;
   std::string routing_key = {};
   std::string content_type = {};
+  std::string content_encoding = {};
   std::string message_id = {};
   std::string type = {};
   std::string app_id = {};

@@ -29,6 +29,25 @@ TEST_P(RabbitDeadLetter, PHD_30_an_accept_that_keeps_failing_is_repeated_and_the
   EXPECT_EQ(dead.delivery_mode, 2);
 }
 
+TEST_P(RabbitDeadLetter, PHD_30_a_compressed_body_is_one_at_once_and_keeps_its_encoding) {
+  source_options();
+  rabbit.publish("", queue, {.body = "\x1f\x8b", .content_encoding = "gzip", .message_id = "a"});
+  rabbit.publish("", queue, {.body = "text", .content_encoding = "utf-8", .message_id = "b"});
+  auto source = run();
+  ASSERT_TRUE(source->wait_for(1));
+  ASSERT_TRUE(eventually([&] { return source->status().dead == 1; }));
+  source->stop();
+  EXPECT_EQ(source->status().retried, 0u);
+  EXPECT_EQ(rabbit.count(queue), 0u);
+  const RabbitMessage dead = rabbit.get(queue + ".dead").value();
+  EXPECT_EQ(dead.message_id, "a");
+  EXPECT_EQ(dead.body, "\x1f\x8b");
+  EXPECT_EQ(dead.content_encoding, "gzip");
+  EXPECT_TRUE(has(dead.headers.at("twinbox-error"), "content encoding 'gzip'"))
+      << dead.headers.at("twinbox-error");
+  EXPECT_EQ(detail(key("b")).payload, "text");
+}
+
 TEST_P(RabbitDeadLetter, PHD_30_dead_letters_go_to_the_exchange_that_was_named_for_them) {
   refuse_poison("insert");
   RabbitSourceOptions options = source_options();

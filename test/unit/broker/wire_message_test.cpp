@@ -93,6 +93,34 @@ TEST(WireMessage, without_an_id_is_refused_with_the_way_out) {
   }
 }
 
+TEST(WireMessage, whose_body_is_compressed_is_refused_and_a_charset_is_not) {
+  const auto received = [](std::string encoding, WireHeaders wire_headers) {
+    return arrival_of({.transport = "rabbitmq",
+                       .properties = {},
+                       .body = "x",
+                       .content_encoding = std::move(encoding),
+                       .wire_headers = std::move(wire_headers),
+                       .id = "1",
+                       .source = "s",
+                       .topic = "t"},
+                      plain);
+  };
+  for (const char* encoding :
+       {"gzip", "GZIP", "gzip:UTF-8", "identity, br", "x-gzip", "aes128gcm"}) {
+    try {
+      received(encoding, {});
+      ADD_FAILURE() << encoding;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_TRUE(has(error.what(), "content encoding")) << error.what();
+    }
+    EXPECT_THROW(received("", {{"Content-Encoding", encoding}}), std::invalid_argument) << encoding;
+  }
+  for (const char* encoding : {"", "identity", "utf-8", "UTF-8", "binary", "iso-8859-1"}) {
+    EXPECT_EQ(received(encoding, {{"content-encoding", encoding}}).payload, "x") << encoding;
+  }
+  EXPECT_THROW(received("", {{"content-encoding", "gzip"}, {"ce-id", "1"}}), std::invalid_argument);
+}
+
 TEST(WireMessage, with_a_damaged_event_or_a_batch_is_refused) {
   ReceivedMessage damaged{.transport = "nats", .properties = {}, .body = "{}"};
   damaged.content_type = "application/cloudevents+json";
