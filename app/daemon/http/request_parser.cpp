@@ -35,7 +35,7 @@ bool begins_with(std::string_view text, std::string_view prefix) {
 }
 
 /// Added by proxies and content networks, and by nothing else. Beginnings of names.
-constexpr std::array<std::string_view, 22> proxy_headers{
+constexpr std::array<std::string_view, 35> proxy_headers{
     "Forwarded",      "Via",          "X-Forwarded",
     "X-Real-IP",      "X-Client-IP",  "X-Cluster-Client-IP",
     "X-Original-",    "X-ProxyUser-", "X-Envoy-",
@@ -43,7 +43,11 @@ constexpr std::array<std::string_view, 22> proxy_headers{
     "X-ARR-",         "X-AppEngine-", "X-Cloud-",
     "True-Client-IP", "Client-IP",    "CF-",
     "CDN-",           "Fastly-",      "Fly-",
-    "Proxy-"};
+    "Proxy-",         "CloudFront-",  "Akamai-",
+    "X-Akamai-",      "X-Varnish",    "Tailscale-",
+    "X-Vercel-",      "X-NF-",        "Front-End-Https",
+    "X-Scheme",       "X-Url-Scheme", "X-Host",
+    "X-Remote-",      "X-Proxy-"};
 
 /// A proxy on this machine brings requests from elsewhere. It shows by its headers, by a Host that
 /// is not this machine's own name for itself, or by HTTP/1.0, which nginx speaks to its backends

@@ -84,11 +84,38 @@ bool from_this_machine(const std::string& line) { return head("/a", line).loopba
 TEST(RequestParser, what_a_proxy_on_this_machine_brings_is_from_elsewhere) {
   EXPECT_TRUE(from_this_machine(""));
   EXPECT_TRUE(from_this_machine("User-Agent: curl\r\nAccept: */*\r\nX-Request-Id: 1\r\n"));
-  for (const char* name :
-       {"Forwarded", "Via", "x-forwarded-for", "X-Forwarded-Host", "X-Forwarded-Proto",
-        "X-Forwarded-Server", "X-Real-IP", "CF-Connecting-IP", "cf-ray", "True-Client-IP",
-        "CDN-Loop", "X-Client-IP", "X-Cluster-Client-IP", "Fastly-Client-IP", "Fly-Client-IP",
-        "X-Envoy-External-Address", "X-Amzn-Trace-Id", "X-Azure-ClientIP", "X-Original-URL"}) {
+  for (const char* name : {"Forwarded",
+                           "Via",
+                           "x-forwarded-for",
+                           "X-Forwarded-Host",
+                           "X-Forwarded-Proto",
+                           "X-Forwarded-Server",
+                           "X-Real-IP",
+                           "CF-Connecting-IP",
+                           "cf-ray",
+                           "True-Client-IP",
+                           "CDN-Loop",
+                           "X-Client-IP",
+                           "X-Cluster-Client-IP",
+                           "Fastly-Client-IP",
+                           "Fly-Client-IP",
+                           "X-Envoy-External-Address",
+                           "X-Amzn-Trace-Id",
+                           "X-Azure-ClientIP",
+                           "X-Original-URL",
+                           "CloudFront-Viewer-Address",
+                           "Akamai-Origin-Hop",
+                           "X-Akamai-Edgescape",
+                           "X-Varnish",
+                           "Tailscale-User-Login",
+                           "X-Vercel-Id",
+                           "X-NF-Client-Connection-IP",
+                           "Front-End-Https",
+                           "X-Scheme",
+                           "X-Url-Scheme",
+                           "X-Host",
+                           "X-Remote-Addr",
+                           "X-Proxy-Id"}) {
     EXPECT_FALSE(from_this_machine(std::string{name} + ": x\r\n")) << name;
   }
 }
