@@ -122,7 +122,7 @@ std::size_t perform(Admin& admin, Verb verb, const Selection& selection, const j
 
 /// What the request asks for can be known before anything is done.
 void check(Verb verb, const Selection& selection, const json::object& body, const Operation& how) {
-  if (verb == Verb::discard && how.reason.empty()) {
+  if (verb == Verb::discard && how.reason.empty() && !how.dry_run) {
     throw HttpProblem(400, "reason: is needed to discard");
   }
   if (verb == Verb::postpone) {

@@ -58,6 +58,14 @@ class Operations(unittest.TestCase):
         counts = self.daemon.ask("GET", "/v1/stores").json()["stores"][0]["boxes"][0]["counts"]
         self.assertEqual(counts["ready"], 3)
 
+    def test_a_dry_run_of_a_discard_needs_no_reason(self):
+        self.enqueue(1)
+        wanted = {"filter": {"state": "ready"}}
+        self.assertEqual(self.operate("discard", dry_run=True, **wanted)["changed"], 1)
+        answer = self.daemon.operate("POST", "/v1/messages/discard", json.dumps(wanted))
+        self.assertEqual((answer.status, answer.json()["detail"]),
+                         (400, "reason: is needed to discard"))
+
     def test_an_operation_id_counts_once(self):
         self.enqueue(2)
         number = self.daemon.ask("GET", "/v1/messages").json()["messages"][0]["number"]
