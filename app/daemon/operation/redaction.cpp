@@ -80,38 +80,64 @@ std::optional<std::string> inside_data(const std::string& pointer) {
   return pointer.substr(data.size());
 }
 
-/// The data of an event that carries it as base64; null: there is none.
-json::value* base64_data(json::value& event) {
-  json::object* members = event.if_object();
-  json::value* found = members == nullptr ? nullptr : members->if_contains("data_base64");
-  return found != nullptr && found->is_string() ? found : nullptr;
-}
+/// A text of an event that holds its data, as base64 or as it is.
+struct DataText {
+  json::value* value;
+  bool base64;
 
-std::optional<std::string> decoded(const json::value& text) {
-  return decode_base64({text.as_string().data(), text.as_string().size()});
+  /// Empty: it is no base64.
+  [[nodiscard]] std::optional<std::string> decode() const {
+    const std::string_view text{value->as_string().data(), value->as_string().size()};
+    return base64 ? decode_base64(text) : std::string{text};
+  }
+  void set(const std::string& text) const {
+    *value = json::string{base64 ? app::base64(text) : text};
+  }
+  [[nodiscard]] std::string name() const { return base64 ? "/data_base64" : "/data"; }
+};
+
+std::vector<DataText> data_texts(json::value& event) {
+  std::vector<DataText> found;
+  json::object* members = event.if_object();
+  if (members == nullptr) return found;
+  for (const bool base64 : {true, false}) {
+    json::value* one = members->if_contains(base64 ? "data_base64" : "data");
+    if (one != nullptr && one->is_string()) found.push_back({one, base64});
+  }
+  return found;
 }
 
 }  // namespace
 
-/// A pointer into `data` leads into data in base64 as well: the sender chooses the form.
-std::vector<std::string> Redaction::apply_to_base64(json::value& text) const {
-  std::vector<std::string> inner, blanked;
+Redaction Redaction::of_data() const {
+  std::vector<std::string> inner;
   for (const std::string& pointer : pointers_) {
     if (const auto rest = inside_data(pointer)) inner.push_back(*rest);
   }
-  const std::optional<std::string> bytes = decoded(text);
-  if (inner.empty() || !bytes) return blanked;
-  const bool whole = std::ranges::find(inner, "") != inner.end();
-  std::string payload = *bytes;
-  blanked = Redaction{inner}.apply(payload);
-  if (whole || payload == mask) {
-    text = view(mask);
-    if (blanked.empty()) blanked.emplace_back();
-  } else if (payload != *bytes) {
-    text = json::string{base64(payload)};
+  return Redaction{std::move(inner)};
+}
+
+/// A pointer into `data` leads into data in base64 and into JSON in a string as well: the sender
+/// chooses the form.
+std::vector<std::string> Redaction::apply_to_data(json::value& event) const {
+  std::vector<std::string> all;
+  const Redaction inner = of_data();
+  if (inner.pointers_.empty()) return all;
+  const bool whole = std::ranges::find(inner.pointers_, "") != inner.pointers_.end();
+  for (const DataText& text : data_texts(event)) {
+    const std::optional<std::string> bytes = text.decode();
+    if (!bytes || text.value->as_string() == view(mask)) continue;
+    std::string payload = *bytes;
+    std::vector<std::string> blanked = inner.apply(payload);
+    if (whole || payload == mask) {
+      *text.value = view(mask);
+      if (blanked.empty()) blanked.emplace_back();
+    } else if (payload != *bytes) {
+      text.set(payload);
+    }
+    for (std::string& pointer : blanked) all.push_back(pointer.insert(0, data));
   }
-  for (std::string& pointer : blanked) pointer.insert(0, data);
-  return blanked;
+  return all;
 }
 
 std::vector<std::string> Redaction::apply(std::string& payload) const {
@@ -131,13 +157,9 @@ std::vector<std::string> Redaction::apply(std::string& payload) const {
     *found = view(mask);
     blanked.push_back(pointer);
   }
-  bool changed = !blanked.empty() || repeats;
-  if (json::value* text = base64_data(value)) {
-    const json::value before = *text;
-    for (std::string& pointer : apply_to_base64(*text)) blanked.push_back(std::move(pointer));
-    changed |= *text != before;
-  }
-  if (changed) payload = json_text(value);
+  const json::value before = value;
+  for (std::string& pointer : apply_to_data(value)) blanked.push_back(std::move(pointer));
+  if (!blanked.empty() || repeats || value != before) payload = json_text(value);
   return blanked;
 }
 
@@ -145,13 +167,11 @@ void Redaction::refuse_mask(std::string_view payload) const {
   if (pointers_.empty()) return;
   if (payload == mask) refuse_masked("the whole content");
   json::value value = parsed(payload).value;
-  if (const json::value* text = base64_data(value)) {
-    std::vector<std::string> inner;
-    for (const std::string& pointer : pointers_) {
-      if (const auto rest = inside_data(pointer)) inner.push_back(*rest);
-    }
-    if (!inner.empty() && text->as_string() == view(mask)) refuse_masked("/data_base64");
-    if (const auto bytes = decoded(*text)) Redaction{inner}.refuse_mask(*bytes);
+  const Redaction inner = of_data();
+  for (const DataText& text : data_texts(value)) {
+    if (!inner.pointers_.empty() && text.value->as_string() == view(mask))
+      refuse_masked(text.name());
+    if (const auto bytes = text.decode()) inner.refuse_mask(*bytes);
   }
   for (const std::string& pointer : pointers_) {
     boost::system::error_code error;

@@ -10,7 +10,8 @@ namespace twinbox::app {
 
 /// Blanks members of JSON payloads. A payload that begins with `{` or `[` and cannot be parsed is
 /// hidden whole; anything else is shown as it is. A pointer that begins with
-/// `/data` also leads into the `data_base64` of a CloudEvent.
+/// `/data` also leads into the `data_base64` of a CloudEvent, and into its `data` if that is JSON
+/// in a string.
 class Redaction {
  public:
   /// What stands in place of a value.
@@ -27,7 +28,9 @@ class Redaction {
   void refuse_mask(std::string_view payload) const;
 
  private:
-  std::vector<std::string> apply_to_base64(boost::json::value& text) const;
+  /// The pointers into an event's data, as they lead from there.
+  [[nodiscard]] Redaction of_data() const;
+  std::vector<std::string> apply_to_data(boost::json::value& event) const;
 
   std::vector<std::string> pointers_;
 };

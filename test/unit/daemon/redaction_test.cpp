@@ -45,6 +45,19 @@ TEST(Redaction, data_in_base64_is_no_way_around_it) {
   EXPECT_THROW(Redaction({"/data"}).refuse_mask(R"({"data_base64":"[redacted]"})"), HttpProblem);
 }
 
+TEST(Redaction, data_as_json_in_a_string_is_no_way_around_it) {
+  const std::string event = R"({"id":"1","data":"{\"card\":{\"number\":\"4711\"}}"})";
+  const std::string blanked = R"({"id":"1","data":"{\"card\":{\"number\":\"[redacted]\"}}"})";
+  EXPECT_EQ(shown({"/data/card/number"}, event), blanked);
+  EXPECT_EQ(shown({"/data"}, event), R"({"id":"1","data":"[redacted]"})");
+  EXPECT_EQ(shown({"/data/card/holder", "/id/x"}, event, 0), event);
+  EXPECT_EQ(shown({"/data/card"}, R"({"data":"{\"card\":\"4711\""})"), R"({"data":"[redacted]"})");
+  EXPECT_EQ(shown({"/data/card"}, R"({"data":"plain text"})", 0), R"({"data":"plain text"})");
+  EXPECT_THROW(Redaction({"/data/card/number"}).refuse_mask(blanked), HttpProblem);
+  EXPECT_THROW(Redaction({"/data/card"}).refuse_mask(R"({"data":"[redacted]"})"), HttpProblem);
+  Redaction({"/data/card/number"}).refuse_mask(event);
+}
+
 TEST(Redaction, depth_marks_and_broken_text_are_no_way_around_it) {
   const auto around = [](std::size_t levels, const std::string& text) {
     return R"({"card":"4711","rest":)" + std::string(levels, '[') + text +
