@@ -90,6 +90,25 @@ TEST_P(RabbitSource, PHD_03_a_consumer_that_dies_after_the_commit_gets_it_again_
   EXPECT_EQ(count_messages(), "1");
 }
 
+TEST_P(RabbitSource, other_content_under_a_known_id_leaves_the_first) {
+  source_options();
+  const auto publish = [&](const std::string& body, const std::string& topic) {
+    rabbit.publish("", queue, {.body = body, .message_id = "a", .type = topic});
+  };
+  publish("first", "order.placed");
+  publish("second", "order.changed");
+  auto source = run();
+  ASSERT_TRUE(source->wait_for(2));
+  source->stop();
+  EXPECT_EQ(source->status().accepted, 1u);
+  EXPECT_EQ(source->status().duplicates, 1u);
+  EXPECT_EQ(source->status().dead, 0u);
+  EXPECT_EQ(rabbit.count(queue), 0u);
+  EXPECT_EQ(detail(key("a")).payload, "first");
+  EXPECT_EQ(detail(key("a")).message.topic.value().str(), "order.placed");
+  EXPECT_EQ(log().events("conflict").size(), 1u);
+}
+
 TEST_P(RabbitSource, PHD_29_a_handler_that_fails_changes_nothing_about_the_acknowledgement) {
   source_options();
   send("a");

@@ -122,6 +122,42 @@ sink = "there"
             self.assertEqual(receiver.next()[0], 200)
             self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "done")
 
+    def test_the_log_tells_the_status_of_a_receiver_that_fails_and_not_its_words(self):
+        with Receiver(lambda request: (503, "words of the receiver")) as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url))
+            daemon.ask("POST", "/v1/outbox/order.placed", b"x", {"Idempotency-Key": "one"})
+            line = daemon.wait_for(r" handler_retry (.*)")[1]
+            self.assertIn("id=one", line)
+            self.assertIn('cause="http 503"', line)
+            self.assertNotIn("words", line)
+            self.assertEqual(daemon.stop(), 0)
+
+    def test_a_handler_that_has_used_a_third_of_its_lease_is_in_the_metrics(self):
+        release = threading.Event()
+        self.addCleanup(release.set)
+
+        def answer(_):
+            release.wait(LIMIT)
+            return 200
+
+        def wait_for_slow(count):
+            end = time.monotonic() + LIMIT
+            while time.monotonic() < end:
+                text = daemon.ask("GET", "/metrics").body.decode()
+                if f'\ntwinbox_handlers_slow{{box="outbox",store="main"}} {count}\n' in text:
+                    return
+            raise AssertionError(text)
+
+        with Receiver(answer) as receiver:
+            daemon = self.daemon(ROUTES.format(url=receiver.url) + 'lease = "1s"\n')
+            daemon.ask("POST", "/v1/outbox/order.placed", b"x")
+            daemon.wait_for(" handler_slow ")
+            wait_for_slow(1)
+            release.set()
+            self.assertEqual(receiver.next()[0], 200)
+            wait_for_slow(0)
+            self.assertEqual(daemon.stop(), 0)
+
     def test_a_topic_without_a_route_is_dead_when_told_so(self):
         with Receiver() as receiver:
             daemon = self.daemon(ROUTES.format(url=receiver.url))

@@ -219,6 +219,9 @@ class Senders(unittest.TestCase):
                 self.daemon.wait_for(f" conflict .*id={id}$")
                 self.assertEqual(self.conflicts(), before + 1)
 
+        self.assertEqual(self.sql("select payload from inbox_message where id = 'c-webhook'"),
+                         [(b'{"id":"c-webhook","type":"t","n":1}',)])
+
     def test_an_event_in_the_request_touches_no_message_of_another_topic(self):
         pause = lambda verb, topic: self.assertEqual(self.daemon.operate(
             "POST", f"/v1/dispatch/{verb}", json.dumps({"topic": topic})).status, 200)

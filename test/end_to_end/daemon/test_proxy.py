@@ -31,8 +31,11 @@ http {{
 """
 
 
-@unittest.skipUnless(NGINX, "no nginx is there")
 class Proxy(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        assert NGINX, "nginx is missing; ./dev setup installs it"
+
     def serve(self, folder, server):
         """nginx with this server block, in the foreground; ended by its id."""
         (folder / "nginx.conf").write_text(FRAME.format(server=server))

@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -177,6 +178,31 @@ class Tls(unittest.TestCase):
                 self.assertEqual(receiver.next()[3], b"x")
                 self.assertEqual(daemon.stop(), 0)
 
+    def test_sighup_reads_the_certificate_of_a_sink_again(self):
+        folder, _ = self.certified()
+        client_certificates(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+        context.load_verify_locations(folder / "ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        good = {name: (folder / f"client.{name}").read_bytes() for name in ["pem", "key"]}
+        for name in good:
+            (folder / f"client.{name}").write_bytes((folder / f"stranger.{name}").read_bytes())
+        with Receiver(tls=context) as receiver:
+            config = (f'[sink.out]\ntype = "http"\nurl = "{receiver.url}"\nallow = ["127.0.0.1", "::1"]\n'
+                      'ca_file = "cert.pem"\ncertificate_file = "client.pem"\n'
+                      'key_file = "client.key"\n[[route]]\nname = "all"\nsink = "out"\n'
+                      'retry = "quick"\n[retry.quick]\nfirst_delay = "10ms"\nmax_delay = "10ms"\n'
+                      'max_attempts = 10000\n[dispatch]\npoll_interval = "20ms"\n')
+            with Daemon(config, folder=folder) as daemon:
+                self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
+                daemon.wait_for(" handler_retry ")
+                for name, content in good.items():
+                    (folder / f"client.{name}").write_bytes(content)
+                daemon.signal(signal.SIGHUP)
+                self.assertEqual(receiver.next()[3], b"x")
+                self.assertEqual(daemon.stop(), 0)
+
     def test_a_certificate_that_is_none_is_named(self):
         folder = pathlib.Path(new_folder("twinbox_tls_"))
         (folder / "twinbox.toml").write_text(
@@ -186,6 +212,26 @@ class Tls(unittest.TestCase):
         self.assertNotEqual(ended.returncode, 0)
         self.assertIn("twinbox.toml:3: server.tls_certificate: certificate none.pem", ended.stderr)
         self.assertIn("twinbox.toml:4: server.tls_key: private key k.pem", ended.stderr)
+
+
+class Warnings(unittest.TestCase):
+    def test_a_token_file_that_everybody_may_read_is_told_at_the_start_and_by_a_reload(self):
+        folder = pathlib.Path(new_folder("twinbox_warning_"))
+        tokens = folder / "twinbox.tokens"
+        tokens.write_text(f"ci send {'a' * 64}\n")
+        tokens.chmod(0o644)
+        told = r" config_warning .*key=access\.token_file .*every user may read the file"
+        with Daemon(folder=folder) as daemon:
+            self.assertTrue([line for line in daemon.lines if re.search(told, line)], daemon.lines)
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for(told)
+            tokens.chmod(0o600)
+            daemon.signal(signal.SIGHUP)
+            for _ in range(2):
+                daemon.wait_for(" reloaded")
+            self.assertEqual(daemon.stop(), 0)
+            self.assertEqual(len([line for line in daemon.lines if re.search(told, line)]), 2)
+            self.assertEqual(len([line for line in daemon.lines if "config_warning" in line]), 2)
 
 
 class Manager(unittest.TestCase):
@@ -216,9 +262,9 @@ class Mistakes(unittest.TestCase):
             self.assertIn(word, ended.stderr)
 
     def test_each_gives_file_line_key_and_what_was_expected(self):
-        self.fails("[server]\nlisten = 1\nthrads = 2\n",
+        self.fails("[server]\nlisten = 1\nio_thrads = 2\n",
                    ["twinbox.toml:2: server.listen: expected a text",
-                    'twinbox.toml:3: server.thrads: there is no such key; did you mean "threads"?'])
+                    'twinbox.toml:3: server.io_thrads: there is no such key; did you mean "io_threads"?'])
         self.fails("[[route]]\ntopic = \"a.*b\"\nsink = \"x\"\n", ["twinbox.toml:2: route."])
         self.fails("", ["TWINBOX_LOG_LEVEL", "expected one of"], {"TWINBOX_LOG_LEVEL": "loud"})
 

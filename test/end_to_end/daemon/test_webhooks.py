@@ -102,6 +102,12 @@ class Webhooks(unittest.TestCase):
         self.ask("POST", "/webhooks/svix", body, standard, 401)
         self.assertEqual(self.stored("svix"), [("msg_1", "invoice.paid")])
 
+    def test_a_quoted_idempotency_key_is_the_plain_one(self):
+        for key, status in [('"k \\"1\\""', 202), ('k "1"', 200), ('"k', 400)]:
+            self.ask("POST", "/webhooks/events", b"x",
+                     {"Authorization": "Bearer " + TOKEN, "Idempotency-Key": key}, status)
+        self.assertEqual(self.stored("events"), [('k "1"', "events")])
+
     def test_cloudevents_asks_whether_it_may_send(self):
         origin = {"WebHook-Request-Origin": "EventGrid.azure.net",
                   "WebHook-Request-Callback": "http://127.0.0.1:1/", "WebHook-Request-Rate": "1000"}
