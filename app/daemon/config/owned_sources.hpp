@@ -26,8 +26,8 @@ SourceNames owned_sources(const Config& config);
 /// could name one would take the ids of what the sink brings next.
 SourceNames relayed_sources(const Config& config);
 
-/// The names of tokens under which a route brings messages of the outbox into an inbox: each belongs
-/// to its token. Empty where no route does.
+/// The names of tokens under which a route brings messages of the outbox into an inbox: each
+/// belongs to its token. Empty where no route does.
 SourceNames relayed_senders(const Config& config, std::span<const Token> tokens);
 
 /// Those that this broker may not write under.
