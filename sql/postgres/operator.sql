@@ -164,26 +164,48 @@ select {audit_columns} from {audit} where id < @before::bigint order by id desc 
 -- define: processing
 (d.state = 4 and d.delivery_id is null and d.reason is null)
 
--- What holds its key waits for a person, however old it is.
+-- What holds its key waits for a person, however old it is. With an offset the subqueries stay lookups by index: joins
+-- would depend on statistics.
 -- define: prunable
-not exists (select 1 from {work} d where d.number = m.number)
-  and (m.partition_key is null or not exists (select 1 from {hold} h where h.number = m.number))
-  and (exists (select 1 from {outcome} d where d.number = m.number)
+not exists (select 1 from {work} d where d.number = m.number offset 0)
+  and (m.partition_key is null or not exists (select 1 from {hold} h where h.number = m.number offset 0))
+  and (exists (select 1 from {outcome} d where d.number = m.number offset 0)
        or (@seen::boolean and m.last_seen_at <= {now} - @retention::bigint * interval '1 microsecond'))
   and not exists (
     select 1 from {outcome} d
     where d.number = m.number
       and (d.finished_at > {now} - @retention::bigint * interval '1 microsecond'
-           or (d.state = 2 and not @dead::boolean) or {processing}))
+           or (d.state = 2 and not @dead::boolean) or {processing})
+    offset 0)
 
--- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
--- was wrong) is no end.
+-- A page of old messages whose every delivery is done, discarded or marked, in the order in which they ended. The last
+-- outcome of a message stands for it. The condition on state is that of the index outcome_finished.
+-- name: prune_pick
+select m.number, m.source, m.id, d.finished_at
+from (
+  select d.number, d.handler, d.finished_at from {outcome} d
+  where (d.state in (1, 3) or (d.state = 4 and (d.delivery_id is not null or d.reason is not null)))
+    and d.finished_at <= {now} - @retention::bigint * interval '1 microsecond'
+    and (d.finished_at, d.number) > (coalesce(@after_at::timestamptz, '-infinity'), @after::bigint)
+  order by d.finished_at, d.number offset 0) d
+cross join lateral (
+  select m.number, m.source, m.id from {message} m
+  where m.number = d.number and {prunable}
+    and not exists (
+      select 1 from {outcome} n
+      where n.number = d.number and (n.finished_at, n.handler) > (d.finished_at, d.handler)
+      offset 0)
+  for update skip locked) m
+order by d.finished_at, d.number limit @limit::bigint;
+
+-- Dead and seen messages are in no index by age, so prune_pick_all walks over all messages by number. Numbers follow the
+-- time, so it ends at the first message that is too young. One from the future (a clock that was wrong) is no end.
 -- name: prune_bound
 select number from {message}
 where created_at > {now} - @retention::bigint * interval '1 microsecond' and created_at <= {now}
 order by number limit 1;
 
--- name: prune_pick
+-- name: prune_pick_all
 select m.number, m.source, m.id from {message} m
 where m.number > @after::bigint and m.number < @below::bigint and {prunable}
 order by m.number limit @limit::bigint

@@ -110,14 +110,27 @@ not exists (select 1 from {work} d where d.number = m.number)
     where d.number = m.number
       and (d.finished_at > {now} - @retention or (d.state = 2 and not @dead) or {processing}))
 
--- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
--- was wrong) is no end.
+-- A page of old messages whose every delivery is done, discarded or marked, in the order in which they ended. The last
+-- outcome of a message stands for it. The condition on state is that of the index outcome_finished.
+-- name: prune_pick
+select m.number, m.source, m.id, o.finished_at
+from {outcome} o cross join {message} m on m.number = o.number
+where (o.state in (1, 3) or (o.state = 4 and (o.delivery_id is not null or o.reason is not null)))
+  and o.finished_at <= {now} - @retention
+  and (o.finished_at, o.number) > (coalesce(@after_at, -9223372036854775807), @after)
+  and {prunable}
+  and not exists (
+    select 1 from {outcome} n where n.number = o.number and (n.finished_at, n.handler) > (o.finished_at, o.handler))
+order by o.finished_at, o.number limit @limit;
+
+-- Dead and seen messages are in no index by age, so prune_pick_all walks over all messages by number. Numbers follow the
+-- time, so it ends at the first message that is too young. One from the future (a clock that was wrong) is no end.
 -- name: prune_bound
 select number from {message}
 where created_at > {now} - @retention and created_at <= {now}
 order by number limit 1;
 
--- name: prune_pick
+-- name: prune_pick_all
 select m.number, m.source, m.id from {message} m
 where m.number > @after and m.number < @below and {prunable}
 order by m.number limit @limit;

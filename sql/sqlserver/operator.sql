@@ -165,14 +165,30 @@ not exists (select 1 from {work} d where d.number = m.number)
     select 1 from {outcome} d
     where d.number = m.number and (d.finished_at > {old_before} or (d.state = 2 and @dead = 0) or {processing}))
 
--- Numbers follow the time, so prune ends at the first message that is too young. One from the future (a clock that
--- was wrong) is no end.
+-- A page of old messages whose every delivery is done, discarded or marked, in the order in which they ended. The last
+-- outcome of a message stands for it. The condition on state is that of the index outcome_finished; a filtered index
+-- takes no "or", so it holds the marks of mark_processing, too.
+-- name: prune_pick
+select top (@limit) m.number, m.source, m.id, o.finished_at
+from {outcome} o with (readpast) join {message} m with (updlock, readpast, rowlock) on m.number = o.number
+where o.state in (1, 3, 4) and o.finished_at <= {old_before}
+  and o.finished_at >= coalesce(@after_at, '0001-01-01')
+  and (o.finished_at > coalesce(@after_at, '0001-01-01') or o.number > @after)
+  and {prunable}
+  and not exists (
+    select 1 from {outcome} n
+    where n.number = o.number
+      and (n.finished_at > o.finished_at or (n.finished_at = o.finished_at and n.handler > o.handler)))
+order by o.finished_at, o.number;
+
+-- Dead and seen messages are in no index by age, so prune_pick_all walks over all messages by number. Numbers follow the
+-- time, so it ends at the first message that is too young. One from the future (a clock that was wrong) is no end.
 -- name: prune_bound
 select top (1) number from {message}
 where created_at > {old_before} and created_at <= {now}
 order by number;
 
--- name: prune_pick
+-- name: prune_pick_all
 select top (@limit) m.number, m.source, m.id from {message} m with (updlock, readpast, rowlock)
 where m.number > @after and m.number < @below and {prunable}
 order by m.number;

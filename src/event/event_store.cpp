@@ -54,8 +54,8 @@ std::vector<StoredEvent> finished_before(WorkQueue& queue, Session& session, Ins
   Box& box = box_of(queue);
   std::vector<MessageKey> keys;
   box.run(session, box.sql().prune_pick,
-          {{"after", 0},
-           {"below", INT64_MAX},
+          {{"after_at", std::optional<Instant>{}},
+           {"after", 0},
            {"limit", batch},
            {"retention", 0},
            {"dead", Value{false}},

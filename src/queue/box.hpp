@@ -30,9 +30,9 @@ struct Statements {
       &release_lost, &fail, &reap, &reap_pick, &reap_picked, &expire_pick, &max_age_bound,
       &max_age_pick, &expire, &next_due, &find_due;
   const Statement &requeue, &discard, &postpone, &edit, &content_version, &lock_messages,
-      &prune_bound, &prune_pick, &prune, &list_open, &list_dead, &list_finished, &list_all, &get,
-      &find_sources, &deliveries, &failures, &count, &count_history, &group_dead, &held_keys,
-      &blocked_keys, &blocked_by, &open_keys;
+      &prune_pick, &prune_bound, &prune_pick_all, &prune, &list_open, &list_dead, &list_finished,
+      &list_all, &get, &find_sources, &deliveries, &failures, &count, &count_history, &group_dead,
+      &held_keys, &blocked_keys, &blocked_by, &open_keys;
   const Statement &operation_begin, &operation_lock, &operation_move, &operation_forget,
       &audit_find, &audit_list;
   const Statement &worker_heartbeat, &worker_leave, &worker_forget, &worker_handles, &worker_list;

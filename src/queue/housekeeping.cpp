@@ -266,9 +266,9 @@ class Housekeeping::House {
       case Pass::prune: break;
     }
     const PruneOptions options{.older_than = *options_.retention};
-    return [&box, options, below = prune_bound(box, options)](
-               Session& session, const Position& after, std::int64_t limit, RowPage& page) {
-      prune_page(box, session, options, below, after, limit, page);
+    return [&box, options](Session& session, const Position& after, std::int64_t limit,
+                           RowPage& page) {
+      prune_page(box, session, options, INT64_MAX, after, limit, page);
     };
   }
 

@@ -1,7 +1,10 @@
 #include "queue/prune.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "database/answer_timeout.hpp"
@@ -13,7 +16,9 @@ Arg retention(const PruneOptions& options) {
   return {"retention", micros(std::min(options.older_than, ever))};
 }
 
-/// The number of the first message that is too young to be pruned.
+/// Only finished messages are found by an index.
+bool walks_all(const PruneOptions& options) { return options.include_dead || options.include_seen; }
+
 std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options) {
   std::int64_t bound = INT64_MAX;
   box.run(session, box.sql().prune_bound, {retention(options), box.now()},
@@ -24,6 +29,7 @@ std::int64_t prune_bound(Box& box, Session& session, const PruneOptions& options
 }  // namespace
 
 std::int64_t prune_bound(Box& box, const PruneOptions& options) {
+  if (!walks_all(options)) return INT64_MAX;
   const WithoutAnswerTimeout unlimited;
   return box.in_own_transaction(Access::read, Scope::statement, [&](Session& session) {
     return prune_bound(box, session, options);
@@ -35,14 +41,23 @@ void prune_page(const Box& box, Session& session, const PruneOptions& options, s
   const Arg kept = retention(options);
   const Arg dead{"dead", Value{options.include_dead}};
   const Arg seen{"seen", Value{options.include_seen}};
+  const Arg after_number{"after", after.row};
+  const Arg most{"limit", limit};
   std::vector<Value> numbers;
-  box.run(session, box.sql().prune_pick,
-          {{"after", after.row}, {"below", below}, {"limit", limit}, kept, dead, seen, box.now()},
-          [&](const Row& row) {
-            numbers.emplace_back(row.integer(0));
-            page.picked.push_back(
-                {{.row = row.integer(0)}, std::string{row.text(1)}, std::string{row.text(2)}});
-          });
+  const auto pick = [&](const Row& row, std::optional<Instant> at) {
+    numbers.emplace_back(row.integer(0));
+    page.picked.push_back(
+        {{.at = at, .row = row.integer(0)}, std::string{row.text(1)}, std::string{row.text(2)}});
+  };
+  if (walks_all(options)) {
+    box.run(session, box.sql().prune_pick_all,
+            {after_number, {"below", below}, most, kept, dead, seen, box.now()},
+            [&](const Row& row) { pick(row, std::nullopt); });
+  } else {
+    box.run(session, box.sql().prune_pick,
+            {{"after_at", after.at}, after_number, most, kept, dead, seen, box.now()},
+            [&](const Row& row) { pick(row, row.instant(3)); });
+  }
   if (numbers.empty()) return;
   box.run(session, box.sql().prune,
           {{"number", ValueType::integer, numbers}, kept, dead, seen, box.now()},
@@ -58,7 +73,7 @@ void check_prune(const PruneOptions& options) {
 
 std::size_t prune_once(Box& box, Session& session, const PruneOptions& options) {
   check_prune(options);
-  const std::int64_t below = prune_bound(box, session, options);
+  const std::int64_t below = walks_all(options) ? prune_bound(box, session, options) : INT64_MAX;
   const std::int64_t limit = std::min(options.batch, options.limit);
   RowPage page;
   prune_page(box, session, options, below, {}, limit, page);

@@ -12,10 +12,12 @@ namespace twinbox {
 /// Throws std::out_of_range with the option and its bound.
 void check_prune(const PruneOptions& options);
 
-/// The number of the first message that is too young to be pruned.
+/// The number of the first message that is too young to be pruned: where the walk over dead and
+/// seen messages ends. Without these, prune finds its messages by an index, and there is no bound.
 std::int64_t prune_bound(Box& box, const PruneOptions& options);
 
-/// One page of messages below `below`: they are locked first and looked at again under the lock.
+/// One page of messages below prune_bound(): they are locked first and looked at again under the
+/// lock.
 void prune_page(const Box& box, Session& session, const PruneOptions& options, std::int64_t below,
                 const Position& after, std::int64_t limit, RowPage& page);
 

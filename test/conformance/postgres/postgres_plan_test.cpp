@@ -251,6 +251,53 @@ TEST_P(PostgresPlan, expire_reads_neither_the_backlog_nor_the_history) {
   for (const ExecutedPlan& plan : plans) expect_no_backlog(plan);
 }
 
+TEST_P(PostgresPlan, prune_reads_neither_what_must_stay_nor_what_is_young) {
+  constexpr long old_kept = 20'000;
+  constexpr long young = 20'000;
+  constexpr long prunable = 100;
+  for (const bool analysed : {false, true}) {
+    const std::string table = analysed ? "known" : "fresh";
+    SCOPED_TRACE(table);
+    const auto box = open(table);
+    // In front: a quarter each dead, only seen, open, and under mark_processing.
+    run("insert into {box}_message (source, id, topic, payload, created_at, last_seen_at) "
+        "select '-', i::text, 'order.placed', '~payload~', timestamptz '2029-01-01', "
+        "       timestamptz '2029-01-01' "
+        "from generate_series(1, " +
+            std::to_string(old_kept + young + prunable) + ") i",
+        table);
+    run("insert into {box}_outcome (number, delivery_id, finished_at, state) "
+        "select number, case when number % 4 = 0 then number end, timestamptz '2029-01-01', "
+        "       case when number % 4 = 0 then 2 else 4 end from {box}_message "
+        "where number <= " +
+            std::to_string(old_kept) + " and number % 4 in (0, 1)",
+        table);
+    run("insert into {box}_work (number, visible_at) "
+        "select number, timestamptz '2029-01-01' from {box}_message where number <= " +
+            std::to_string(old_kept) + " and number % 4 = 2",
+        table);
+    run("insert into {box}_outcome (number, delivery_id, finished_at, state) "
+        "select number, number, case when number > " +
+            std::to_string(old_kept + young) +
+            " then timestamptz '2029-01-02' else timestamptz '2030-01-14' end, 1 "
+            "from {box}_message where number > " +
+            std::to_string(old_kept),
+        table);
+    for (const char* part : {"_message", "_work", "_outcome"}) {
+      if (analysed) run("vacuum analyze {box}" + std::string{part}, table);
+    }
+    const auto plans = plans_of(table + "_message", [&] {
+      EXPECT_EQ(box->prune({.older_than = 7 * 24h}), static_cast<std::size_t>(prunable));
+    });
+    ASSERT_EQ(plans.size(), 2u) << "one page: its pick, and its deletion";
+    for (const ExecutedPlan& plan : plans) {
+      EXPECT_GT(plan.buffers, 0);
+      EXPECT_LE(plan.most_rows, 2 * prunable) << plan.text;
+      EXPECT_LE(plan.buffers, 50 * prunable) << plan.text;
+    }
+  }
+}
+
 TEST_P(PostgresPlan, IBX_122_IBX_125_an_inbox_claims_and_knows_its_messages_by_index) {
   const auto beside = open("beside");
   BoxOptions chosen = options();

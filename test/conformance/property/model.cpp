@@ -287,7 +287,9 @@ std::size_t Model::prune(const Pruning& pruning, const std::map<Key, std::int64_
   const Time youngest = now - pruning.retention;
   std::int64_t end = INT64_MAX;
   for (const auto& [key, fact] : facts) {
-    // A message from the future (the clock has stepped back) is no end.
+    // Only the walk over dead and seen messages has an end. A message from the future (the clock
+    // has stepped back) is none.
+    if (!pruning.dead && !pruning.seen) break;
     const bool young = fact.created_at > youngest && fact.created_at <= now;
     if (young) end = std::min(end, numbers.at(key));
   }

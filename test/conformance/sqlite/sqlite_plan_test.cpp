@@ -1,5 +1,7 @@
 // How SQLite finds what claim and the settles ask for.
 #include <functional>
+#include <string>
+#include <string_view>
 
 #include <sqlite3.h>
 
@@ -58,6 +60,16 @@ class SqlitePlan : public OutboxTest {
     }
     return lines;
   }
+  /// How many steps of SQLite's machine the connection's statements on `table` have taken.
+  long steps(const std::string& table) {
+    long sum = 0;
+    for (sqlite3_stmt* one = sqlite3_next_stmt(handle_, nullptr); one != nullptr;
+         one = sqlite3_next_stmt(handle_, one)) {
+      if (std::string_view{sqlite3_sql(one)}.find(table) == std::string_view::npos) continue;
+      sum += sqlite3_stmt_status(one, SQLITE_STMTSTATUS_VM_STEP, 0);
+    }
+    return sum;
+  }
 
  private:
   [[nodiscard]] static bool in_memory() { return GetParam() == Backend::sqlite_memory; }
@@ -110,6 +122,43 @@ TEST_P(SqlitePlan, IBX_122_IBX_125_an_inbox_claims_and_knows_its_messages_by_ind
     }
     EXPECT_TRUE(by_visibility);
     EXPECT_TRUE(by_key);
+  });
+}
+
+TEST_P(SqlitePlan, prune_reads_neither_what_must_stay_nor_what_is_young) {
+  constexpr long prunable = 100;
+  const auto days_ago = [&](int days) {
+    return std::to_string((clock().now() - days * 24h).time_since_epoch().count());
+  };
+  // In front: a quarter each dead, only seen, open, and under mark_processing. Then 20 000 that
+  // are too young, and behind them those that go.
+  write(
+      "with recursive n(i) as (select 1 union all select i + 1 from n where i < 40100) "
+      "insert into outbox_message (source, id, topic, payload, created_at, last_seen_at) "
+      "select '-', i, 'order.placed', '~payload~', " +
+      days_ago(100) + ", " + days_ago(100) + " from n");
+  write(
+      "insert into outbox_outcome (number, delivery_id, finished_at, state) "
+      "select number, case when number % 4 = 0 then number end, " +
+      days_ago(100) +
+      ", case when number % 4 = 0 then 2 else 4 end from outbox_message "
+      "where number <= 20000 and number % 4 in (0, 1)");
+  write("insert into outbox_work (number, visible_at) select number, " + days_ago(100) +
+        " from outbox_message where number <= 20000 and number % 4 = 2");
+  write(
+      "insert into outbox_outcome (number, delivery_id, finished_at, state) select number, number, "
+      "case when number > 40000 then " +
+      days_ago(50) + " else " + days_ago(1) + " end, 1 from outbox_message where number > 20000");
+  in_transaction([&](Session& session) {
+    const long before = steps("outbox_message");
+    EXPECT_EQ(outbox().prune(session, {.older_than = 7 * 24h}), 100u);
+    const long taken = steps("outbox_message") - before;
+    EXPECT_GT(taken, prunable);
+    EXPECT_LE(taken, 500 * prunable);
+    bool by_age = false;
+    for (const std::string& line : plans())
+      by_age = by_age || line.find("USING INDEX outbox_outcome_finished") != line.npos;
+    EXPECT_TRUE(by_age);
   });
 }
 
