@@ -184,7 +184,8 @@ class Handlers {
   /// The most messages that one call takes.
   [[nodiscard]] std::size_t largest_batch() const;
   /// One switch for all: every handler that is not transactional becomes at-most-once. Throws
-  /// UsageError when there is a batch handler, which cannot.
+  /// UsageError when there is a batch handler, which cannot. It sets no retention: marks stay for
+  /// the retention of the box; at_most_once_box() keeps them for 7 days.
   void make_at_most_once(bool release_claim_on_error = false);
 
  private:

@@ -145,7 +145,8 @@ struct AtMostOnceOptions {
 };
 
 /// A gate in front of a handler: `Inbox::try_claim` before the call, `Inbox::release_claim` after
-/// one that failed. Thread-safe.
+/// one that failed. It sets no retention: claims stay for the retention of the inbox;
+/// at_most_once_box() keeps them for 7 days. Thread-safe.
 class AtMostOnce {
  public:
   using Handler = std::function<void()>;
