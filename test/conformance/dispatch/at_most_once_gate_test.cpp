@@ -1,5 +1,6 @@
 // The gate around a consumer that Twinbox does not call: a broker's own client, a web framework.
 #include <atomic>
+#include <optional>
 
 #include "support/inbox_test.hpp"
 #include <twinbox/inbox.hpp>
@@ -29,6 +30,30 @@ TEST_P(AtMostOnceGate, MBH_03_the_row_is_there_for_others_before_the_handler_is_
   EXPECT_EQ(detail().message.topic, type);
   EXPECT_EQ(delivery().key.handler.str(), "mail");
   EXPECT_EQ(delivery().finished_at, clock().now());
+}
+
+TEST_P(AtMostOnceGate, MBH_13_a_crash_after_the_claim_does_not_repeat_the_message) {
+  inbox();
+  // A database in memory ends with its process: there the claim outlives only the caller.
+  if (GetParam() == Backend::sqlite_memory) {
+    ASSERT_TRUE(inbox().try_claim(a_key(), type));
+  } else {
+    Database crashed{place().address(), {}, environment()};
+    Inbox box{crashed, options()};
+    ASSERT_TRUE(box.try_claim(a_key(), type));
+  }
+  for (int round = 0; round < 2; ++round) {
+    std::optional<Database> restarted;
+    std::optional<Inbox> box;
+    if (GetParam() != Backend::sqlite_memory) {
+      restarted.emplace(place().address(), DatabaseOptions{}, environment());
+      box.emplace(*restarted, options());
+    }
+    AtMostOnce gate{box ? *box : inbox(), {.release_claim_on_error = true}};
+    EXPECT_FALSE(gate.run(a_key(), [] { ADD_FAILURE() << "called again"; }));
+    clock().advance(24h);
+    inbox().reap();
+  }
 }
 
 TEST_P(AtMostOnceGate, MBH_05_an_exception_goes_on_and_the_message_is_not_handled_again) {

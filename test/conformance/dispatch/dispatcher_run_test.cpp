@@ -148,7 +148,7 @@ TEST_P(Running, no_worker_is_idle_while_something_is_due_however_long_the_others
 }
 
 TEST_P(Running, OBX_059_never_calls_a_handler_twice_at_once_for_the_same_message) {
-  REQUIREMENT("PHD-32, EVB-23");
+  REQUIREMENT("EVB-23");
   constexpr int messages = 60;
   std::mutex mutex;
   std::map<std::string, int> inside;
@@ -181,7 +181,7 @@ TEST_P(Running, OBX_059_never_calls_a_handler_twice_at_once_for_the_same_message
   EXPECT_EQ(Admin{outbox()}.counts(true).all.done, messages);
 }
 
-TEST_P(Running, PHD_11_a_stop_request_is_no_failure_and_releases_what_never_started) {
+TEST_P(Running, a_stop_request_is_no_failure_and_releases_what_never_started) {
   std::latch started{1};
   Handlers handlers;
   handlers.on(Topic{"order.placed"}, [&](const Message&, std::stop_token stop) {
@@ -282,7 +282,7 @@ TEST_P(Running, what_outlasts_run_has_its_lease_renewed_until_it_returns) {
   EXPECT_EQ(Admin{box}.list({}).entries.at(0).delivery.state, DeliveryState::done);
 }
 
-TEST_P(Running, PHD_13_a_handler_past_its_timeout_is_reported_and_counts_as_failed) {
+TEST_P(Running, a_handler_past_its_timeout_is_reported_and_counts_as_failed) {
   std::latch reported{1};
   DispatchObserver observer;
   observer.timed_out = [&](std::string_view, const Message&) { reported.count_down(); };

@@ -44,7 +44,15 @@ class DispatchSet : public SetTest {
     return handlers;
   }
   static void enqueue(DatabaseSet& set, const std::string& store, int count = 1) {
-    for (int i = 0; i < count; ++i) set.find(store)->outbox().enqueue(a_message("order.placed"));
+    for (int i = 0; i < count; ++i) add(set, BoxKind::outbox, store, {});
+  }
+  /// A message for one_handler(); `id` is for an inbox.
+  static void add(DatabaseSet& set, BoxKind kind, const std::string& store, const std::string& id) {
+    if (kind == BoxKind::outbox) {
+      set.find(store)->outbox().enqueue(a_message("order.placed"));
+    } else {
+      set.find(store)->inbox().accept(an_arrival(id, "shop", "order.placed"));
+    }
   }
   /// Nothing can be opened there.
   StoreDefinition unreachable(std::string name) {
@@ -58,6 +66,73 @@ class DispatchSet : public SetTest {
     }
     definition.database.retries = 0;
     return definition;
+  }
+
+  void expect_an_unreachable_store_holds_up_no_other(BoxKind kind) {
+    DatabaseSet set({unreachable("lost"), define("north"), define("south")}, {}, on_real_time());
+    std::latch failure{1};
+    std::atomic<bool> told = false;
+    DispatchObserver observer = watching();
+    observer.loop_error = [&](std::string_view store, std::string_view) {
+      EXPECT_EQ(store, "lost");
+      if (!told.exchange(true)) failure.count_down();
+    };
+    Dispatcher dispatcher{set, kind, one_handler(), {.poll_interval = 1h}, observer};
+    std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+    failure.wait();
+    for (std::size_t i = 1; i <= 20; ++i) {
+      add(set, kind, i % 2 == 0 ? "north" : "south", "evt_" + std::to_string(i));
+      wait_for(i);
+    }
+    EXPECT_EQ(log().events("loop_error").at(0).field("store"), "lost");
+  }
+
+  void expect_a_crashed_processor_starts_again(BoxKind kind) {
+    StoreDefinition definition = define_without_tables("north");
+    definition.inbox.deploy_schema = false;
+    DatabaseSet set({definition}, {}, on_real_time());
+    std::latch crashed{2};
+    std::atomic<int> crashes = 0;
+    DispatchObserver observer = watching();
+    observer.loop_error = [&](std::string_view, std::string_view) {
+      if (++crashes <= 2) crashed.count_down();
+    };
+    Dispatcher dispatcher{set, kind, one_handler(), {.restart_delay = 5ms}, observer};
+    std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+    crashed.wait();
+    Database database{definition.address};
+    if (kind == BoxKind::outbox) {
+      definition.outbox.deploy_schema = true;
+      Outbox{database, definition.outbox}.enqueue(a_message("order.placed"));
+    } else {
+      definition.inbox.deploy_schema = true;
+      Inbox{database, definition.inbox}.accept(an_arrival("evt_1", "shop", "order.placed"));
+    }
+    wait_for(1);
+  }
+
+  void expect_an_idle_poller_slows_down(BoxKind kind) {
+    std::mutex mutex;
+    std::condition_variable slow;
+    std::vector<std::chrono::steady_clock::time_point> looks;
+    Environment environment = on_real_time();
+    environment.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
+      if (statement != "next_due") return;  // of every look that finds nothing
+      const std::scoped_lock lock{mutex};
+      looks.push_back(std::chrono::steady_clock::now());
+      slow.notify_all();
+    };
+    DatabaseSet set({define("north")}, {}, environment);
+    add(set, kind, "north", "evt_1");
+    Dispatcher dispatcher{set, kind, one_handler(), {.poll_interval = 40ms}, watching()};
+    std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
+    wait_for(1);
+    std::unique_lock lock{mutex};
+    const auto slowed_down = [&] {
+      return looks.size() > 1 && looks.back() - looks.at(looks.size() - 2) >= 40ms;
+    };
+    slow.wait(lock, [&] { return slowed_down() || looks.size() > 200; });
+    EXPECT_TRUE(slowed_down()) << looks.size() << " looks";
   }
 
  private:
@@ -109,23 +184,12 @@ TEST_P(DispatchSet, a_step_that_fails_goes_on_with_the_next_store) {
   EXPECT_EQ(handled(), (Names{"north", "north"}));
 }
 
-TEST_P(DispatchSet, PHD_23_a_store_that_cannot_be_reached_holds_up_no_other) {
-  DatabaseSet set({unreachable("lost"), define("north"), define("south")}, {}, on_real_time());
-  std::latch failure{1};
-  std::atomic<bool> told = false;
-  DispatchObserver observer = watching();
-  observer.loop_error = [&](std::string_view store, std::string_view) {
-    EXPECT_EQ(store, "lost");
-    if (!told.exchange(true)) failure.count_down();
-  };
-  Dispatcher dispatcher{set, BoxKind::outbox, one_handler(), {.poll_interval = 1h}, observer};
-  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
-  failure.wait();
-  for (std::size_t i = 1; i <= 20; ++i) {
-    enqueue(set, i % 2 == 0 ? "north" : "south");
-    wait_for(i);
-  }
-  EXPECT_EQ(log().events("loop_error").at(0).field("store"), "lost");
+TEST_P(DispatchSet, PHD_23_an_inbox_that_cannot_be_reached_holds_up_no_other) {
+  expect_an_unreachable_store_holds_up_no_other(BoxKind::inbox);
+}
+
+TEST_P(DispatchSet, an_outbox_that_cannot_be_reached_holds_up_no_other) {
+  expect_an_unreachable_store_holds_up_no_other(BoxKind::outbox);
 }
 
 TEST_P(DispatchSet, the_chores_of_a_store_that_fails_rest_while_those_of_others_are_done) {
@@ -265,25 +329,15 @@ TEST_P(DispatchSet,
   EXPECT_EQ(Admin{north->outbox()}.counts(true).all.done, 1);
 }
 
-TEST_P(DispatchSet, a_processor_that_crashed_starts_again_once_its_tables_are_there) {
-  if (GetParam() == Backend::sqlite_memory) return;  // nobody else could mend it
+TEST_P(DispatchSet, the_processor_of_an_inbox_that_crashed_starts_again_once_its_tables_are_there) {
+  if (GetParam() == Backend::sqlite_memory) return;  // no other program can create the tables
   REQUIREMENT("PHD-14");
-  StoreDefinition definition = define_without_tables("north");
-  DatabaseSet set({definition}, {}, on_real_time());
-  std::latch crashed{2};
-  std::atomic<int> crashes = 0;
-  DispatchObserver observer = watching();
-  observer.loop_error = [&](std::string_view, std::string_view) {
-    if (++crashes <= 2) crashed.count_down();
-  };
-  Dispatcher dispatcher{set, BoxKind::outbox, one_handler(), {.restart_delay = 5ms}, observer};
-  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
-  crashed.wait();
-  definition.outbox.deploy_schema = true;
-  Database database{definition.address};
-  Outbox outbox{database, definition.outbox};
-  outbox.enqueue(a_message("order.placed"));
-  wait_for(1);
+  expect_a_crashed_processor_starts_again(BoxKind::inbox);
+}
+
+TEST_P(DispatchSet, the_processor_of_an_outbox_that_crashed_starts_again_as_well) {
+  if (GetParam() == Backend::sqlite_memory) return;  // no other program can create the tables
+  expect_a_crashed_processor_starts_again(BoxKind::outbox);
 }
 
 TEST_P(DispatchSet, PHD_15_of_several_processors_one_is_active_and_another_takes_over) {
@@ -373,28 +427,12 @@ TEST_P(DispatchSet, a_batch_handler_gets_what_has_queued_up_in_one_call) {
   EXPECT_EQ(Admin{set.find("north")->outbox()}.counts(true).all.done, 10);
 }
 
-TEST_P(DispatchSet, OBX_103_IBX_124_an_idle_poller_slows_down) {
-  std::mutex mutex;
-  std::condition_variable slow;
-  std::vector<std::chrono::steady_clock::time_point> looks;
-  Environment environment = on_real_time();
-  environment.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
-    if (statement != "next_due") return;  // of every look that finds nothing
-    const std::scoped_lock lock{mutex};
-    looks.push_back(std::chrono::steady_clock::now());
-    slow.notify_all();
-  };
-  DatabaseSet set({define("north")}, {}, environment);
-  enqueue(set, "north");
-  Dispatcher dispatcher{set, BoxKind::outbox, one_handler(), {.poll_interval = 40ms}, watching()};
-  std::jthread thread{[&](std::stop_token stop) { dispatcher.run(stop); }};
-  wait_for(1);
-  std::unique_lock lock{mutex};
-  const auto slowed_down = [&] {
-    return looks.size() > 1 && looks.back() - looks.at(looks.size() - 2) >= 40ms;
-  };
-  slow.wait(lock, [&] { return slowed_down() || looks.size() > 200; });
-  EXPECT_TRUE(slowed_down()) << looks.size() << " looks";
+TEST_P(DispatchSet, OBX_103_an_idle_poller_of_an_outbox_slows_down) {
+  expect_an_idle_poller_slows_down(BoxKind::outbox);
+}
+
+TEST_P(DispatchSet, IBX_124_an_idle_poller_of_an_inbox_slows_down) {
+  expect_an_idle_poller_slows_down(BoxKind::inbox);
 }
 
 TWINBOX_ON_EVERY_BACKEND(DispatchSet);

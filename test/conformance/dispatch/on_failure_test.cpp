@@ -1,4 +1,10 @@
 // DispatcherOptions::on_failure: what a function of the user's makes of a failed call.
+#include <latch>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "support/running.hpp"
 
 namespace twinbox::test {
@@ -71,6 +77,74 @@ TEST_P(OnFailure, counts_for_an_at_most_once_handler) {
               {.at_most_once = true});
   EXPECT_EQ(delivery.state, DeliveryState::dead);
   EXPECT_EQ(delivery.last_error, "given up");
+}
+
+TEST_P(OnFailure, counts_for_each_message_of_a_batch_handler) {
+  for (const char* text : {"good", "bad", "worse"}) {
+    outbox().enqueue(a_message("order.placed", text));
+  }
+  Handlers handlers;
+  handlers.on_batch(
+      Topic{"order.placed"}, [](std::span<const Message> messages, const std::stop_token&) {
+        EXPECT_EQ(messages.size(), 3u);
+        return std::vector{Outcome::done(), Outcome::retry("bad"), Outcome::retry("worse")};
+      });
+  std::vector<std::string> asked;
+  FailureHook hook = [&](const Message& message, const Outcome& failure) {
+    asked.push_back(failure.reason());
+    return message.payload == payload("bad") ? Outcome::dead("given up") : failure;
+  };
+  EXPECT_EQ(Dispatcher(outbox(), std::move(handlers), {.on_failure = std::move(hook)}).drain(), 3u);
+  EXPECT_EQ(asked, (std::vector<std::string>{"bad", "worse"}));
+  const Counts counts = Admin{outbox()}.counts(true);
+  EXPECT_EQ(counts.all.done, 1);
+  EXPECT_EQ(counts.all.dead, 1);
+  EXPECT_EQ(counts.all.scheduled, 1);
+}
+
+TEST_P(OnFailure, counts_for_a_batch_handler_that_throws) {
+  outbox().enqueue(std::vector<NewMessage>(2, a_message()));
+  Handlers handlers;
+  handlers.on_batch(Topic{"order.placed"},
+                    [](std::span<const Message>, const std::stop_token&) -> std::vector<Outcome> {
+                      throw std::runtime_error("boom");
+                    });
+  int asked = 0;
+  FailureHook hook = [&](const Message&, const Outcome& failure) {
+    EXPECT_EQ(failure.reason(), "boom");
+    ++asked;
+    return Outcome::dead("given up");
+  };
+  EXPECT_EQ(Dispatcher(outbox(), std::move(handlers), {.on_failure = std::move(hook)}).drain(), 2u);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(Admin{outbox()}.counts(true).all.dead, 2);
+}
+
+TEST_P(OnFailure, counts_after_a_timeout) {
+  std::latch settled{1};
+  DispatchObserver observer;
+  observer.dead = [&](std::string_view, const Message&, std::string_view, std::string_view) {
+    settled.count_down();
+  };
+  std::string asked;
+  DispatcherOptions chosen = by_wake_up(1);
+  chosen.on_failure = [&](const Message&, const Outcome& failure) {
+    asked = failure.reason();
+    return Outcome::dead("too slow");
+  };
+  outbox().enqueue(a_message());
+  Handlers handlers;
+  handlers.on(Topic{"order.placed"},
+              [](const Message&, const std::stop_token& stop) { wait_for_stop(stop); },
+              {.timeout = 5ms});
+  {
+    Dispatcher dispatcher{outbox(), std::move(handlers), chosen, observer};
+    const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+    settled.wait();
+  }
+  EXPECT_EQ(asked, "the handler ran past its timeout of 5 ms");
+  EXPECT_EQ(only_delivery().state, DeliveryState::dead);
+  EXPECT_EQ(only_delivery().last_error, "too slow");
 }
 
 TEST_P(OnFailure, is_not_asked_about_what_is_done_or_postponed) {

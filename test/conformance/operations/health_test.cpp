@@ -1,7 +1,11 @@
 // Health and statistics: what they say, and that reading them stops nobody.
+#include <cstddef>
+#include <latch>
+#include <thread>
 #include <tuple>
 
 #include "support/inbox_test.hpp"
+#include <twinbox/dispatcher.hpp>
 #include <twinbox/health.hpp>
 
 namespace twinbox::test {
@@ -92,6 +96,41 @@ TEST_P(HealthOf, reports_a_stalled_processor) {
   EXPECT_THROW(static_cast<void>(health({.stalled = 1ms})), std::out_of_range);
   ASSERT_EQ(inbox().ack(worker_a, inbox().claim(worker_a)), 1u);
   EXPECT_EQ(health().state, HealthState::healthy) << "nothing is due";
+}
+
+TEST_P(HealthOf, reports_a_running_dispatcher_whose_handler_hangs) {
+  std::latch hanging{1};
+  std::latch on_progress{1};
+  std::latch finished{2};
+  Handlers handlers;
+  handlers.on(an_arrival().topic, [&](const Message& message) {
+    if (message.id.str() == "hangs") {
+      hanging.count_down();
+      on_progress.wait();
+    }
+  });
+  DispatchObserver observer;
+  observer.settled = [&](std::string_view, std::size_t count, Duration) {
+    finished.count_down(static_cast<std::ptrdiff_t>(count));
+  };
+  inbox().accept(an_arrival("hangs"));
+  Dispatcher dispatcher{inbox(), std::move(handlers), {.workers = 2, .lease = 1h}, observer};
+  {
+    const std::jthread thread{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+    hanging.wait();
+    while (Workers{inbox()}.list().empty()) std::this_thread::yield();
+    EXPECT_FALSE(health().stalled);
+    clock().advance(5min);
+    EXPECT_EQ(delivery(a_key("hangs")).state, DeliveryState::leased);
+    EXPECT_EQ(Workers{inbox()}.list().size(), 1u);
+    EXPECT_EQ(health().state, HealthState::degraded);
+    EXPECT_TRUE(health().stalled);
+    EXPECT_NE(reason().find("whether its handlers hang"), std::string::npos) << reason();
+    on_progress.count_down();
+    inbox().accept(an_arrival("next"));
+    finished.wait();
+    EXPECT_FALSE(health().stalled);
+  }
 }
 
 TEST_P(HealthOf, pending_is_what_is_due_whoever_holds_it) {

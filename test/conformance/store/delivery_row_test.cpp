@@ -1,4 +1,9 @@
 // Per-handler deliveries as rows: their ids, who may write them, when they can be seen.
+#include <atomic>
+#include <future>
+#include <latch>
+#include <thread>
+
 #include "support/inbox_test.hpp"
 #include <twinbox/dispatcher.hpp>
 
@@ -96,17 +101,35 @@ TEST_P(DeliveryRow, PHD_40_nothing_is_delivered_before_its_accept_has_committed)
   }),
                std::runtime_error);
   EXPECT_EQ(dispatcher.drain(), 0u);
+  std::atomic<bool> body_is_over = false;
+  std::vector<Message> claimed;
+  std::future<bool> claiming;
   database().in_transaction([&](Session& session) {
     inbox().accept(session, an_arrival(), handlers);
-    // In memory there is but this connection, so nobody else can look.
-    if (GetParam() == Backend::sqlite_memory) return;
-    EXPECT_EQ(Admin{other}.counts().all.open(), 0);
-    EXPECT_EQ(other.state(a_key()), std::nullopt);
-    // On SQLite a claim waits for the one writer to end.
-    if (!on_sqlite()) {
+    if (GetParam() != Backend::sqlite_memory) {
+      EXPECT_EQ(Admin{other}.counts().all.open(), 0);
+      EXPECT_EQ(other.state(a_key()), std::nullopt);
+    }
+    if (on_sqlite()) {
+      // A claim waits for the one writer to end; in memory there is but one connection.
+      std::latch trying{1};
+      claiming = std::async(std::launch::async, [&] {
+        trying.count_down();
+        claimed = other.claim(worker_b, 30s, 10);
+        return body_is_over.load();
+      });
+      trying.wait();
+      for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+    } else {
       EXPECT_TRUE(other.claim(worker_b, 30s, 10).empty());
     }
+    body_is_over = true;
   });
+  if (claiming.valid()) {
+    EXPECT_TRUE(claiming.get()) << "claimed before the commit";
+    EXPECT_EQ(claimed.size(), 2u);
+    EXPECT_EQ(other.release(worker_b, claimed), 2u);
+  }
   EXPECT_EQ(calls, 0);
   EXPECT_EQ(dispatcher.drain(), 2u);
   EXPECT_EQ(calls, 2);

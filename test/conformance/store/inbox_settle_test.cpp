@@ -275,6 +275,22 @@ TEST_P(InboxSettle, IBX_070_reap_makes_messages_claimable_and_counts_no_attempt)
   EXPECT_EQ(inbox().ack(worker_a, lost), 0u);
 }
 
+TEST_P(InboxSettle, IBX_070_reap_does_not_shorten_the_backoff_of_a_failed_attempt) {
+  const auto held = accept_and_claim_all(2);
+  ASSERT_EQ(held.size(), 2u);
+  inbox().abandon(worker_a, held[0], "busy", 1h);
+  clock().advance(30s);
+  EXPECT_EQ(inbox().reap(), 1u);
+  const auto messages = inbox().claim(worker_b, 30s, 10);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0].id, held[1].id);
+  ASSERT_EQ(inbox().ack(worker_b, messages), 1u);
+  clock().advance(1h - 30s);
+  const auto later = inbox().claim(worker_b, 30s, 10);
+  ASSERT_EQ(later.size(), 1u);
+  EXPECT_EQ(later[0].id, held[0].id);
+}
+
 TEST_P(InboxSettle, IBX_071_reap_leaves_done_and_dead_messages_alone) {
   make_done(an_arrival("done"));
   make_dead(an_arrival("dead"));
