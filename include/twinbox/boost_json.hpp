@@ -1,5 +1,5 @@
-// Payloads by Boost.JSON: whatever it can read and write, such as a struct that Boost.Describe
-// describes, is a type for typed handlers and for enqueue(value). Twinbox itself does not need the
+// Payloads by Boost.JSON: every type that Boost.JSON reads and writes, such as a struct described
+// with Boost.Describe, works with typed handlers and enqueue(value). Twinbox does not need the
 // library here: you link it.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Channels: where messages come from, what they are about, who handles them, and the inbox in which
-// they wait.
+// Channels: each channel names its source, its topics, its handlers and the inbox that stores its
+// messages.
 #pragma once
 
 #include <concepts>
@@ -15,35 +15,34 @@
 
 namespace twinbox {
 
-/// What is done at start-up about channels without an inbox.
+/// What to do at start-up about channels without an inbox.
 enum class WithoutInbox { none, warn, fail };
 
 struct ChannelPolicy {
   WithoutInbox without_inbox = WithoutInbox::none;
 };
 
-/// One channel. Described first, then used through Channels.
+/// One channel. Describe it first, then use it through Channels.
 class Channel {
  public:
-  /// Takes messages of this source only; left out: of every source.
+  /// Takes messages of this source only; without it: of every source.
   Channel& from(Source source);
-  /// The transport's name: kept in the header `transport` of messages that do not bring that
-  /// header.
+  /// The transport's name: stored in the header `transport` of messages that lack that header.
   Channel& over(std::string transport);
-  /// Messages wait in this inbox, one delivery per handler. It must outlive the channels; several
-  /// channels may share it, and share its dispatcher then.
+  /// Stores messages in this inbox, one delivery per handler. The inbox must outlive the channels;
+  /// channels that share it also share its dispatcher.
   Channel& uses(Inbox& inbox);
-  /// ChannelPolicy::without_inbox does not apply: that it has no inbox is meant.
+  /// The channel has no inbox on purpose: ChannelPolicy::without_inbox does not apply.
   Channel& allow_without_inbox();
 
-  /// `key` is stored with each delivery: keep it stable, or name its former keys as legacy keys.
+  /// Each delivery stores `key`: keep it stable, or list former keys as legacy keys.
   template <class F>
   requires HandlerCallable<std::decay_t<F>> Channel& on(const Topic& topic, const HandlerKey& key,
                                                         F&& handler, HandlerOptions options = {}) {
     return add(topic, key, HandlerEntry::of(std::forward<F>(handler), std::move(options)));
   }
-  /// Without a key: for a channel without an inbox. It is called by accept itself, once: what it
-  /// throws is logged (`handler_error`) and forgotten.
+  /// Without a key: for a channel without an inbox. accept() calls the handler once; its exceptions
+  /// are logged (`handler_error`) and dropped.
   template <class F>
   requires HandlerCallable<std::decay_t<F>> Channel& on(const Topic& topic, F&& handler,
                                                         HandlerOptions options = {}) {
@@ -85,42 +84,42 @@ class Channel {
   std::map<std::string, std::vector<HandlerName>, std::less<>> handlers_;  ///< by topic
 };
 
-/// Described, then checked, then used: thread-safe from check() on.
+/// Describe, check, then use: thread-safe from check() on.
 class Channels {
  public:
-  /// The environment's log hears of what belongs to no store.
+  /// The environment's log receives the events that belong to no store.
   explicit Channels(ChannelPolicy policy = {}, Environment environment = {});
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;
 
-  /// Throws UsageError when there is a channel of that name already.
+  /// Throws UsageError when a channel of that name exists.
   Channel& add(std::string name);
 
-  /// For start-up. Throws UsageError with every problem there is: handlers without a key on a
-  /// channel with an inbox, keys or legacy keys that are not unique over all channels and stores,
-  /// channels without an inbox against the policy (or a warning, `channel_without_inbox`), and the
-  /// like. Then warns of open work under keys that nobody claims (`unclaimed_key`). Throws
-  /// DatabaseError. Nothing can be added afterwards, nothing be accepted before.
+  /// For start-up. Throws UsageError listing every problem: handlers without a key on a channel
+  /// with an inbox, keys or legacy keys that are not unique over all channels and stores, channels
+  /// without an inbox against the policy (or a warning, `channel_without_inbox`), and so on. Warns
+  /// of open deliveries whose key no handler claims (`unclaimed_key`). Throws DatabaseError. After
+  /// check() no channel can be added; before it nothing can be accepted.
   void check();
 
-  /// The message and one delivery per handler of its topic, in one transaction. Throws
-  /// std::invalid_argument for a channel that does not exist, or a topic or source that it does not
+  /// Stores the message and one delivery per handler of its topic, in one transaction. Throws
+  /// std::invalid_argument for an unknown channel, or a topic or source that the channel does not
   /// take. Without an inbox: calls the handlers of the topic, one after the other.
   Accepted accept(std::string_view channel, const Arrival& arrival);
   /// In the caller's transaction; the channel must have an inbox.
   Accepted accept(Session& session, std::string_view channel, const Arrival& arrival);
 
-  /// What became of an arrival on one channel.
+  /// The result of an arrival on one channel.
   struct Delivered {
     std::string_view channel;
     Accepted accepted;
   };
   /// On every channel that takes its source and topic; one transaction per store, then the handlers
-  /// without an inbox. After an error hand it over again: a store that has it takes no second one.
-  /// Throws std::invalid_argument when there is no such channel.
+  /// without an inbox. After an error pass it again: a store that has it stores no second copy.
+  /// Throws std::invalid_argument when no channel takes it.
   std::vector<Delivered> accept(const Arrival& arrival);
 
-  /// For the compiler's errors: names the field that is wrong; see twinbox::fields.
+  /// For compile errors: names the field that is wrong; see twinbox::fields.
   template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
   Accepted accept(std::string_view, const T&) {
     return fields::refuse<T, Accepted>();
@@ -134,10 +133,10 @@ class Channels {
     return fields::refuse<T, std::vector<Delivered>>();
   }
 
-  /// What the dispatcher of this inbox handles: the handlers of all channels that use it, no other.
-  /// Throws UsageError when no channel does.
+  /// The handlers of all channels that use this inbox, for its dispatcher. Throws UsageError when
+  /// no channel uses it.
   [[nodiscard]] Handlers handlers_of(const Inbox& inbox) const;
-  /// Null: the channel has none. Throws std::invalid_argument for a channel that does not exist.
+  /// Null: the channel has no inbox. Throws std::invalid_argument for an unknown channel.
   [[nodiscard]] Inbox* inbox_of(std::string_view channel) const;
   /// Each inbox once: each needs a dispatcher of its own.
   [[nodiscard]] std::vector<Inbox*> inboxes() const;
@@ -157,15 +156,13 @@ class Channels {
   bool checked_ = false;
 };
 
-// Presets. A preset sets only what still has its default; what the caller has set stays. Use both
-// of a pair: the box has the retention, the dispatcher prunes by it, unless its `housekeeping` has
-// a retention of its own.
+// Presets. A preset sets only options that still have their default. Use both of a pair: the box
+// has the retention, and the dispatcher prunes by it unless its `housekeeping` sets another.
 
 /// Per-handler delivery: 5 attempts, delays of 2 s doubled up to 5 min with equal jitter; finished
-/// messages are kept for ever.
+/// messages are kept forever.
 BoxOptions per_handler_box(BoxOptions options = {});
-/// Batches of 100, a look every 30 s, a handler that has been silent for 5 min is stuck; prunes
-/// hourly in batches of 10 000.
+/// Batches of 100, a poll every 30 s, a lease of 5 min; prunes hourly in batches of 10 000.
 DispatcherOptions per_handler_dispatcher(DispatcherOptions options = {});
 
 /// At most once: finished messages and marks are kept for 7 days.
@@ -176,7 +173,7 @@ DispatcherOptions at_most_once_dispatcher(DispatcherOptions options = {});
 /// The event bus: 5 attempts, delays of 1 min doubled up to 1 h; finished messages are kept for 7
 /// days.
 BoxOptions event_bus_box(BoxOptions options = {});
-/// Batches of 100, a look every 30 s; prunes every 30 s in batches of 100 (outbox) or hourly in
+/// Batches of 100, a poll every 30 s; prunes every 30 s in batches of 100 (outbox) or hourly in
 /// batches of 1 000 (inbox).
 DispatcherOptions event_bus_dispatcher(BoxKind box, DispatcherOptions options = {});
 

@@ -27,16 +27,17 @@ struct DatabaseOptions {
   std::size_t pool_size = 8;
   /// How long a call waits for a connection, a busy SQLite file or a locked row before it fails.
   std::chrono::milliseconds wait_timeout = std::chrono::seconds{10};
-  /// How long a server may take to answer: a login, a statement, a commit. Then the connection is
-  /// dropped, and the call fails with `commit_in_doubt` if its commit was sent, else with
-  /// `connection_lost`. Schema changes and prune have no such limit. Zero: no limit for anything.
+  /// How long a server may take to answer a login, a statement or a commit. Then Twinbox drops the
+  /// connection, and the call fails with `commit_in_doubt` if its commit was sent, else with
+  /// `connection_lost`. Schema changes and prune have no such limit. Zero: no limit for any call.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds{30};
-  /// How long a call of our own that writes is repeated when it finds no server, one that takes no
-  /// writes, or a connection that broke before its commit was sent: long enough for a switchover.
-  /// Dispatchers, housekeeping and sources repeat by themselves, without this.
+  /// How long Twinbox repeats a writing call in its own transaction that finds no server, a server
+  /// that takes no writes, or a connection that broke before its commit was sent: long enough for a
+  /// switchover. Dispatchers, housekeeping and sources retry by themselves, without this.
   std::chrono::milliseconds retry_timeout = std::chrono::seconds{5};
-  /// How often a call of our own is repeated that met a deadlock, a serialization failure or a busy
-  /// file. Zero: nothing is ever repeated. A caller's transaction and a commit in doubt never are.
+  /// How often Twinbox repeats a call in its own transaction that met a deadlock, a serialization
+  /// failure or a busy file. Zero: never. A call in your transaction and a commit in doubt are
+  /// never repeated.
   int retries = 5;
 };
 
@@ -45,10 +46,10 @@ class Database {
  public:
   /// `sqlite:<file>` (a path, not a URL: no `//`), `sqlite::memory:`,
   /// `postgresql://user@host/name?sslmode=verify-full` (any libpq URI or `key=value` string; behind
-  /// PgBouncer with `twinbox_pooler=transaction`, or `session`: what is not named is noticed and
-  /// taken for the first, the slower of the two), or `sqlserver://user@host:port/name?Encrypt=yes`
+  /// PgBouncer with `twinbox_pooler=transaction` or `session`: an unnamed pooler is detected and
+  /// treated as `transaction`, the slower mode), or `sqlserver://user@host:port/name?Encrypt=yes`
   /// (or an ODBC connection string). Connects on first use. Throws std::invalid_argument when the
-  /// address cannot be understood.
+  /// address cannot be parsed.
   explicit Database(std::string_view address, DatabaseOptions options = {},
                     Environment environment = {});
   ~Database();
@@ -56,8 +57,8 @@ class Database {
   Database& operator=(const Database&) = delete;
 
   /// Runs `work` in one transaction: commits when it returns, rolls back when it throws. Returns
-  /// what `work` returns. Throws what `work` throws, or DatabaseError. `work` is called once;
-  /// nothing is repeated.
+  /// the result of `work`. Throws the exception of `work`, or DatabaseError. Calls `work` once and
+  /// never repeats it.
   template <std::invocable<Session&> F>
   std::invoke_result_t<F&, Session&> in_transaction(F&& work) {
     using Result = std::invoke_result_t<F&, Session&>;
@@ -85,19 +86,19 @@ class Database {
   std::unique_ptr<Pool> pool_;
 };
 
-// A scope in which every call that blocks can be cancelled.
+// A scope in which every blocking call can be cancelled.
 
 /// While it lives, every call of this thread to a store ends with DatabaseError `cancelled` once a
-/// stop is requested: a call that waits for a connection, a lock, a busy file or an answer ends
-/// there, and a new one does not begin. A commit that was sent is never cut short. Other threads
-/// are not affected, even where their calls share a transaction with this one. A call in a scope
-/// is not repeated for DatabaseOptions::retry_timeout while its server is away, unless the scope
-/// asks for it.
+/// stop is requested: a call that waits for a connection, a lock, a busy file or an answer ends,
+/// and a new one does not begin. A commit that was sent is never interrupted. Other threads are not
+/// affected, even where their calls share a transaction with this one. While a server is
+/// unreachable, a call in a scope is not repeated for DatabaseOptions::retry_timeout unless the
+/// scope asks for it.
 class StopScope {
  public:
-  /// What becomes of a call that finds no server, or one that takes no writes.
+  /// What to do with a call that finds no server, or a server that takes no writes.
   enum class WhileAway {
-    fail,    ///< soon: for loops, which repeat by themselves
+    fail,    ///< soon: for loops, which retry by themselves
     repeat,  ///< as outside of a scope
   };
 
@@ -106,9 +107,9 @@ class StopScope {
   StopScope(const StopScope&) = delete;
   StopScope& operator=(const StopScope&) = delete;
 
-  /// The innermost one's; without any, one that never stops.
+  /// The token of the innermost scope; without a scope, a token that never stops.
   [[nodiscard]] static const std::stop_token& token() noexcept;
-  /// What the innermost one asks for; empty: there is none.
+  /// The setting of the innermost scope; empty: no scope is active.
   [[nodiscard]] static std::optional<WhileAway> while_away() noexcept;
 
  private:

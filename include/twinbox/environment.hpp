@@ -1,4 +1,5 @@
-// Time, chance and the log are handed in, so that tests and the simulator own them.
+// The environment supplies time, randomness and the log, so that tests and the simulator control
+// them.
 #pragma once
 
 #include <chrono>
@@ -18,8 +19,8 @@ namespace twinbox {
 using Instant = std::chrono::sys_time<std::chrono::microseconds>;
 using Duration = std::chrono::microseconds;
 
-/// An Instant written as any point of the system clock, such as `system_clock::now() + 1h`: parts
-/// of a microsecond are cut off.
+/// An Instant from any point of the system clock, such as `system_clock::now() + 1h`, truncated to
+/// microseconds.
 class InstantArg {
  public:
   template <class Rep, class Period>
@@ -41,26 +42,26 @@ struct LogField {
   std::variant<std::string_view, std::int64_t, double, bool> value;
 };
 
-/// An event with fields, never a sentence, never a payload.
+/// An event with fields: no sentence, no payload.
 struct LogEvent {
   LogLevel level;
   std::string_view name;  ///< what happened: enqueue, claim, ack, …
   std::span<const LogField> fields;
 };
 
-/// What the library needs from the world. Every member has a working default.
-/// The functions are called from many threads at once.
+/// The library's dependencies on the system. Every member has a working default. The functions are
+/// called from many threads at once.
 struct Environment {
-  /// The test's instant; empty (the default) means the database's own clock.
+  /// The test's clock; empty (the default) means the database's own clock.
   std::function<std::optional<Instant>()> clock = {};
   /// 64 random bits; empty means the system's source of randomness.
   std::function<std::uint64_t()> random = {};
-  /// Receives events of at least `log_level`; empty means warnings and errors on stderr, and
-  /// `[](const LogEvent&) {}` silence. Ready-made ones are in log.hpp and log_spdlog.hpp. What it
-  /// throws is swallowed.
+  /// Receives events of at least `log_level`. Empty: warnings and errors go to stderr; `[](const
+  /// LogEvent&) {}`: no log. Ready-made ones are log_to_stderr and spdlog.hpp. Its exceptions are
+  /// swallowed.
   std::function<void(const LogEvent&)> log = {};
   LogLevel log_level = LogLevel::info;
-  /// Told of every statement that ran: its name, how long it took, how many rows it changed or
+  /// Called after every statement: its name, its duration, and how many rows it changed or
   /// returned.
   std::function<void(std::string_view statement, std::chrono::nanoseconds, std::size_t rows)>
       timing = {};
@@ -80,19 +81,19 @@ struct Environment {
 
 // Log events as lines of text, for programs that have no logger of their own.
 
-/// Characters that have no shape of their own but change how the text around them is shown: DEL and
-/// C1 controls, marks of direction and of no width, line and paragraph separators, tags.
+/// Characters that are invisible but change how the text around them is shown: DEL and C1 controls,
+/// direction and zero-width marks, line and paragraph separators, tags.
 bool is_hidden(char32_t code) noexcept;
 
 /// debug, info, warning or error.
 std::string_view to_string(LogLevel level) noexcept;
 
-/// `event field=value field="value with blanks"`, without a line end: values that are empty or hold
-/// a blank, a quotation mark, `=` or anything that a terminal could obey are JSON strings.
+/// `event field=value field="value with blanks"`, without a line end. Values that are empty or
+/// contain a blank, a quotation mark, `=` or a terminal control are JSON strings.
 std::string log_text(const LogEvent& event);
 
 /// For Environment::log: every event as one line on stderr, `twinbox: <level> <event> field=value
-/// …`. Without a log of its own an Environment does this for warnings and errors.
+/// …`. An Environment without a log uses it for warnings and errors.
 void log_to_stderr(const LogEvent& event);
 
 }  // namespace twinbox

@@ -19,7 +19,7 @@
 
 namespace twinbox {
 
-/// Something is no CloudEvent. The text begins with the attribute, and never shows data.
+/// The input is no CloudEvent. The text begins with the attribute and never shows data.
 class EventError : public std::invalid_argument {
  public:
   EventError(std::string attribute, const std::string& why);
@@ -31,7 +31,7 @@ class EventError : public std::invalid_argument {
   std::string attribute_;
 };
 
-/// An RFC 3339 time: as it came, and as an instant to the microsecond (the rest is cut off).
+/// An RFC 3339 time: the original text, and an instant truncated to the microsecond.
 class Timestamp {
  public:
   /// In UTC, with as many digits as it needs.
@@ -51,7 +51,7 @@ class Timestamp {
   std::string text_;
 };
 
-/// What an extension holds. Binary values travel as base64, URIs and timestamps as their text.
+/// The value of an extension. Binary values travel as base64, URIs and timestamps as their text.
 using Extension = std::variant<std::string, bool, std::int32_t>;
 
 enum class DataKind {
@@ -74,11 +74,11 @@ struct CloudEvent {
   DataKind data_kind = DataKind::none;
   std::string data = {};
 
-  /// Data of the kind that `datacontenttype` says: JSON, text, or bytes. Left out: JSON.
+  /// Data of the kind that `datacontenttype` names: JSON, text, or bytes. Without it: JSON.
   void set_data(std::string content, std::optional<std::string> content_type = {});
-  /// The extension as it would travel in a header; empty: there is none.
+  /// The extension as a header would carry it; empty: it does not exist.
   [[nodiscard]] std::optional<std::string> extension(std::string_view name) const;
-  /// Throws EventError for what no receiver would take.
+  /// Throws EventError for an event that receivers would refuse.
   void check() const;
 
   bool operator==(const CloudEvent&) const = default;
@@ -103,7 +103,7 @@ struct HttpContent {
   std::string body;
 };
 
-/// Empty: these are no headers of a CloudEvent.
+/// Empty: these are not the headers of a CloudEvent.
 std::optional<ContentMode> content_mode(const HttpHeaders& headers);
 /// Throws EventError when the event is not valid.
 HttpContent to_http(const CloudEvent& event, ContentMode mode = ContentMode::binary);
@@ -112,18 +112,18 @@ HttpContent to_http(std::span<const CloudEvent> batch);
 std::vector<CloudEvent> events_from_http(const HttpHeaders& headers, std::string_view body,
                                          std::size_t max_events = 10'000);
 
-/// As it is stored: the payload is the envelope in the JSON format, the topic is the type. The
+/// The stored form: the payload is the envelope in the JSON format, the topic is the type. The
 /// extensions `partitionkey`, `correlationid`, `expirytime`, `traceparent` and `tracestate` also
-/// become what the message has for them. `properties`: a JSON object that rides along in the
-/// headers. Throws EventError.
+/// become the message's own fields. `properties`: a JSON object that is added to the headers.
+/// Throws EventError.
 NewMessage to_message(const CloudEvent& event, std::string_view properties = {});
 Arrival to_arrival(const CloudEvent& event, std::string_view properties = {});
 
-/// The event that a message holds. A message that is no envelope is wrapped: id, source and type
-/// are those of the row, its payload is the data. Throws EventError for a damaged envelope.
+/// The event in a message. A message without an envelope is wrapped: id, source and type come from
+/// the row, its payload is the data. Throws EventError for a damaged envelope.
 CloudEvent event_of(const Message& message);
 
-/// A member of the message's headers: text as it is, anything else as JSON. Empty: there is none.
+/// A member of the message's headers: text unchanged, anything else as JSON. Empty: no such member.
 std::optional<std::string> property_of(const Message& message, std::string_view name);
 
 // W3C trace context: which trace a message belongs to, and which span sent it.
@@ -133,15 +133,15 @@ struct TraceContext {
   std::array<std::uint8_t, 16> trace_id{};  ///< never all zero
   std::array<std::uint8_t, 8> span_id{};    ///< never all zero
   std::uint8_t flags = 0;                   ///< bit 0: sampled, bit 1: the trace id is random
-  std::string state = {};                   ///< `tracestate`, as it came; empty: none
+  std::string state = {};                   ///< `tracestate`, unchanged; empty: none
 
-  /// Empty unless `traceparent` is well-formed. A malformed `tracestate` is left out, as W3C has
-  /// it.
+  /// Empty unless `traceparent` is well-formed. A malformed `tracestate` is dropped, as W3C
+  /// requires.
   static std::optional<TraceContext> parse(std::string_view traceparent,
                                            std::string_view tracestate = {});
   /// A new trace, sampled, with its first span.
   static TraceContext start(const Environment& environment);
-  /// A new span of the same trace, whose parent this one is.
+  /// A new child span of this one, in the same trace.
   [[nodiscard]] TraceContext child(const Environment& environment) const;
 
   [[nodiscard]] bool sampled() const noexcept { return (flags & 1U) != 0; }
@@ -153,10 +153,10 @@ struct TraceContext {
 };
 
 /// The context that was stored with a message: its headers' `traceparent`, or else the event's.
-/// Empty: it has none, or none that is well-formed.
+/// Empty: neither is well-formed.
 std::optional<TraceContext> trace_of(const Message& message);
 
-/// What this thread is doing: set while a TraceScope lives, by handlers' spans and by you.
+/// The current trace of this thread: set while a TraceScope lives, by handlers' spans and by you.
 std::optional<TraceContext> current_trace();
 
 class TraceScope {

@@ -1,4 +1,5 @@
-// The event bus: events by name and version, published in the transaction of what they tell about.
+// The event bus: events by name and version, published in the transaction of the change that they
+// announce.
 #pragma once
 
 #include <concepts>
@@ -25,7 +26,7 @@ namespace twinbox {
 
 // Handlers of events: by name and version, with the envelope or its content, inside a span.
 
-/// What an event is called, and in which version: together its type, `order.placed.v2`.
+/// The name and the version of an event: together its type, `order.placed.v2`.
 struct EventName {
   std::string name;
   int version = 1;  ///< 1 to 999'999'999
@@ -43,7 +44,7 @@ struct EventName {
 struct EventFormat {
   std::string content_type;
   std::function<std::string(const CloudEvent&)> write;
-  std::function<CloudEvent(std::string_view)> read;  ///< what it throws means malformed
+  std::function<CloudEvent(std::string_view)> read;  ///< an exception means malformed
 
   static EventFormat json();
 };
@@ -51,20 +52,20 @@ struct EventFormat {
 /// As event_of(message), also for envelopes of this format.
 CloudEvent event_of(const Message& message, const EventFormat& format);
 
-/// One call of a handler, as a tracer wants it.
+/// One call of a handler, for a tracer.
 struct HandlerSpan {
   TraceContext context;                ///< of this call; current_trace() during it
-  std::optional<TraceContext> parent;  ///< of who published the message
+  std::optional<TraceContext> parent;  ///< of the message's publisher
   const Message& message;              ///< borrowed
   Instant started;
   Duration took;
-  std::string_view error;  ///< empty: it is done
+  std::string_view error;  ///< empty: it succeeded
 };
 
-/// Around handlers. The observer is told from many threads; it must be short and must not throw.
+/// Called around handlers, from many threads; the observer must be short and must not throw.
 struct Tracing {
   std::function<void(const HandlerSpan&)> observer = {};
-  Environment environment = {};  ///< its chance makes span ids, its clock the times
+  Environment environment = {};  ///< its randomness makes span ids, its clock the times
 };
 
 /// The same handler inside a span: a child of the message's trace, or the first of a new one.
@@ -76,7 +77,7 @@ struct EventHandlerOptions {
 };
 
 namespace detail {
-/// Every handler of events becomes one of these.
+/// Every event handler becomes one of these.
 using EventHandlerCall =
     std::function<Outcome(Session*, const CloudEvent&, const Message&, std::stop_token)>;
 HandlerEntry make_event_entry(EventHandlerCall call, bool transactional,
@@ -120,8 +121,8 @@ Outcome call_event_handler(F& f, Session* session, const C& content, const Messa
 }
 
 /// A handler for Handlers::add or Channel::add: `channel.add(EventName{"order.placed"}.topic(),
-/// HandlerKey{"mail"}, event_handler([](const CloudEvent& event) { … }))`. A damaged envelope is
-/// dead, `malformed`.
+/// HandlerKey{"mail"}, event_handler([](const CloudEvent& event) { … }))`. A damaged envelope
+/// becomes a dead letter, `malformed`.
 template <class F>
 requires EventCallable<std::decay_t<F>, CloudEvent> HandlerEntry
 event_handler(F&& handler, EventHandlerOptions event_options = {}, HandlerOptions options = {}) {
@@ -134,7 +135,8 @@ event_handler(F&& handler, EventHandlerOptions event_options = {}, HandlerOption
       TransactionalEventCallable<H, CloudEvent>, std::move(event_options), std::move(options));
 }
 
-/// The handler gets the event's data as a T (see Decode); what cannot be read is dead, `malformed`.
+/// The handler gets the event's data as a T (see Decode); unreadable data becomes a dead letter,
+/// `malformed`.
 template <Decodable T, class F>
 requires EventCallable<std::decay_t<F>, T> HandlerEntry
 event_handler(F&& handler, EventHandlerOptions event_options = {}, HandlerOptions options = {}) {
@@ -155,7 +157,7 @@ event_handler(F&& handler, EventHandlerOptions event_options = {}, HandlerOption
       TransactionalEventCallable<H, T>, std::move(event_options), std::move(options));
 }
 
-/// Who handles which event. A second handler of the same name and version is refused (UsageError).
+/// The handlers of events. A second handler of the same name and version is refused (UsageError).
 class EventHandlers {
  public:
   explicit EventHandlers(EventHandlerOptions event_options = {})
@@ -172,7 +174,7 @@ class EventHandlers {
   }
   EventHandlers& add(const EventName& name, HandlerEntry entry);
 
-  /// Null: nobody.
+  /// Null: no handler.
   [[nodiscard]] const HandlerEntry* find(const EventName& name) const;
   [[nodiscard]] std::vector<EventName> names() const;
   /// For a Dispatcher.
@@ -184,15 +186,15 @@ class EventHandlers {
   Handlers handlers_;
 };
 
-/// A T that can be published: it knows its name (`static EventName event_name()`) and how it is
-/// written (Encode).
+/// A T that can be published: it has a name (`static EventName event_name()`) and an encoding
+/// (Encode).
 template <class T>
 concept Publishable = Encodable<T> && requires {
   { T::event_name() } -> std::convertible_to<EventName>;
 };
 
-/// The event that says `content`, JSON unless Encode names another `content_type`; the bus adds its
-/// id, source and time.
+/// The event with `content` as its data, JSON unless Encode names another `content_type`; the bus
+/// adds id, source and time.
 template <Publishable T>
 CloudEvent event_from(const T& content) {
   CloudEvent event{.id = {}, .source = {}, .type = T::event_name().type()};
@@ -205,41 +207,42 @@ CloudEvent event_from(const T& content) {
 }
 
 struct EventBusOptions {
-  std::string source = {};                   ///< of events that bring none
+  std::string source = {};                   ///< of events without a source
   EventFormat format = EventFormat::json();  ///< how envelopes are stored
-  /// Sends an event at once, for publish without the outbox. What it throws, publish throws.
+  /// Sends an event immediately, for publish without the outbox. publish() throws its exceptions.
   std::function<void(const CloudEvent&)> transport = {};
 };
 
 struct PublishOptions {
-  /// False: sent at once. The event may be LOST when the process or the receiver fails, and is sent
-  /// even if the transaction is rolled back. (Not so where a local channel has an inbox.)
+  /// False: sent immediately. The event may be LOST when the process or the receiver fails, and is
+  /// sent even if the transaction is rolled back. (Not so where a local channel has an inbox.)
   bool use_outbox = true;
-  std::string properties = {};            ///< a JSON object that rides along; see property_of
+  std::string properties = {};  ///< a JSON object that is added to the headers; see property_of
   std::optional<InstantArg> due_at = {};  ///< with the outbox: not earlier
 };
 
 /// Where an event for a channel of this process goes.
 enum class LocalDestination {
   inbox_only,
-  inbox_and_outbox,  ///< others want it too
+  inbox_and_outbox,  ///< other processes receive it too
 };
 
-/// Described first (local), then used: thread-safe from then on. Every publish fills in what the
-/// event lacks: a UUID v7 as its id, the source, the time, the trace of this thread
-/// (current_trace). Throws EventError, DatabaseError.
+/// Describe it first (local), then use it: thread-safe from then on. Every publish fills in missing
+/// fields: a UUID v7 as the id, the source, the time, and the trace of this thread (current_trace).
+/// Throws EventError, DatabaseError.
 class EventBus {
  public:
   /// `outbox` must outlive it.
   explicit EventBus(Outbox& outbox, EventBusOptions options = {});
 
-  /// The shortcut: events of this type go straight to the channel's inbox, in the transaction they
-  /// are published in. The inbox must be in the outbox's database. A channel without an inbox gets
-  /// what is published without the outbox, and calls its handlers at once. Throws UsageError.
+  /// A shortcut: events of this type go directly to the channel's inbox, in the transaction that
+  /// publishes them. The inbox must be in the outbox's database. A channel without an inbox
+  /// receives events published without the outbox, and calls its handlers immediately. Throws
+  /// UsageError.
   EventBus& local(const Topic& type, Channels& channels, std::string channel,
                   LocalDestination destination = LocalDestination::inbox_only);
 
-  /// In the caller's transaction. The event's id is the answer.
+  /// In your transaction. Returns the event's id.
   MessageId publish(Session& session, CloudEvent event, const PublishOptions& options = {});
   /// In a transaction of its own; durable once it returns.
   MessageId publish(CloudEvent event, const PublishOptions& options = {});
@@ -252,8 +255,8 @@ class EventBus {
     return publish(event_from(content), options);
   }
 
-  /// Runs `work` in one transaction of the outbox's database: what it writes and what it publishes
-  /// are committed together when it returns, or not at all when it throws.
+  /// Runs `work` in one transaction of the outbox's database: its writes and its events are
+  /// committed together when it returns, or not at all when it throws.
   void in_transaction(const std::function<void(class UnitOfWork&)>& work);
 
   [[nodiscard]] Outbox& outbox() const noexcept { return outbox_; }
@@ -279,23 +282,23 @@ class EventBus {
   std::map<std::string, LocalChannel, std::less<>> local_;
 };
 
-/// Business writes and events in one transaction of the caller's. Not thread-safe.
+/// Business writes and events in one transaction of yours. Not thread-safe.
 class UnitOfWork {
  public:
-  /// `session` has the transaction, which the caller ends.
+  /// `session` has the transaction; you end it.
   UnitOfWork(EventBus& bus, Session& session) : bus_(bus), session_(session) {}
   UnitOfWork(const UnitOfWork&) = delete;
   UnitOfWork& operator=(const UnitOfWork&) = delete;
 
   [[nodiscard]] Session& session() const noexcept { return session_; }
-  /// Without the outbox: kept until committed(), and forgotten if that never comes.
+  /// Without the outbox: kept until committed(), and dropped if you never call it.
   MessageId publish(CloudEvent event, PublishOptions options = {});
   template <Publishable T>
   MessageId publish(const T& content, PublishOptions options = {}) {
     return publish(event_from(content), std::move(options));
   }
-  /// The caller has committed: sends what does not use the outbox. Throws what the first failed
-  /// one threw, after the others have been sent.
+  /// Call it after your commit: sends the events that do not use the outbox. Throws the first
+  /// error, after the other events have been sent.
   void committed();
 
  private:
@@ -308,7 +311,7 @@ class UnitOfWork {
 // Outbox and inbox as the stores of an event bus: events under names of up to 500 characters, ids
 // of up to 256.
 
-/// An event as it goes into a store.
+/// An event to store.
 struct EventRecord {
   MessageId id;                                      ///< MessageId::event_id
   Topic name;                                        ///< Topic::event_name
@@ -319,7 +322,7 @@ struct EventRecord {
 
 enum class EventStatus { pending, processed, discarded };
 
-/// An event as it stands in a store.
+/// A stored event.
 struct StoredEvent {
   EventRecord event;
   EventStatus status = EventStatus::pending;
@@ -332,14 +335,14 @@ struct StoredEvent {
   std::int64_t number = 0;          ///< remove needs it
 };
 
-/// What became of an event that was handed out.
+/// The outcome of a claimed event.
 struct EventUpdate {
-  EventStatus status = EventStatus::pending;  ///< pending: to be tried again
+  EventStatus status = EventStatus::pending;  ///< pending: retry it
   std::string error = {};
   std::optional<Duration> retry_after = {};  ///< empty: by the retry policy
 };
 
-/// Thread-safe. `outbox` must outlive it. With a leading Session a call is part of the caller's
+/// Thread-safe. `outbox` must outlive it. With a leading Session a call is part of your
 /// transaction.
 class EventOutboxStore {
  public:
@@ -347,17 +350,17 @@ class EventOutboxStore {
 
   void store(const EventRecord& event);
   void store(Session& session, const EventRecord& event);
-  /// Leases up to `batch` events that are due. One that has failed `max_retries` times becomes dead
+  /// Leases up to `batch` due events. An event that has failed `max_retries` times becomes dead
   /// instead.
   std::vector<StoredEvent> unprocessed(std::int64_t batch, int max_retries);
   std::vector<StoredEvent> unprocessed(Session& session, std::int64_t batch, int max_retries);
   /// Events that were finished before `cutoff`, oldest first.
   std::vector<StoredEvent> processed(Instant cutoff, std::int64_t batch);
   std::vector<StoredEvent> processed(Session& session, Instant cutoff, std::int64_t batch);
-  /// False: the event was not this worker's any more.
+  /// False: this worker no longer holds the event.
   bool update(const StoredEvent& event, const EventUpdate& update);
   bool update(Session& session, const StoredEvent& event, const EventUpdate& update);
-  /// Deletes those that are finished. Returns how many.
+  /// Deletes finished events. Returns how many.
   std::size_t remove(std::span<const StoredEvent> events);
   std::size_t remove(Session& session, std::span<const StoredEvent> events);
 
@@ -367,8 +370,7 @@ class EventOutboxStore {
   Duration lease_;
 };
 
-/// Thread-safe. `inbox` must outlive it. With a leading Session a call is part of the caller's
-/// transaction.
+/// Thread-safe. `inbox` must outlive it. With a leading Session a call is part of your transaction.
 class EventInboxStore {
  public:
   EventInboxStore(Inbox& inbox, OwnerToken owner, Duration lease = std::chrono::seconds{30});
@@ -380,12 +382,12 @@ class EventInboxStore {
   std::optional<StoredEvent> get(const MessageId& id, const Source& source = Source::none());
   std::optional<StoredEvent> get(Session& session, const MessageId& id,
                                  const Source& source = Source::none());
-  /// Stores an event that is still to be handled.
+  /// Stores an event that has not been handled yet.
   void insert(const EventRecord& event);
   void insert(Session& session, const EventRecord& event);
-  /// Processed and discarded are ends, also of what somebody holds; pending stores an event that is
-  /// unknown, counts a failure and sets the next retry. False: the event is finished, somebody
-  /// else's at the moment, or, for the ends, unknown.
+  /// Processed and discarded are final, even for an event that a worker holds. Pending stores an
+  /// unknown event, counts a failure and sets the next retry. False: the event is finished, leased
+  /// by a worker, or (for processed and discarded) unknown.
   bool update(const EventRecord& event, const EventUpdate& update);
   bool update(Session& session, const EventRecord& event, const EventUpdate& update);
   /// Events that were processed or discarded before `cutoff`, oldest first.

@@ -1,4 +1,4 @@
-// Handlers: what is called for a message, and what they answer.
+// Handlers: the code that Twinbox calls for a message, and its outcomes.
 #pragma once
 
 #include <concepts>
@@ -24,13 +24,13 @@ namespace twinbox {
 
 // Patterns over topics: `order.*`, `order.#`.
 
-/// A topic is words with dots between them. In a pattern the word `*` stands for exactly one word,
-/// `#` for any number of words, also for none; every other word stands for itself, byte by byte.
+/// A topic is words separated by dots. In a pattern the word `*` matches exactly one word, `#` any
+/// number of words including none; every other word matches itself, byte by byte.
 class TopicPattern {
  public:
-  /// Throws std::invalid_argument, naming the pattern and the way out, for a text that no topic can
-  /// be (see BoundedText; at most 500 characters), an empty word, and a `*` or `#` that is only a
-  /// part of its word.
+  /// Throws std::invalid_argument, naming the pattern and the fix, for a text that no topic can be
+  /// (see BoundedText; at most 500 characters), an empty word, and a `*` or `#` that is only a part
+  /// of its word.
   explicit TopicPattern(std::string_view text);
 
   [[nodiscard]] bool matches(std::string_view topic) const noexcept;
@@ -45,31 +45,33 @@ class TopicPattern {
 
 /// How often the effects of a handler can happen.
 enum class Guarantee {
-  at_least_once,  ///< called until it succeeds; a crash in between calls it again
-  transactional,  ///< gets a Session: its writes and the end of the delivery commit together
-  at_most_once,   ///< the delivery is marked before the call; what fails is not repeated by itself
+  at_least_once,  ///< called until it succeeds; a crash during the call repeats it
+  transactional,  ///< gets a Session: its writes and the acknowledgement commit together
+  at_most_once,   ///< the delivery is marked before the call; a failed call is not repeated
+                  ///< automatically
 };
 
 struct HandlerOptions {
   std::optional<RetryPolicy> retry = {};  ///< empty: the box's own
-  /// A handler past it is told to stop, and counts as failed; empty: the box's handler_timeout.
+  /// A handler that exceeds it gets a stop request and counts as failed; empty: the box's
+  /// handler_timeout.
   std::optional<Duration> timeout = {};
   std::vector<HandlerKey> legacy_keys = {};  ///< former keys whose open deliveries it still takes
   bool at_most_once = false;                 ///< see Guarantee
   bool release_claim_on_error =
-      false;                    ///< at most once: a failed call is put back instead of left marked
+      false;  ///< at most once: a failed call releases the delivery instead of leaving it marked
   std::size_t max_batch = 100;  ///< of a batch handler: messages per call
 };
 
 using MessageHandler = std::function<Outcome(const Message&, std::stop_token)>;
 using TransactionalHandler = std::function<Outcome(Session&, const Message&, std::stop_token)>;
 /// Several messages in one call, an outcome for each, in their order. An exception, or a wrong
-/// number of outcomes, is a retry of them all.
+/// number of outcomes, retries them all.
 using BatchHandler = std::function<std::vector<Outcome>(std::span<const Message>, std::stop_token)>;
-/// Called with the outcome of a failed call (Outcome::retry after an exception or a timeout, or
-/// what the handler returned; Outcome::dead), before anything follows from it. The outcome that it
-/// returns takes the place of the failure. If it throws, the failure counts as it is
-/// (`on_failure_error` in the log). Called from many threads at once.
+/// Called with the outcome of a failed call (Outcome::retry after an exception or a timeout, or the
+/// handler's own outcome; Outcome::dead), before it is stored. The outcome that it returns replaces
+/// the failure. If it throws, the failure counts unchanged (`on_failure_error` in the log). Called
+/// from many threads at once.
 using FailureHook = std::function<Outcome(const Message&, const Outcome& failure)>;
 using HandlerCall = std::variant<MessageHandler, TransactionalHandler, BatchHandler>;
 
@@ -94,7 +96,7 @@ struct HandlerEntry {
   }
 
   [[nodiscard]] Guarantee guarantee() const noexcept;
-  /// Throws std::out_of_range or UsageError, beginning with `what`, for options that cannot be.
+  /// Throws std::out_of_range or UsageError, beginning with `what`, for invalid options.
   void check(const std::string& what) const;
 
  private:
@@ -137,7 +139,8 @@ struct HandlerEntry {
   }
 };
 
-/// Who handles what. A second handler for the same topic, pattern or key is refused (UsageError).
+/// The handlers of a dispatcher. A second handler for the same topic, pattern or key is refused
+/// (UsageError).
 class Handlers {
  public:
   template <class F>
@@ -150,13 +153,13 @@ class Handlers {
   Handlers& on(const Topic& topic, F&& handler, HandlerOptions options = {}) {
     return on(topic, typed<T>(std::forward<F>(handler)), std::move(options));
   }
-  /// For the topics that match, where none is registered itself; the pattern that came first wins.
+  /// For matching topics without a handler of their own; the pattern that was added first wins.
   template <class F>
   requires HandlerCallable<std::decay_t<F>> Handlers& on(const TopicPattern& pattern, F&& handler,
                                                          HandlerOptions options = {}) {
     return add(pattern, HandlerEntry::of(std::forward<F>(handler), std::move(options)));
   }
-  /// For deliveries that were written under this key.
+  /// For deliveries that were stored under this key.
   template <class F>
   requires HandlerCallable<std::decay_t<F>> Handlers& on_key(const HandlerKey& key, F&& handler,
                                                              HandlerOptions options = {}) {
@@ -173,11 +176,12 @@ class Handlers {
   Handlers& add(const TopicPattern& pattern, HandlerEntry entry);
   Handlers& add(const HandlerKey& key, HandlerEntry entry);
 
-  /// Null: nobody. A delivery with a key is found by key, one without by topic, then by pattern.
+  /// Null: no handler. A delivery with a key is found by key, one without by topic, then by
+  /// pattern.
   [[nodiscard]] const HandlerEntry* find(const HandlerKey& key, const Topic& topic) const;
   /// Every key and legacy key.
   [[nodiscard]] std::vector<HandlerKey> keys() const;
-  /// Every topic and pattern that is registered itself.
+  /// Every registered topic and pattern.
   [[nodiscard]] std::vector<std::string> topics() const;
   [[nodiscard]] std::vector<std::string> patterns() const;
   [[nodiscard]] bool any_transactional() const;
@@ -198,9 +202,9 @@ class Handlers {
   std::map<std::string, std::string, std::less<>> legacy_;  ///< legacy key → key
 };
 
-/// The keys of open work that nobody in `handlers` claims, each of them logged as `unclaimed_key`:
-/// what waits under them would be dead as soon as it is claimed. Looks at the oldest and the newest
-/// ten thousand deliveries. For start-up. Throws DatabaseError.
+/// The keys of open deliveries that no handler in `handlers` claims, each logged as
+/// `unclaimed_key`: a delivery under such a key becomes dead as soon as it is claimed. Reads the
+/// oldest and the newest ten thousand deliveries. For start-up. Throws DatabaseError.
 std::vector<HandlerKey> unclaimed_keys(WorkQueue& queue, const Handlers& handlers);
 
 }  // namespace twinbox

@@ -1,4 +1,4 @@
-// Is a box well? In words and in a state that a probe can be answered with.
+// Health of a box: in words, and as a state for a probe.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,11 @@ namespace twinbox {
 struct HealthThresholds {
   static constexpr Duration max_stalled = std::chrono::days{365};
 
-  std::int64_t pending =
-      1000;                ///< more than so many deliveries that are due: degraded (0 to 1 000 000)
-  std::int64_t dead = 10;  ///< more than so many dead letters: unhealthy (0 to 1 000 000)
-  /// A delivery has been due for so long while no running dispatcher has finished or failed any:
-  /// degraded. From 1 s on; 0: never. Switch it off for a box that is handled without a dispatcher.
+  std::int64_t pending = 1000;  ///< more due deliveries than this: degraded (0 to 1 000 000)
+  std::int64_t dead = 10;       ///< more than so many dead letters: unhealthy (0 to 1 000 000)
+  /// A delivery has been due for this long while no running dispatcher has finished or failed any:
+  /// degraded. At least 1 s; 0: never. Switch it off for a box that is handled without a
+  /// dispatcher.
   Duration stalled = std::chrono::minutes{5};
 };
 
@@ -34,69 +34,69 @@ std::string_view to_string(HealthState state) noexcept;
 struct Health {
   HealthState state;
   std::vector<std::string> reasons;  ///< at least one, the worst first
-  /// Counted only until the threshold is passed by one: the check costs the same however large the
-  /// backlog and the history are.
+  /// Counted up to one above the threshold: the check costs the same however large the backlog and
+  /// the history are.
   std::int64_t pending = 0;  ///< due and not finished: ready, held by a worker, or behind another
                              ///< of their partition key
   std::int64_t dead = 0;
   std::int64_t held = 0;  ///< partition keys that dead letters hold; any makes it degraded
   /// Partition keys that wait for a delivery that is due far in the future (BlockedKey); any makes
-  /// it degraded. Of the deliveries that are due last, the first 10 000 are looked at.
+  /// it degraded. Only the 10 000 deliveries with the latest due times are read.
   std::int64_t blocked = 0;
   bool stalled = false;  ///< see HealthThresholds::stalled
-  /// The first reason is an error in the database's own words, which tell where it is and whose.
+  /// The first reason is the database's own error text, which may show its address and its user.
   bool broken = false;
 };
 
-/// Reads without stopping anybody. A store that cannot be asked is unhealthy, with the error as the
-/// reason, and so is one that within the last minute has refused a write of this process (no space,
-/// read only, damaged) and has stored no message for it since; nothing is thrown for it. Refusals
-/// inside Database::in_transaction() count as well, except read only, which its caller may want,
-/// but not what it stores; what happens on a caller's PGconn*, sqlite3* or pqxx cannot be seen.
-/// Behind more than 10 000 partition keys whose heads are all scheduled for later, what waits may
-/// be overlooked.
+/// Reads without blocking any writer. A store that cannot be reached is unhealthy, with the error
+/// as the reason, and so is a store that refused a write of this process within the last minute (no
+/// space, read only, damaged) and has stored no message for it since; neither throws. Refusals
+/// inside Database::in_transaction() count as well, except read only, which the caller may have
+/// chosen; refusals on your own PGconn*, sqlite3* or pqxx connection cannot be seen. Behind more
+/// than 10 000 partition keys whose first deliveries are all scheduled for later, waiting
+/// deliveries may be overlooked.
 [[nodiscard]] Health check_health(WorkQueue& queue, const HealthThresholds& thresholds = {});
 
-/// Why the database takes no writes of this process, as check_health() has it, in the database's
-/// own words; empty: nothing is known against it. Asks nobody.
+/// Why the database takes no writes of this process, as in check_health(), in the database's own
+/// words; empty: no refusal is known. Sends no query.
 [[nodiscard]] std::optional<std::string> write_refusal(Database& database);
 
-/// Inserts a row into the table of the workers and deletes it, in one transaction that is durable
-/// when it returns: the database takes writes. Throws DatabaseError when it does not.
+/// Inserts a row into the table of the workers and deletes it, in one durable transaction, which
+/// proves that the database takes writes. Throws DatabaseError when it does not.
 void probe_writes(WorkQueue& queue);
 
 /// How long ago a call of this process proved that the database takes writes: it stored messages
-/// outside of a caller's transaction, or probed. Empty: none has. Asks nobody.
+/// outside of a caller's transaction, or probed. Empty: never. Sends no query.
 [[nodiscard]] std::optional<std::chrono::steady_clock::duration> since_write(Database& database);
 
-// Who works on a box: dispatchers that run tell of themselves.
+// The workers of a box: running dispatchers report themselves.
 
-/// A dispatcher, as it has told of itself. How many leases it holds: Counts::by_owner.
+/// A dispatcher, as it last reported itself. Counts::by_owner has the number of its leases.
 struct Worker {
   OwnerToken owner;
   std::string name;     ///< host:process
   std::string version;  ///< of the library
   Instant started_at;
-  Instant seen_at;  ///< told again every 15 s; with more than 150 stores ten are told a second
-  std::int64_t done = 0;    ///< messages finished since it started, as of `seen_at`
+  Instant seen_at;        ///< reported every 15 s; with more than 150 stores, ten stores per second
+  std::int64_t done = 0;  ///< messages finished since it started, as of `seen_at`
   std::int64_t failed = 0;  ///< attempts that failed, dead letters included
 };
 
-/// The workers of one box. A dispatcher's row comes with Dispatcher::run() and goes with its end;
-/// one that died leaves it behind until the chore `reap` removes it after a day. Thread-safe.
-/// Throws DatabaseError.
+/// The workers of one box. Dispatcher::run() inserts a row and deletes it at its end; the row of a
+/// crashed dispatcher stays until the chore `reap` removes it after a day. Thread-safe. Throws
+/// DatabaseError.
 class Workers {
  public:
   /// `queue` must outlive it.
   explicit Workers(WorkQueue& queue) : queue_(queue) {}
 
-  /// At most `limit`, seen last first.
+  /// At most `limit`, latest `seen_at` first.
   [[nodiscard]] std::vector<Worker> list(std::int64_t limit = 1000);
-  /// Removes those that were not seen for so long. Returns how many.
+  /// Removes workers that were not seen for this long. Returns how many.
   std::size_t forget(Duration unseen);
 
-  /// What a dispatcher tells: here I am; and at its end: here I go. `handles` is its announcement
-  /// of handler keys and topics, which counts for the time it `lives` after each call.
+  /// A dispatcher's heartbeat, and its end. `handles` announces its handler keys and topics; the
+  /// announcement is valid for `lives` after each call.
   void heartbeat(const OwnerToken& owner, std::string_view name, std::string_view version,
                  std::int64_t done = 0, std::int64_t failed = 0, std::string_view handles = {},
                  Duration lives = std::chrono::minutes{1});
@@ -106,21 +106,21 @@ class Workers {
   WorkQueue& queue_;
 };
 
-// What is wrong with a store, and how to mend it: for a person who was called at night.
+// Diagnosis of a store: what is wrong, and how to fix it.
 
-/// One thing that was looked at.
+/// One finding.
 struct Finding {
   enum class Level { ok, warning, error };
 
   std::string check;  ///< `schema`, `index`, `clock`, …
   Level level;
   std::string found;
-  std::string fix = {};  ///< what to do or to run; empty when all is well
+  std::string fix = {};  ///< what to do or to run; empty when the check passed
 };
 
 std::string_view to_string(Finding::Level level) noexcept;
 
-/// From where on something is worth a finding.
+/// Thresholds for findings.
 struct DoctorLimits {
   Duration clock_skew = std::chrono::seconds{2};  ///< between this process and the server
   Duration held = std::chrono::minutes{5};        ///< an open transaction's age
@@ -128,26 +128,26 @@ struct DoctorLimits {
   std::int64_t log_bytes = 256 * 1024 * 1024;     ///< of a SQLite file's write-ahead log
 };
 
-/// What the database's clock says; on SQLite, which has none, this process's. Throws DatabaseError.
+/// The database's clock; on SQLite, which has none, this process's. Throws DatabaseError.
 [[nodiscard]] Instant clock_of(Database& database);
 
-/// Whether the database can be reached, its clock, how durable a commit is, whether it waits for a
-/// standby and which transactions hold back vacuum (PostgreSQL), the file, its rights and its disk
-/// (SQLite). A database that cannot be asked is a finding; nothing is thrown for it.
+/// Checks that the database can be reached, its clock, how durable a commit is, whether it waits
+/// for a standby and which transactions hold back vacuum (PostgreSQL), the file, its rights and its
+/// disk (SQLite). An unreachable database is a finding; nothing is thrown for it.
 [[nodiscard]] std::vector<Finding> examine_database(Database& database,
                                                     const DoctorLimits& limits = {});
 
-/// How durable the commits of one connection are: for a program that enqueues on its own.
+/// The commit durability of one connection: for a program that enqueues on its own.
 [[nodiscard]] std::vector<Finding> examine_session(Session& session);
 
-/// The tables of a box: their version, functions, indexes, whether they are vacuumed, sequences
-/// that lie behind the data (PostgreSQL), the partition keys that dead letters or due times far in
-/// the future stop, and whether commits wait for a standby where BoxOptions::require_synchronous
-/// asks for it.
+/// Checks the tables of a box: their version, functions, indexes, whether they are vacuumed,
+/// sequences that lag behind the data (PostgreSQL), the partition keys that dead letters or due
+/// times far in the future block, and whether commits wait for a standby where
+/// BoxOptions::require_synchronous demands it.
 [[nodiscard]] std::vector<Finding> examine_box(Database& database, BoxKind kind,
                                                BoxOptions options = {});
 
-/// Two looks at Admin::counts, `between` apart: whether anybody works, and keeps up.
+/// Compares two snapshots of Admin::counts, `between` apart: whether workers run, and keep up.
 [[nodiscard]] Finding compare_backlog(const StateCounts& before, const StateCounts& after,
                                       Duration between);
 

@@ -1,5 +1,5 @@
-// Housekeeping: what a box needs now and then. Of many processes on a box one does each chore,
-// under a named lease.
+// Housekeeping: recurring chores of a box. Of many processes on a box one does each chore, under a
+// named lease.
 #pragma once
 
 #include <chrono>
@@ -17,14 +17,14 @@
 
 namespace twinbox {
 
-// Named leases: of many processes on one box, one (or a few) may do a thing. They are rows, so they
-// work behind any pooler.
+// Named leases: of many processes on one box, one (or a few) may do a task. Leases are rows, so
+// they work behind any pooler.
 
-/// A name that was acquired. Nobody else holds it until it is released or runs out.
+/// An acquired name. No other owner holds it until it is released or expires.
 struct NamedLease {
   LeaseName name;
   OwnerToken owner;
-  /// Grows whenever the holder changes: whoever is told of it can refuse an earlier holder.
+  /// Grows whenever the holder changes: a system that checks it can refuse an earlier holder.
   std::int64_t epoch;
 
   auto operator<=>(const NamedLease&) const = default;
@@ -42,19 +42,21 @@ class NamedLeases {
   /// `queue` must outlive it.
   explicit NamedLeases(WorkQueue& queue) : queue_(queue) {}
 
-  /// Empty: somebody else holds it. Who holds it already keeps his epoch, and his lease ends no
-  /// earlier than before; so a call whose answer was lost can simply be made again.
+  /// Empty: another owner holds it. A current holder keeps its epoch, and its lease ends no earlier
+  /// than before; so a call whose answer was lost can be repeated.
   std::optional<NamedLease> try_acquire(const LeaseName& name, OwnerToken owner, Duration duration);
-  /// One of the leases `name/1` … `name/slots` (1 to 1000), the one that `owner` has if he has one.
+  /// One of the leases `name/1` … `name/slots` (1 to 1000), the one that `owner` already holds if
+  /// any.
   std::optional<NamedLease> try_acquire_one_of(const LeaseName& name, int slots, OwnerToken owner,
                                                Duration duration);
-  /// Moves the end, never to an earlier one. False: it has run out or somebody took it over.
+  /// Extends the lease, never shortens it. False: it has expired or another owner took it over.
   bool renew(const NamedLease& lease, Duration duration);
-  /// Ends the lease; the next one has it at once. False: it was somebody else's by now.
+  /// Ends the lease; the next owner can acquire it immediately. False: another owner already holds
+  /// it.
   bool release(const NamedLease& lease);
-  /// Who holds it now.
+  /// The current holder.
   std::optional<LeaseHolder> holder(const LeaseName& name);
-  /// At most `limit` of those that are held now, by name. A further page begins behind the last
+  /// At most `limit` of the leases that are held now, by name. The next page begins after the last
   /// name of this one.
   std::vector<LeaseHolder> held(std::int64_t limit = 1000, std::string_view after = {});
 
@@ -63,9 +65,9 @@ class NamedLeases {
 };
 
 struct LeaseKeeperOptions {
-  int slots = 1;  ///< so many may hold the name at once
+  int slots = 1;  ///< how many may hold the name at once
   Duration lease = std::chrono::seconds{30};
-  Duration retry_interval = std::chrono::seconds{1};  ///< while somebody else has it
+  Duration retry_interval = std::chrono::seconds{1};  ///< while another owner holds it
 };
 
 /// Keeps one name for a loop that may work only while it holds it. Releases it in the destructor.
@@ -78,19 +80,18 @@ class LeaseKeeper {
   LeaseKeeper(const LeaseKeeper&) = delete;
   LeaseKeeper& operator=(const LeaseKeeper&) = delete;
 
-  /// Acquires what is free, renews what is held when a third of its time has passed. Returns how
-  /// long from now it wants to be called again. Throws DatabaseError; what is held stays held until
-  /// its time is over.
+  /// Acquires a free lease, or renews the held one when a third of its time has passed. Returns the
+  /// time until its next call. Throws DatabaseError; a held lease stays held until it expires.
   Duration step();
-  /// Steps until it is held, for at most `timeout` (Duration::max(): for ever), or until `stop`.
+  /// Steps until it is held, for at most `timeout` (Duration::max(): forever), or until `stop`.
   /// Returns whether it is held.
   bool acquire(std::stop_token stop, Duration timeout = std::chrono::seconds{60});
-  /// False as soon as the lease may be somebody else's: it was lost, or not renewed in time by this
-  /// process's own clock, which counts from before the lease was asked for.
+  /// False as soon as another owner may hold the lease: it was lost, or not renewed in time by this
+  /// process's own clock, which counts from before the request.
   [[nodiscard]] bool held() const;
-  /// What is held; empty as soon as held() is false.
+  /// The held lease; empty as soon as held() is false.
   [[nodiscard]] std::optional<NamedLease> lease() const;
-  /// Gives it back. What step() does next is to try again.
+  /// Releases it. The next step() acquires again.
   void release();
 
  private:
@@ -98,16 +99,16 @@ class LeaseKeeper {
   std::unique_ptr<State> state_;
 };
 
-/// reap: clears leases that ran out; expire: makes work past its expiry, or of messages older than
-/// BoxOptions::max_age, dead; prune: deletes
-/// finished messages past their retention, never what is open, dead or only seen.
+/// reap: clears expired leases; expire: makes deliveries past their expiry, or of messages older
+/// than BoxOptions::max_age, dead; prune: deletes finished messages past their retention, never
+/// open, dead or only seen ones.
 enum class Chore { reap, expire, prune };
 
 std::string_view to_string(Chore chore) noexcept;
 
 struct ChoreOptions {
   bool enabled = true;
-  Duration interval;          ///< from one beginning to the next, over all processes
+  Duration interval;          ///< between two starts, over all processes
   std::int64_t batch = 1000;  ///< rows per transaction
 
   bool operator==(const ChoreOptions&) const = default;
@@ -119,8 +120,8 @@ struct HousekeepingOptions {
   ChoreOptions expire = {.interval = std::chrono::seconds{30}};
   ChoreOptions prune = {.interval = std::chrono::hours{1}};
   std::optional<Duration> retention = {};  ///< empty: the box's
-  /// Chores are done under the leases `<lease_name>.reap` and so on, held for their interval, at
-  /// least for `min_lease`: so long others wait for a process that died.
+  /// Chores run under the leases `<lease_name>.reap` and so on, held for their interval, at least
+  /// for `min_lease`: after a crash other processes wait that long.
   LeaseName lease_name{"housekeeping"};
   Duration min_lease = std::chrono::seconds{30};
 
@@ -137,31 +138,31 @@ struct HousekeepingOptions {
   void check() const;
 };
 
-/// How a chore that was due ended.
+/// The result of a due chore.
 struct ChoreReport {
   enum class End {
     done,
-    stopped,    ///< by a stop request, between two batches or in one; the next step goes on
+    stopped,    ///< by a stop request, between two batches or in one; the next step continues
     elsewhere,  ///< another process does it
     lost,       ///< another process took the lease over, between two batches
-    failed,     ///< tried again at the next interval
+    failed,     ///< retried at the next interval
   };
   Chore chore;
   End end;
   std::size_t count = 0;    ///< rows
-  std::size_t skipped = 0;  ///< rows that failed and were passed over (`stuck_row` in the log)
+  std::size_t skipped = 0;  ///< rows that failed and were skipped (`stuck_row` in the log)
   Duration took = {};
-  std::string error = {};  ///< of the chore, or of the last row that was skipped
+  std::string error = {};  ///< of the chore, or of the last skipped row
 };
 
 std::string_view to_string(ChoreReport::End end) noexcept;
 
 struct HousekeepingReport {
   std::vector<ChoreReport> chores;  ///< that were due
-  Duration next;                    ///< from now until one is due again; at most a day
+  Duration next;                    ///< from now until the next chore is due; at most a day
 };
 
-/// Since the Housekeeping was made.
+/// Since the Housekeeping was created.
 struct ChoreStats {
   std::uint64_t runs = 0;  ///< begun here, failures among them
   std::uint64_t elsewhere = 0;
@@ -175,7 +176,8 @@ struct ChoreStats {
 class Housekeeping {
  public:
   using Observer = std::function<void(const ChoreReport&)>;
-  /// Told of what expire has made dead, batch by batch; the reason is `expired` or `max_age`.
+  /// Called with the deliveries that expire has made dead, batch by batch; the reason is `expired`
+  /// or `max_age`.
   using DeadLetters = std::function<void(std::span<const Message>, std::string_view reason)>;
 
   /// `queue` must outlive it. Throws std::out_of_range naming an option and its bounds.
@@ -185,17 +187,17 @@ class Housekeeping {
   Housekeeping(const Housekeeping&) = delete;
   Housekeeping& operator=(const Housekeeping&) = delete;
 
-  /// Does what is due, in batches; a stop request ends it between two or in one. Everything is due
-  /// at first. A failure is logged and reported, never thrown.
+  /// Runs the due chores, in batches; a stop request ends it between two or in one. Every chore is
+  /// due at first. A failure is logged and reported, never thrown.
   HousekeepingReport step(std::stop_token stop = {});
-  /// Steps whenever something is due, until `stop`.
+  /// Steps whenever a chore is due, until `stop`.
   void run(std::stop_token stop);
 
   [[nodiscard]] ChoreStats stats(Chore chore) const;
 
  private:
-  class House;
-  std::unique_ptr<House> house_;
+  class Runner;
+  std::unique_ptr<Runner> runner_;
 };
 
 }  // namespace twinbox

@@ -1,4 +1,4 @@
-// What comes and goes over HTTP, without a socket: mount it in whatever server you have.
+// HTTP requests and responses as values, without a socket: mount them in the server of your choice.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +9,7 @@
 
 namespace twinbox {
 
-/// Header fields in the order they came. Names are compared without regard to case.
+/// Header fields in their original order. Names are compared without regard to case.
 class HttpHeaders {
  public:
   struct Field {
@@ -20,9 +20,9 @@ class HttpHeaders {
   HttpHeaders() = default;
   HttpHeaders(std::initializer_list<Field> fields) : fields_(fields) {}
 
-  /// The first of that name.
+  /// The first field of that name.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view name) const noexcept;
-  /// All of that name, in their order.
+  /// All fields of that name, in their order.
   [[nodiscard]] std::vector<std::string_view> all(std::string_view name) const;
   void add(std::string name, std::string value);
   /// Replaces every field of that name.
@@ -37,11 +37,11 @@ class HttpHeaders {
 
 struct HttpRequest {
   std::string method = "POST";
-  std::string target = "/";  ///< path and query, as they came
+  std::string target = "/";  ///< path and query, unchanged
   HttpHeaders headers = {};
-  std::string body = {};  ///< as it came: signatures are made over these bytes
+  std::string body = {};  ///< unchanged: signatures are verified over these bytes
   bool loopback = false;  ///< the peer is this machine
-  /// The sender's name as the server has verified it, such as the name of its token; empty: none.
+  /// The sender's name as verified by the server, such as the name of its token; empty: none.
   std::string sender = {};
 };
 
@@ -51,7 +51,7 @@ struct HttpResponse {
   std::string body = {};
 };
 
-/// A problem document (RFC 9457). `detail` tells what is wrong and the way out, never a payload; an
+/// A problem document (RFC 9457). `detail` says what is wrong and what to do, never a payload; an
 /// empty one is left out.
 HttpResponse problem(int status, std::string_view title, std::string_view detail);
 /// A JSON answer.

@@ -1,4 +1,4 @@
-// The names and numbers that identify things. Each is a type of its own; none converts to another.
+// The names and numbers that identify objects. Each has its own type; none converts to another.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace twinbox {
 
 struct Environment;
 
-/// Marks text that was checked before (it comes from our own tables), so that it is not checked
+/// Marks text that is already checked (it comes from our own tables), so that it is not checked
 /// again.
 struct Unchecked {};
 
 /// Text of a bounded length: UTF-8, not empty, not only blanks, no NUL, counted in UTF-16 code
-/// units. The constructor throws std::invalid_argument with a message that names the thing and its
+/// units. The constructor throws std::invalid_argument with a message that names the field and its
 /// bound.
 template <class Tag>
 class BoundedText {
@@ -36,27 +36,27 @@ class BoundedText {
   std::string text_;
 };
 
-/// What a message is about; the router's key. At most 255 characters.
+/// The subject of a message; handlers are found by it. At most 255 characters.
 struct Topic : BoundedText<Topic> {
   using BoundedText::BoundedText;
   /// An event name on the event-bus path: at most 500 characters.
   static Topic event_name(std::string text);
 };
 
-/// The system a message came from. At most 255 characters.
+/// The system that sent a message. At most 255 characters.
 struct Source : BoundedText<Source> {
   using BoundedText::BoundedText;
-  /// The reserved source of calls that know none: `-`.
+  /// The reserved source of calls without one: `-`.
   static Source none() { return Source{"-", Unchecked{}}; }
 };
 
-/// What makes a message the same message when it arrives again, within its source. At most 255
+/// Identifies a message within its source: an arrival with a known id is a duplicate. At most 255
 /// characters.
 struct MessageId : BoundedText<MessageId> {
   using BoundedText::BoundedText;
   /// An event id on the event-bus path: at most 256 characters.
   static MessageId event_id(std::string text);
-  /// A new UUID v7, made here, so that a repeated enqueue meets its own key.
+  /// A new UUID v7, made here, so that a repeated enqueue finds its own message.
   static MessageId make(const Environment& environment);
 };
 
@@ -67,10 +67,10 @@ struct HandlerKey : BoundedText<HandlerKey> {
   static HandlerKey by_topic() { return HandlerKey{"", Unchecked{}}; }
 };
 
-/// Ties messages of one story together. At most 255 characters.
+/// Links related messages. At most 255 characters.
 struct CorrelationId : BoundedText<CorrelationId> {
   using BoundedText::BoundedText;
-  /// For text from outside, where an empty one means none.
+  /// For external text, where an empty one means none.
   static std::optional<CorrelationId> or_none(std::string text);
 };
 
@@ -79,7 +79,7 @@ struct PartitionKey : BoundedText<PartitionKey> {
   using BoundedText::BoundedText;
 };
 
-/// What only one may do at a time: the name of a lease. At most 200 characters.
+/// The name of a lease, which one owner holds at a time. At most 200 characters.
 struct LeaseName : BoundedText<LeaseName> {
   using BoundedText::BoundedText;
 };
@@ -96,9 +96,9 @@ struct Uuid {
   auto operator<=>(const Uuid&) const = default;
 };
 
-/// Who holds a lease: one per worker. After an asynchronous failover of PostgreSQL a token that was
-/// used before may meet its own epochs again: make a new one for each claim, or after each
-/// failover.
+/// The holder of a lease: one token per worker. After an asynchronous failover of PostgreSQL a
+/// server may issue the same epochs again to a token used before: make a new token for each claim,
+/// or after each failover.
 class OwnerToken {
  public:
   /// Throws std::invalid_argument when `uuid` is all zero.
@@ -114,7 +114,7 @@ class OwnerToken {
   Uuid uuid_;
 };
 
-/// One delivery: a message and a handler. Given by the database, ascending, never used twice.
+/// One delivery: a message and a handler. Assigned by the database, ascending, never reused.
 class DeliveryId {
  public:
   explicit constexpr DeliveryId(std::int64_t number) noexcept : number_(number) {}
@@ -126,7 +126,7 @@ class DeliveryId {
   std::int64_t number_;
 };
 
-/// One claim of a delivery: a settle with it changes nothing once somebody else has claimed the
+/// One claim of a delivery: a settle with it changes nothing once another worker has claimed the
 /// delivery.
 struct Lease {
   DeliveryId work;

@@ -1,4 +1,4 @@
-// The inbox: what arrives twice is handled once.
+// The inbox: a message that arrives twice is handled once.
 #pragma once
 
 #include <concepts>
@@ -20,7 +20,7 @@ enum class MessageState { seen, open, done, dead };
 
 std::string_view to_string(MessageState state) noexcept;
 
-/// What observe found.
+/// The result of observe.
 struct Observed {
   bool done;
   bool conflict;  ///< same id, other hash than before
@@ -34,11 +34,11 @@ class Inbox : public WorkQueue {
   ~Inbox();
 
   /// Stores the message and its delivery, unless it is known; durable once it returns, in a
-  /// transaction that is shared with other callers where they come at the same time.
+  /// transaction that concurrent callers share.
   Accepted accept(const Arrival& arrival);
   /// One delivery per handler, in a transaction of its own. Ids are at most 200 characters here.
   Accepted accept(const Arrival& arrival, std::span<const HandlerName> handlers);
-  /// All or none; an answer each.
+  /// All or none; a result each.
   std::vector<Accepted> accept(std::span<const Arrival> arrivals,
                                std::span<const HandlerName> handlers = {});
   Accepted accept(Session& session, const Arrival& arrival,
@@ -46,7 +46,7 @@ class Inbox : public WorkQueue {
   std::vector<Accepted> accept(Session& session, std::span<const Arrival> arrivals,
                                std::span<const HandlerName> handlers = {});
 
-  /// Accepts and at once leases what is due of this message to the caller, for handling it in the
+  /// Accepts the message and leases its due deliveries to the caller, for handling it in the
   /// request. Leases nothing where `keep_first` has kept other content (a conflict).
   struct AcceptedAndClaimed {
     Accepted accepted;
@@ -60,7 +60,7 @@ class Inbox : public WorkQueue {
                                                     OwnerToken owner, Duration lease,
                                                     std::span<const HandlerName> handlers = {});
 
-  /// For the compiler's errors: names the field that is wrong; see twinbox::fields.
+  /// For compile errors: names the field that is wrong; see twinbox::fields.
   template <std::same_as<fields::ArrivalFields> T = fields::ArrivalFields>
   Accepted accept(const T&, std::span<const HandlerName> = {}) {
     return fields::refuse<T, Accepted>();
@@ -88,7 +88,7 @@ class Inbox : public WorkQueue {
     return fields::refuse<T, bool>();
   }
 
-  /// Notes that the message has been seen; true iff it is done.
+  /// Records that the message has been seen; true iff it is done.
   [[nodiscard]] bool already_processed(const MessageKey& key,
                                        const std::optional<ContentHash>& hash = {});
   [[nodiscard]] bool already_processed(Session& session, const MessageKey& key,
@@ -104,11 +104,10 @@ class Inbox : public WorkQueue {
   [[nodiscard]] std::optional<MessageState> state(const MessageKey& key);
   [[nodiscard]] std::optional<MessageState> state(Session& session, const MessageKey& key);
 
-  /// A seen message is taken by the caller, who handles it himself. False: it was not in that
-  /// state.
+  /// Takes a seen message for the caller, which then handles it. False: it was not in that state.
   [[nodiscard]] bool mark_processing(const MessageKey& key);
   [[nodiscard]] bool mark_processing(Session& session, const MessageKey& key);
-  /// Seen, open or dead becomes done; a lease somebody holds is lost.
+  /// Seen, open or dead becomes done; the lease of a worker is lost.
   bool mark_processed(const MessageKey& key);
   bool mark_processed(Session& session, const MessageKey& key);
   /// The same, and an unknown message is stored as done.
@@ -118,13 +117,14 @@ class Inbox : public WorkQueue {
   bool mark_dead(const MessageKey& key, std::string_view error = {});
   bool mark_dead(Session& session, const MessageKey& key, std::string_view error = {});
 
-  /// The at-most-once gate: true for exactly one caller per (message, handler), durably, before it
-  /// handles. With BoxOptions{.gate = false}: true for everybody, and no row is kept.
+  /// The at-most-once gate: true for exactly one caller per (message, handler), durably, before the
+  /// caller handles the message. With BoxOptions{.gate = false}: true for every caller, and no row
+  /// is kept.
   [[nodiscard]] bool try_claim(const MessageKey& key, const Topic& type,
                                const HandlerKey& handler = HandlerKey::by_topic());
   [[nodiscard]] bool try_claim(Session& session, const MessageKey& key, const Topic& type,
                                const HandlerKey& handler = HandlerKey::by_topic());
-  /// Takes a claim of the gate back, so that a redelivery may handle the message.
+  /// Reverts a claim of the gate, so that a redelivery may handle the message.
   bool release_claim(const MessageKey& key, const HandlerKey& handler = HandlerKey::by_topic());
   bool release_claim(Session& session, const MessageKey& key,
                      const HandlerKey& handler = HandlerKey::by_topic());
@@ -133,15 +133,15 @@ class Inbox : public WorkQueue {
   std::unique_ptr<MessageWriter> writer_;
 };
 
-// Makes any consumer handle each message at most once, whoever calls it: a broker's own client, a
-// web framework, a cron job.
+// Makes any consumer handle each message at most once: a broker's own client, a web framework, a
+// cron job.
 
 struct AtMostOnceOptions {
   HandlerKey handler = HandlerKey::by_topic();  ///< each handler of a message has its own claim
-  /// A failed call gives its claim back, so that a redelivery handles the message again. Otherwise
+  /// A failed call releases its claim, so that a redelivery handles the message again. Otherwise
   /// the claim stays, and the message is not handled again.
   bool release_claim_on_error = false;
-  bool enabled = true;  ///< false: every call goes through, and no row is kept
+  bool enabled = true;  ///< false: every call is let through, and no row is kept
 };
 
 /// A gate in front of a handler: `Inbox::try_claim` before the call, `Inbox::release_claim` after
@@ -151,18 +151,18 @@ class AtMostOnce {
  public:
   using Handler = std::function<void()>;
 
-  /// `inbox` must outlive it. With BoxOptions{.gate = false} every call goes through.
+  /// `inbox` must outlive it. With BoxOptions{.gate = false} every call is let through.
   explicit AtMostOnce(Inbox& inbox, AtMostOnceOptions options = {});
 
-  /// Calls `handler` unless a call for this message has gone through before; false: it has. The
-  /// claim is durable before the call, so a crash in between does not repeat it. What the handler
-  /// throws goes on to the caller; a claim that then cannot be released is logged as
-  /// `release_claim_failed` and stays. Throws DatabaseError when the claim cannot be made.
+  /// Calls `handler` unless an earlier call for this message was let through; false: one was. The
+  /// claim is durable before the call, so a crash during the call does not repeat it. The handler's
+  /// exceptions propagate to the caller; a claim that then cannot be released is logged as
+  /// `release_claim_failed` and stays. Throws DatabaseError when the claim fails.
   bool run(const MessageKey& key, const Topic& type, const Handler& handler);
   bool run(const MessageKey& key, const Handler& handler);  ///< of the type `-`
 
-  /// The same as a part of the caller's transaction: claim and handler's writes commit together.
-  /// When what the handler throws rolls the transaction back, the claim goes with it.
+  /// The same as a part of your transaction: the claim and the handler's writes commit together. A
+  /// rollback after an exception also undoes the claim.
   bool run(Session& session, const MessageKey& key, const Topic& type, const Handler& handler);
   bool run(Session& session, const MessageKey& key, const Handler& handler);
 

@@ -1,4 +1,4 @@
-// Messages on their way in, and messages that have been claimed.
+// Messages to store, and messages that have been claimed.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace twinbox {
 
-/// A digest of the content, kept with the algorithm that made it.
+/// A digest of the content, with the algorithm that made it.
 struct ContentHash {
   std::string bytes;
   std::string algorithm = "sha256";
@@ -26,15 +26,15 @@ struct ContentHash {
   auto operator<=>(const ContentHash&) const = default;
 };
 
-/// What may come with any message. Everything has a default.
+/// Optional fields of any message. Every field has a default.
 struct MessageExtras {
   std::optional<CorrelationId> correlation_id = {};
   std::optional<PartitionKey> partition_key =
       {};                                 ///< same key: one after the other, in order of commit
   std::optional<InstantArg> due_at = {};  ///< empty or past: now
-  /// So long from now, by the database's clock: instead of `due_at`, both are refused.
+  /// A delay from now, by the database's clock. Setting both this and `due_at` is refused.
   std::optional<Duration> delay = {};
-  std::optional<InstantArg> expires_at = {};  ///< open work past it becomes dead (`expired`)
+  std::optional<InstantArg> expires_at = {};  ///< open deliveries become dead then (`expired`)
   std::optional<std::string> content_type = {};
   std::optional<std::string> headers = {};  ///< a JSON object
   std::optional<ContentHash> hash = {};
@@ -49,13 +49,13 @@ struct NewMessage {
   MessageExtras extras = {};
 };
 
-/// What an arrival does to a message of the same key that is known and not done.
+/// How an arrival changes a known, unfinished message of the same key.
 enum class OnDuplicate {
-  replace,     ///< takes over its content and times, unless any of it is leased
-  keep_first,  ///< changes nothing: for whatever arrives over a network
+  replace,     ///< overwrites its content and times, unless any of it is leased
+  keep_first,  ///< changes nothing: for arrivals from a network
 };
 
-/// A message that has arrived from elsewhere, for the inbox.
+/// A received message, for the inbox.
 struct Arrival {
   Source source;
   MessageId id;
@@ -78,7 +78,7 @@ enum class Acceptance { accepted, duplicate_open, duplicate_done, duplicate_dead
 
 std::string_view to_string(Acceptance acceptance) noexcept;
 
-/// What became of an arrival.
+/// The result of an arrival.
 struct Accepted {
   Acceptance state;
   bool conflict = false;  ///< same id, other topic, payload or hash than before
@@ -122,10 +122,9 @@ struct Message {
 
 namespace twinbox::fields {
 
-// For the compiler's errors: a field of a message that stands in the wrong place, or has the wrong
-// type, is named. `enqueue({.topic = …, .due_at = …})` fits no message; it fits these, whose fields
-// refuse what was written. A name that is misspelled fits nothing: write NewMessage{…} to see it
-// named.
+// For compile errors: a message field in the wrong place, or of the wrong type, is named.
+// `enqueue({.topic = …, .due_at = …})` fits no message; it fits these types, whose fields refuse
+// the value. A misspelled name fits nothing: write NewMessage{…} and the compiler names it.
 
 template <class>
 inline constexpr bool never = false;
@@ -164,7 +163,7 @@ TWINBOX_MISPLACED(HashField, hash)
 #undef TWINBOX_FIELD
 #undef TWINBOX_MISPLACED
 
-/// NewMessage, with the fields of its extras beside the others.
+/// NewMessage with the fields of MessageExtras inlined.
 struct NewMessageFields {
   TopicField topic = {};
   PayloadField payload = {};

@@ -1,5 +1,5 @@
-// Payloads by nlohmann::json: whatever it can read and write is a type for typed handlers and for
-// enqueue(value). Twinbox itself does not need the library: you install it.
+// Payloads by nlohmann::json: every type that it reads and writes works with typed handlers and
+// enqueue(value). Twinbox does not need the library: you install it.
 #pragma once
 
 #include <concepts>
@@ -31,7 +31,7 @@ struct Decode<T> {
     try {
       return json.template get<T>();
     } catch (const nlohmann::json::exception& error) {
-      // With JSON_DIAGNOSTICS its own text says where in the payload, by the names there.
+      // With JSON_DIAGNOSTICS the error text names the place in the payload.
       if (std::string_view{error.what()}.find("] (") == std::string_view::npos) throw;
       throw std::invalid_argument("the payload is not of this type, by error " +
                                   std::to_string(error.id) + " of nlohmann::json");

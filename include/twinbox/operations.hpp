@@ -1,4 +1,4 @@
-// What a person does with a box: look, send again, throw away, correct.
+// Operations on a box: inspect, requeue, discard, edit.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct DeliveryKey {
   auto operator<=>(const DeliveryKey&) const = default;
 };
 
-/// One delivery as it stands. What does not apply to its state is empty.
+/// The current state of a delivery. Fields that do not apply to its state are empty.
 struct DeliveryView {
   DeliveryKey key;
   DeliveryState state;
@@ -37,7 +37,7 @@ struct DeliveryView {
   int requeues = 0;
   std::optional<Instant> visible_at;
   std::optional<Instant> lease_until;
-  std::optional<Uuid> owner;  ///< who holds it, or who finished it
+  std::optional<Uuid> owner;  ///< the current holder, or the worker that finished it
   std::optional<Instant> finished_at;
   std::string reason;
   std::string last_error;
@@ -70,22 +70,22 @@ struct FailedAttempt {
   std::string error;
 };
 
-/// A partition key that stands still (BoxOptions::hold_keys): its dead letter must be requeued and
-/// done, or discarded, before those behind it go on.
+/// A partition key that is on hold (BoxOptions::hold_keys): its dead letter must be requeued and
+/// done, or discarded, before the deliveries behind it continue.
 struct HeldKey {
   DeliveryKey delivery;
   PartitionKey key;
   Source source;  ///< of the dead letter
   MessageId id;
-  bool requeued;         ///< it is on its way again
+  bool requeued;         ///< it has been requeued and is not finished yet
   std::int64_t waiting;  ///< behind it, counted up to `max_counted`
 
   static constexpr std::int64_t max_counted = 1000;
 };
 
-/// A partition key whose first delivery is due far in the future: all that is behind it waits until
-/// then. Postpone it to an earlier time, or discard it. `far` lies below what an intake accepts
-/// (IntakeOptions::max_keyed_delay), so that no sender can block a key unseen.
+/// A partition key whose first delivery is due far in the future: every delivery behind it waits
+/// until then. Postpone the first one to an earlier time, or discard it. `far` lies below the limit
+/// of the intakes (IntakeOptions::max_keyed_delay), so that no sender can block a key unnoticed.
 struct BlockedKey {
   DeliveryKey delivery;
   PartitionKey key;
@@ -97,7 +97,7 @@ struct BlockedKey {
   static constexpr Duration far = std::chrono::hours{1};  ///< ahead of now
 };
 
-/// One message with everything that is known about it.
+/// One message with all its deliveries, attempts and held keys.
 struct MessageDetail {
   static constexpr std::int64_t max_timeline = 200;  ///< in the timeline
 
@@ -106,13 +106,13 @@ struct MessageDetail {
   std::optional<std::string> headers;
   std::optional<ContentHash> hash;
   std::vector<DeliveryView> deliveries;
-  std::vector<FailedAttempt> timeline;  ///< the latest
+  std::vector<FailedAttempt> timeline;  ///< the latest attempts
   std::vector<HeldKey> held_keys;       ///< by this message's deliveries
   std::vector<BlockedKey> blocked_keys = {};
   bool more_attempts = false;  ///< there are earlier ones
 };
 
-/// States to look for: one of DeliveryState, all of the open ones, or any.
+/// Filters by state: one of DeliveryState, all open ones, or any.
 enum class StateFilter {
   ready,
   scheduled,
@@ -128,10 +128,10 @@ enum class StateFilter {
 };
 
 std::string_view to_string(StateFilter state) noexcept;
-/// Empty: there is no such state.
+/// Empty: no such state.
 std::optional<StateFilter> parse_state_filter(std::string_view name) noexcept;
 
-/// What to look at or operate on; everything that is set must fit.
+/// Selects messages; all fields that are set must match.
 struct Filter {
   StateFilter state = StateFilter::any;
   std::optional<Topic> topic = {};
@@ -149,7 +149,7 @@ struct DeliveryEntry {
   DeliveryView delivery;
 };
 
-/// Newest first. `next` continues where this page ends; empty: there is no more.
+/// Newest first. `next` continues after this page; empty: the end.
 struct Page {
   std::vector<DeliveryEntry> entries;
   std::optional<DeliveryKey> next;
@@ -158,19 +158,19 @@ struct Page {
 struct StateCounts {
   std::int64_t ready = 0, scheduled = 0, leased = 0, waiting = 0, dead = 0;
   std::int64_t done = 0, discarded = 0, marked = 0,
-               seen = 0;  ///< counted only when history is asked for
-  /// How long the oldest delivery that is due has been waiting.
+               seen = 0;  ///< counted only with history
+  /// How long the oldest due delivery has been waiting.
   std::optional<Duration> oldest_pending = {};
-  /// Age of the oldest message with open deliveries, since its creation: one that is postponed
-  /// again and again shows here only.
+  /// Age of the oldest message with open deliveries, since its creation: a delivery that is
+  /// postponed repeatedly shows only here.
   std::optional<Duration> oldest_open = {};
 
   [[nodiscard]] std::int64_t open() const noexcept { return ready + scheduled + leased + waiting; }
 };
 
-/// The names with the most, as many as were asked for.
+/// The names with the highest counts, up to the requested number.
 struct Counts {
-  static constexpr std::int64_t max_names = 200;  ///< unless told
+  static constexpr std::int64_t max_names = 200;  ///< by default
 
   /// All further names together.
   struct Other {
@@ -181,12 +181,11 @@ struct Counts {
   StateCounts all;
   std::map<std::string, StateCounts> by_topic;
   std::map<std::string, StateCounts> by_handler;
-  std::map<Uuid, std::int64_t> by_owner;  ///< leases that are held, by who holds them
+  std::map<Uuid, std::int64_t> by_owner;  ///< current leases, by owner
   Other other_topics, other_handlers, other_owners;
 };
 
-/// Dead letters that look alike: numbers, ids and quoted parts of the error are left out of the
-/// comparison.
+/// Similar dead letters: the comparison ignores numbers, ids and quoted parts of the error.
 struct DeadGroup {
   std::string topic;
   HandlerKey handler;
@@ -196,97 +195,98 @@ struct DeadGroup {
   Instant last_at;
 };
 
-/// The largest groups, as many as were asked for.
+/// The largest groups, up to the requested number.
 struct DeadGroups {
-  static constexpr std::int64_t max_groups = 200;  ///< unless told
+  static constexpr std::int64_t max_groups = 200;  ///< by default
 
   std::vector<DeadGroup> groups;
-  /// Dead letters in none of them. Where there are very many groups, some of these may look like
-  /// those of a group above.
+  /// Dead letters outside of these groups. With very many groups, some of these may belong to a
+  /// group above.
   std::int64_t other = 0;
 };
 
-/// Everything that changes from hour to hour, as of one moment.
+/// All counts that change constantly, as of one instant.
 struct CountsSnapshot {
   Counts counts;
   DeadGroups dead;
   std::vector<HeldKey> held_keys;        ///< the oldest hundred
-  std::vector<BlockedKey> blocked_keys;  ///< the hundred that are due last
+  std::vector<BlockedKey> blocked_keys;  ///< the hundred with the latest due times
 };
 
-/// An operation: how far it may go, who asked for it and why.
+/// Options of an operation: its limit, its operator and its reason.
 struct Operation {
   std::string actor = {};
   std::string reason = {};
-  std::int64_t limit = INT64_MAX;  ///< at most so many deliveries
+  std::int64_t limit = INT64_MAX;  ///< at most this many deliveries
   std::int64_t batch = 500;        ///< per transaction
   bool dry_run = false;            ///< only count
-  /// Made by the caller, at most 200 characters, unique in the box. The same operation again under
-  /// its id does nothing twice: when it is finished the answer is the same, when it was cut off it
-  /// goes on where it stopped, and touches nothing that died after it had begun. Another operation
-  /// under the id is refused (UsageError). A dry run needs none.
+  /// Chosen by the caller, at most 200 characters, unique in the box. Repeating an operation under
+  /// its id changes nothing twice: a finished one returns the same result, and an interrupted one
+  /// continues where it stopped, and touches nothing that died after it had begun. A different
+  /// operation under the id is refused (UsageError). A dry run needs none.
   std::string operation_id = {};
-  /// Told after each batch how many have been changed so far; false: it stops there.
+  /// Called after each batch with the number of changes so far; false: the operation stops there.
   std::function<bool(std::size_t changed)> on_progress = {};
 };
 
-/// A line of the audit: what somebody did, and how far it has come.
+/// An entry of the audit: what an operator did, and its progress.
 struct AuditEntry {
   std::int64_t id;
   std::string action;  ///< requeue, discard, postpone, prune, edit
   std::string actor;
   std::string reason;
   std::string operation_id;            ///< empty: the caller gave none
-  std::optional<std::int64_t> number;  ///< of the message, where it was one
+  std::optional<std::int64_t> number;  ///< of the message, for an operation on one
   std::int64_t affected;               ///< deliveries, or messages
   Instant started_at;
   Instant at;     ///< of its last batch
-  bool finished;  ///< false: it is under way, or was cut off
+  bool finished;  ///< false: it is running, or was interrupted
 };
 
-/// Newest first. `next` continues where this page ends; empty: there is no more.
+/// Newest first. `next` continues after this page; empty: the end.
 struct AuditPage {
   std::vector<AuditEntry> entries;
   std::optional<std::int64_t> next;
 };
 
-/// So long from now, by the database's clock, or at an instant.
+/// A delay from now, by the database's clock, or an instant.
 using When = std::variant<Duration, Instant>;
 
-/// The text of an error without what differs from case to case.
+/// The text of an error without the parts that differ between occurrences.
 std::string normalise_error(std::string_view error);
 
-/// Thread-safe. Reads without stopping anybody; acts in batches, one transaction each. With a
-/// leading Session an operation is a part of the caller's transaction, whole: as many batches as it
-/// takes, its line in the audit and its operation id with them. Name a limit: all that it touches
-/// stays locked until the caller commits. A rollback takes back what this call did; an operation
-/// that had begun before stands where it stood. The views of many messages (counts, list, groups,
-/// counts_snapshot, held keys, audit) show what is committed and have no such form.
+/// Thread-safe. Reads without blocking any worker; operations run in batches, one transaction each.
+/// With a leading Session an operation is a part of your transaction, as a whole: all its batches,
+/// its audit entry and its operation id. Set a limit: all rows that it touches stay locked until
+/// you commit. A rollback undoes this call; an operation that was begun earlier keeps its earlier
+/// progress. The views of many messages (counts, list, groups, counts_snapshot, held keys, audit)
+/// show committed data only and have no such form.
 class Admin {
  public:
   /// `queue` must outlive it.
   explicit Admin(WorkQueue& queue);
 
-  /// `include_history` also counts what is finished, which reads the whole history. `names`: so
-  /// many topics, handlers and owners are told apart.
+  /// `include_history` also counts finished deliveries, which reads the whole history. `names`: how
+  /// many topics, handlers and owners are counted by name.
   [[nodiscard]] Counts counts(bool include_history = false, std::int64_t names = Counts::max_names);
   [[nodiscard]] Page list(const Filter& filter, std::int64_t limit = 50,
                           const std::optional<DeliveryKey>& after = {});
   [[nodiscard]] std::optional<MessageDetail> get(const MessageKey& key);
   [[nodiscard]] std::optional<MessageDetail> get(Session& session, const MessageKey& key);
-  /// By id alone: throws UsageError that names the sources when several know it.
+  /// By id alone: throws UsageError naming the sources when several use the id.
   [[nodiscard]] std::optional<MessageDetail> get(const MessageId& id);
   [[nodiscard]] std::optional<MessageDetail> get(Session& session, const MessageId& id);
   [[nodiscard]] DeadGroups dead_groups(std::int64_t limit = DeadGroups::max_groups);
   [[nodiscard]] CountsSnapshot counts_snapshot(std::int64_t names = Counts::max_names,
                                                std::int64_t groups = DeadGroups::max_groups);
-  /// Those that are held by the oldest messages first.
+  /// The keys that the oldest messages hold first.
   [[nodiscard]] std::vector<HeldKey> held_keys(std::int64_t limit = 50);
-  /// Those that are due last first.
+  /// The keys with the latest due times first.
   [[nodiscard]] std::vector<BlockedKey> blocked_keys(std::int64_t limit = 50);
 
-  /// Dead becomes ready again, after `delay`: attempts 0, error and a past expiry cleared. One that
-  /// holds its partition key goes before all that wait, any other behind them. Returns how many.
+  /// Dead becomes ready again, after `delay`: attempts become 0, error and a past expiry are
+  /// cleared. A delivery that holds its partition key precedes all waiting ones, any other goes
+  /// behind them. Returns how many.
   std::size_t requeue(std::span<const DeliveryKey> deliveries, Duration delay = {},
                       const Operation& operation = {});
   std::size_t requeue(Session& session, std::span<const DeliveryKey> deliveries,
@@ -294,17 +294,17 @@ class Admin {
   std::size_t requeue(const Filter& filter, Duration delay = {}, const Operation& operation = {});
   std::size_t requeue(Session& session, const Filter& filter, Duration delay = {},
                       const Operation& operation = {});
-  /// Open or dead becomes discarded; a lease somebody holds is lost. A reason is needed,
-  /// except for a dry run.
+  /// Open or dead becomes discarded; the lease of a worker is lost. A reason is required, except
+  /// for a dry run.
   std::size_t discard(std::span<const DeliveryKey> deliveries, const Operation& operation);
   std::size_t discard(Session& session, std::span<const DeliveryKey> deliveries,
                       const Operation& operation);
-  /// The filter must name a state: to throw away what is open is never meant by accident.
+  /// The filter must name a state, so that open deliveries are never discarded by accident.
   std::size_t discard(const Filter& filter, const Operation& operation);
   std::size_t discard(Session& session, const Filter& filter, const Operation& operation);
-  /// Ready and scheduled become due at `when`, leased and waiting ones stay; attempts stay. What is
-  /// behind it under its partition key waits with it. A time that has passed makes them due at
-  /// once. Without a state, the filter is for both.
+  /// Ready and scheduled deliveries become due at `when`; leased and waiting ones and all attempts
+  /// are unchanged. Deliveries behind one under its partition key wait with it. A past time makes
+  /// them due immediately. Without a state, the filter selects both.
   std::size_t postpone(std::span<const DeliveryKey> deliveries, When when,
                        const Operation& operation = {});
   std::size_t postpone(Session& session, std::span<const DeliveryKey> deliveries, When when,
@@ -312,7 +312,7 @@ class Admin {
   std::size_t postpone(const Filter& filter, When when, const Operation& operation = {});
   std::size_t postpone(Session& session, const Filter& filter, When when,
                        const Operation& operation = {});
-  /// The requeue of a whole group, and its end.
+  /// Requeues, or discards, a whole group.
   std::size_t requeue(const DeadGroup& group, Duration delay = {}, const Operation& operation = {});
   std::size_t requeue(Session& session, const DeadGroup& group, Duration delay = {},
                       const Operation& operation = {});
@@ -327,8 +327,8 @@ class Admin {
   std::size_t prune(const Filter& filter, const Operation& operation = {});
   std::size_t prune(Session& session, const Filter& filter, const Operation& operation = {});
 
-  /// Replaces the content of a message with open or dead deliveries that nobody holds; what was
-  /// there is kept in the audit.
+  /// Replaces the content of a message with open or dead deliveries, none of them leased; the audit
+  /// keeps the earlier content.
   struct Edit {
     std::optional<std::string> payload = {};
     std::optional<std::string> headers = {};
@@ -338,7 +338,7 @@ class Admin {
   };
   struct Edited {
     bool changed;                        ///< false: it was in another state or version
-    std::optional<int> content_version;  ///< as it is now; empty: there is no such message
+    std::optional<int> content_version;  ///< the current version; empty: no such message
 
     explicit operator bool() const noexcept { return changed; }
   };
@@ -346,7 +346,7 @@ class Admin {
   Edited edit(Session& session, std::int64_t number, const Edit& change,
               const Operation& operation = {});
 
-  /// Empty: no operation has been asked for under this id.
+  /// Empty: no operation was requested under this id.
   [[nodiscard]] std::optional<AuditEntry> operation(std::string_view id);
   [[nodiscard]] AuditPage audit(std::int64_t limit = 50, std::optional<std::int64_t> after = {});
 

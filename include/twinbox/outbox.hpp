@@ -1,4 +1,5 @@
-// The outbox: what must be told to others, written in the same transaction as what happened.
+// The outbox: messages to other systems, stored in the same transaction as the change that they
+// announce.
 #pragma once
 
 #include <concepts>
@@ -15,14 +16,14 @@ namespace twinbox {
 
 class MessageWriter;
 
-/// What became of a message for the outbox. The first message of an id stays as it is.
+/// The result of an enqueue. The first message of an id is never changed.
 struct Enqueued {
   MessageId id;
   bool duplicate = false;  ///< the id was known: nothing was stored
   bool conflict = false;   ///< it was known with another topic, payload or hash
 };
 
-/// Whatever enqueue takes as a value of your own.
+/// A value that enqueue accepts: any type with an encoding.
 template <class T>
 concept OutboxValue =
     !std::derived_from<T, Session> && !std::convertible_to<const T&, NewMessage> &&
@@ -32,18 +33,18 @@ concept OutboxValue =
 class Outbox : public WorkQueue {
  public:
   /// Opens the outbox of `database`, which must outlive it. Throws SchemaError when its tables are
-  /// missing, too old or too new; std::invalid_argument for a name that cannot be used.
+  /// missing, too old or too new; std::invalid_argument for an invalid table name.
   explicit Outbox(Database& database, BoxOptions options = {});
   ~Outbox();
 
-  /// Enqueues in a transaction of its own, shared with other callers where they come at the same
-  /// time; durable once it returns. Repeating a call with the same id is harmless: give an id of
-  /// your own where you mean to repeat it after `commit_in_doubt`.
+  /// Enqueues in a transaction of its own, which concurrent callers share; durable once it returns.
+  /// Repeating a call with the same id is harmless: give your own id if you want to repeat it after
+  /// `commit_in_doubt`.
   Enqueued enqueue(const NewMessage& message);
-  /// All or none; an answer each.
+  /// All or none; a result each.
   std::vector<Enqueued> enqueue(std::span<const NewMessage> messages);
 
-  /// Enqueues in the caller's transaction, which is neither committed nor rolled back.
+  /// Enqueues in your transaction, and neither commits it nor rolls it back.
   Enqueued enqueue(Session& session, const NewMessage& message);
   std::vector<Enqueued> enqueue(Session& session, std::span<const NewMessage> messages);
 
@@ -76,25 +77,25 @@ class Outbox : public WorkQueue {
   std::unique_ptr<MessageWriter> writer_;
 };
 
-// The outbox as a plain store of due messages, for code that brings its own loop.
+// The outbox as a plain store of due messages, for code with its own loop.
 
-/// A worker's view of an outbox: what it claims is leased to it for `lease`. Thread-safe.
-/// With a leading Session a call is part of the caller's transaction.
+/// A worker's view of an outbox: a claim leases messages to it for `lease`. Thread-safe. With a
+/// leading Session a call is part of your transaction.
 class OutboxStore {
  public:
   /// `outbox` must outlive it.
   OutboxStore(Outbox& outbox, OwnerToken owner, Duration lease = std::chrono::seconds{30});
 
-  /// At most `limit` messages that are due. Throws std::out_of_range unless `limit` is above zero.
+  /// At most `limit` due messages. Throws std::out_of_range unless `limit` is above zero.
   std::vector<Message> claim_due(std::int64_t limit);
   std::vector<Message> claim_due(Session& session, std::int64_t limit);
-  /// Sent. False: it was not this worker's any more.
+  /// Sent. False: this worker no longer held it.
   bool mark_dispatched(DeliveryId id);
   bool mark_dispatched(Session& session, DeliveryId id);
-  /// To be tried again after `delay`. Throws std::out_of_range unless it is above zero.
+  /// Retries it after `delay`. Throws std::out_of_range unless it is above zero.
   bool reschedule(DeliveryId id, Duration delay, std::string_view last_error);
   bool reschedule(Session& session, DeliveryId id, Duration delay, std::string_view last_error);
-  /// Never to be tried again.
+  /// Makes it dead: it is never retried.
   bool fail(DeliveryId id, std::string_view last_error);
   bool fail(Session& session, DeliveryId id, std::string_view last_error);
 

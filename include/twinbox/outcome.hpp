@@ -1,4 +1,4 @@
-// What a handler says about a message.
+// The result of a handler.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@
 
 namespace twinbox {
 
-/// Why something failed, as a log may show it: text that is written in the program, and a number,
-/// such as `{"http", 503}`. Text from outside cannot get into it.
+/// The cause of a failure, in a form that a log may show: a string literal and a number, such as
+/// `{"http", 503}`. External text cannot get into it.
 class LogCause {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor)
@@ -31,43 +31,43 @@ class LogCause {
   std::optional<int> number_;
 };
 
-/// What a handler says about a message. An exception means retry with the exception's text.
+/// The result of a handler. An exception means retry with the exception's text.
 class Outcome {
  public:
   using Delay = std::chrono::microseconds;
   enum class Kind { done, retry, dead, postpone };
 
   static Outcome done() { return Outcome{Kind::done}; }
-  /// To be tried again, after `delay` or by the retry policy; counts as a failed attempt.
+  /// Retries it after `delay` or by the retry policy; counts as a failed attempt.
   static Outcome retry(std::string reason, std::optional<Delay> delay = {}) {
     return Outcome{Kind::retry, std::move(reason), delay};
   }
-  /// The same with a cause for the log, which shows no reason: it may repeat a payload.
+  /// The same with a cause for the log, which omits the reason because it may repeat a payload.
   static Outcome retry(std::string reason, std::optional<Delay> delay, LogCause cause) {
     return Outcome{Kind::retry, std::move(reason), delay}.because(cause);
   }
-  /// Can never succeed: kept as a dead letter.
+  /// It can never succeed: it becomes a dead letter.
   static Outcome dead(std::string reason) { return Outcome{Kind::dead, std::move(reason)}; }
   static Outcome dead(std::string reason, LogCause cause) {
     return dead(std::move(reason)).because(cause);
   }
-  /// Its content cannot be read, now or ever: a dead letter with the reason `malformed`.
+  /// Its content can never be read: a dead letter with the reason `malformed`.
   static Outcome malformed(std::string reason) {
     Outcome outcome{Kind::dead, std::move(reason)};
     outcome.cause_ = "malformed";
     return outcome;
   }
-  /// The receiver knows its id with other content and keeps that: a dead letter with the reason
-  /// `conflict`.
+  /// The receiver knows its id with other content and keeps that content: a dead letter with the
+  /// reason `conflict`.
   static Outcome conflict(std::string reason) {
     Outcome outcome{Kind::dead, std::move(reason)};
     outcome.cause_ = "conflict";
     return outcome;
   }
-  /// Not now; no attempt is counted.
+  /// Postpones it; no attempt is counted.
   static Outcome postpone(Instant until) { return Outcome{Kind::postpone, {}, {}, until}; }
 
-  /// The same in other words.
+  /// The same under another name.
   [[nodiscard]] Outcome with_reason(std::string reason) const {
     Outcome outcome = *this;
     outcome.reason_ = std::move(reason);
@@ -76,9 +76,9 @@ class Outcome {
 
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// The reason that a dead letter is filed under.
+  /// The reason of the dead letter.
   [[nodiscard]] std::string_view cause() const noexcept { return cause_; }
-  /// What the log shows as its cause; empty: none was given.
+  /// The cause that the log shows; empty: none was given.
   [[nodiscard]] const std::optional<LogCause>& log_cause() const noexcept { return log_cause_; }
   [[nodiscard]] const std::optional<Delay>& delay() const noexcept { return delay_; }
   [[nodiscard]] Instant until() const noexcept { return until_; }

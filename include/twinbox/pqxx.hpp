@@ -1,5 +1,6 @@
 // A session in a libpqxx transaction. Header-only, so that the library itself does not need
-// libpqxx: link your program with it. For libpqxx 6.4, 7 and 8; the README says which were run.
+// libpqxx: link your program with it. Supports libpqxx 6.4, 7 and 8; the README lists the tested
+// versions.
 #pragma once
 
 #include <exception>
@@ -16,22 +17,22 @@
 namespace twinbox {
 
 /// Your own transaction (`pqxx::work`, `pqxx::transaction<…>`, `pqxx::subtransaction`), borrowed:
-/// it must outlive the session. A `pqxx::nontransaction` does not convert, since it is none. Errors
-/// are DatabaseError, not pqxx exceptions; after one, abort the transaction. Use the isolation
-/// level `pqxx::read_committed`: in the others, which see one snapshot only, partition keys and
-/// messages that are already known are refused (invalid_request).
+/// it must outlive the session. A `pqxx::nontransaction` does not convert, since it is no
+/// transaction. Errors are DatabaseError, not pqxx exceptions; after one, abort the transaction.
+/// Use the isolation level `pqxx::read_committed`: the others see one snapshot only, so partition
+/// keys and known messages are refused (invalid_request).
 class PqxxSession final : public PostgresTextSession {
  public:
   explicit PqxxSession(pqxx::dbtransaction& transaction) : transaction_(transaction) {}
 
-  /// Asks the server: libpqxx itself lets statements with parameters through after the end of a
+  /// Asks the server: libpqxx itself executes statements with parameters after the end of a
   /// transaction, where they would commit on their own.
   [[nodiscard]] bool in_transaction() const override {
     if (failed_ || !transaction_.conn().is_open()) return false;
     try {
       transaction_.exec("select 1");
       return true;
-    } catch (const std::exception&) {  // what all of libpqxx's have in common in every version
+    } catch (const std::exception&) {  // the common base of all pqxx exceptions in every version
       return false;
     }
   }

@@ -1,5 +1,5 @@
-// RabbitMQ (AMQP 0-9-1): a sink that publishes with confirms, a source that acknowledges after the
-// commit. docs/reference/brokers.md has the tables.
+// RabbitMQ (AMQP 0-9-1): a sink that publishes with confirms, and a source that acknowledges after
+// the commit. docs/reference/brokers.md has the tables.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace twinbox {
 
-/// How a broker is reached.
+/// The address and the settings of a broker.
 struct RabbitConnection {
   std::string url;                    ///< `amqp://user:password@host:5672/vhost`, or `amqps://…`
   std::string ca_file = {};           ///< amqps; empty: the system's certificates
@@ -26,8 +26,8 @@ struct RabbitConnection {
   std::string key_file = {};
   Duration connect_timeout = std::chrono::seconds{10};
   Duration heartbeat =
-      std::chrono::seconds{30};  ///< whole seconds; after two without one it is lost
-  Duration max_reconnect_delay = std::chrono::seconds{15};  ///< doubled from 0.1 s on, with chance
+      std::chrono::seconds{30};  ///< whole seconds; after two without one the connection is lost
+  Duration max_reconnect_delay = std::chrono::seconds{15};  ///< doubled from 0.1 s on, with jitter
 };
 
 struct RabbitSinkOptions {
@@ -40,24 +40,24 @@ struct RabbitSinkOptions {
   std::size_t max_bytes = 128U * 1024U * 1024U;  ///< of a body; a larger one is dead at once
 };
 
-/// Publishes persistently, as `mandatory`, with confirms, over one connection that it keeps; one
+/// Publishes persistently, as `mandatory`, with confirms, over one persistent connection; one
 /// thread of its own does all input and output. Thread-safe.
 class RabbitPublisher {
  public:
   /// Throws std::invalid_argument naming the option. Connects at the first message.
   RabbitPublisher(RabbitConnection connection, RabbitSinkOptions options,
                   Environment environment = {});
-  /// No call may be under way.
+  /// No call may be in progress.
   ~RabbitPublisher();
   RabbitPublisher(const RabbitPublisher&) = delete;
   RabbitPublisher& operator=(const RabbitPublisher&) = delete;
 
   /// Done when the broker has confirmed it. Unroutable, refused (a full queue) or unconfirmed: a
-  /// retry. Too large or impossible to send: dead. A broker that is away: put off, without counting
-  /// an attempt.
+  /// retry. Too large or impossible to send: dead. An unreachable broker: postponed, without
+  /// counting an attempt.
   std::vector<Outcome> publish(std::span<const Message> messages, std::stop_token stop = {});
-  /// At once, without an outbox: for EventBusOptions::transport. Throws BrokerError unless the
-  /// broker has confirmed it, EventError for what is no event.
+  /// Immediately, without an outbox: for EventBusOptions::transport. Throws BrokerError unless the
+  /// broker has confirmed it, EventError for an invalid event.
   void send(const CloudEvent& event);
 
  private:
@@ -81,10 +81,11 @@ struct RabbitSourceOptions {
   Topology topology = Topology::check;
   int prefetch = 256;  ///< deliveries that may be unacknowledged
   SourceRetry retry = {};
-  /// Where deliveries go that cannot be accepted, under their own routing key, with the reason in
-  /// the header `twinbox-error`. Empty: the default exchange, to the queue `<queue>.dead`.
+  /// The exchange for deliveries that cannot be accepted, under their own routing key, with the
+  /// reason in the header `twinbox-error`. Empty: the default exchange, to the queue
+  /// `<queue>.dead`.
   std::string dead_letter_exchange = {};
-  Source source = Source{"rabbitmq"};  ///< of deliveries that name none
+  Source source = Source{"rabbitmq"};  ///< of deliveries without one
 };
 
 /// Throws std::invalid_argument naming the option.
@@ -92,8 +93,8 @@ std::unique_ptr<BrokerSource> rabbitmq_source(RabbitConnection connection,
                                               RabbitSourceOptions options, AcceptCall accept,
                                               Environment environment = {});
 
-/// What is unsafe about the connection, the exchange of a sink or the queue of a source, as far as
-/// the broker tells. Nothing is changed, nothing is thrown for a broker that cannot be asked.
+/// Unsafe settings of the connection, the exchange of a sink or the queue of a source, as far as
+/// the broker reports them. Changes nothing, and throws nothing for an unreachable broker.
 [[nodiscard]] std::vector<Finding> examine_rabbitmq(const RabbitConnection& connection,
                                                     const RabbitSinkOptions& options);
 [[nodiscard]] std::vector<Finding> examine_rabbitmq(const RabbitConnection& connection,

@@ -14,7 +14,7 @@ enum class BoxKind { outbox, inbox };
 
 std::string_view to_string(BoxKind kind) noexcept;
 
-/// What check found.
+/// The result of check.
 struct SchemaState {
   int version = 0;                        ///< of the tables; 0: there are none
   int known_version = 0;                  ///< of this program
@@ -27,11 +27,11 @@ struct SchemaState {
   }
 };
 
-/// A sequence that lay behind the numbers in use, as on a logical replica that was promoted.
+/// A sequence that lagged behind the numbers in use, as on a promoted logical replica.
 struct RepairedSequence {
-  std::string column;    ///< that it numbers, such as `"infra"."outbox_message".number`
+  std::string column;    ///< the column that it numbers, such as `"infra"."outbox_message".number`
   std::int64_t reached;  ///< before the repair
-  std::int64_t used;     ///< the highest number in the tables; the sequence goes on behind it
+  std::int64_t used;     ///< the highest number in the tables; the sequence continues after it
 
   friend bool operator==(const RepairedSequence&, const RepairedSequence&) = default;
 };
@@ -40,24 +40,24 @@ class Schema {
  public:
   Schema(Database& database, BoxKind kind, BoxOptions options = {});
 
-  /// Creates or upgrades the tables, and replaces functions that have changed. Harmless to repeat,
-  /// safe for several deployers at once. Returns what was applied. Throws SchemaError when the
-  /// tables are newer or another kind's.
+  /// Creates or upgrades the tables, and replaces changed functions. Safe to repeat, and safe for
+  /// several deployers at once. Returns the applied steps. Throws SchemaError when the tables are
+  /// newer or another kind's.
   std::vector<std::string> deploy();
   [[nodiscard]] SchemaState check();
-  /// Throws SchemaError with the way out unless the tables fit this program; functions that are not
-  /// this program's are a warning in the log (`stale_functions`).
+  /// Throws SchemaError with the fix unless the tables fit this program; functions of another
+  /// program version are a warning in the log (`stale_functions`).
   void require();
-  /// PostgreSQL: moves every sequence that lies behind the data forward, never back. Blocks writers
-  /// while it does. Needs the rights of the tables' owner. Returns what was repaired.
+  /// PostgreSQL: moves every sequence that lags behind the data forward, never back. Blocks writers
+  /// meanwhile. Needs the rights of the tables' owner. Returns the repaired sequences.
   std::vector<RepairedSequence> repair();
-  /// The script a DBA can run by hand, from nothing to current.
+  /// The script that a DBA can run by hand, from an empty database to the current version.
   [[nodiscard]] std::string print() const;
-  /// The rights that a role of the application needs, and no more (PostgreSQL, SQL Server).
-  /// Throws std::invalid_argument for what cannot be a role's name.
+  /// The minimal rights of an application's role (PostgreSQL, SQL Server). Throws
+  /// std::invalid_argument for an invalid role name.
   [[nodiscard]] std::string print_grants(const std::string& role) const;
-  /// The rights of a role that may call `outbox_enqueue` and do nothing else: none on a table.
-  /// Throws as print_grants, and UsageError for an inbox.
+  /// The rights of a role that may only call `outbox_enqueue`: none on a table. Throws as
+  /// print_grants, and UsageError for an inbox.
   [[nodiscard]] std::string print_enqueue_grants(const std::string& role) const;
 
  private:

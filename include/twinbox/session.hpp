@@ -1,5 +1,5 @@
-// A session executes statements inside a transaction that somebody else begins and ends: it cannot
-// commit.
+// A session executes statements inside a transaction that its owner begins and ends: the session
+// cannot commit.
 #pragma once
 
 #include <cstddef>
@@ -27,13 +27,13 @@ struct Bytes {
   std::string_view data;
 };
 
-/// One value on its way to the database. Text and bytes are borrowed until the call returns.
+/// One parameter value. Text and bytes are borrowed until the call returns.
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string_view, Bytes,
                            Instant, Uuid>;
 
 enum class ValueType { boolean, integer, real, text, bytes, instant, uuid };
 
-/// A named argument: one value, or a column of values when the call is about many things at once.
+/// A named argument: one value, or a column of values when the call takes many rows at once.
 struct Arg {
   Arg(std::string_view arg_name, Value arg_value) : name(arg_name), value(arg_value) {}
   template <std::integral Integer>
@@ -57,9 +57,9 @@ struct Arg {
   bool is_column = false;
 };
 
-/// One row of a result, valid during the call that hands it over. Columns are counted from 0; for
-/// one that is not there every call throws std::out_of_range. A null is read as 0, false, empty
-/// text, no bytes, the first instant of 1970 and the zero UUID: ask is_null() where it matters.
+/// One row of a result, valid during the call that receives it. Columns are counted from 0; for a
+/// missing one every call throws std::out_of_range. A null reads as 0, false, empty text, no bytes,
+/// the first instant of 1970 and the zero UUID: use is_null() where it matters.
 class Row {
  public:
   [[nodiscard]] virtual bool is_null(int column) const = 0;
@@ -107,8 +107,8 @@ class Session {
 
   [[nodiscard]] virtual Dialect dialect() const noexcept = 0;
 
-  /// Executes one statement of your own; parameters are written `@name` in every dialect.
-  /// Returns how many rows it changed or returned. Throws DatabaseError.
+  /// Executes one statement of yours; parameters are written `@name` in every dialect. Returns how
+  /// many rows it changed or returned. Throws DatabaseError.
   std::size_t execute(std::string_view sql, std::initializer_list<Arg> args = {},
                       RowSink rows = {}) {
     return execute_text(sql, {args.begin(), args.size()}, rows);
@@ -118,7 +118,7 @@ class Session {
   virtual std::size_t execute(const Statement& statement, std::span<const Arg> args,
                               RowSink rows) = 0;
 
-  /// True while a transaction is open and can still be used.
+  /// True while a transaction is open and usable.
   [[nodiscard]] virtual bool in_transaction() const = 0;
 
   /// The database it is connected to: `host:port/name`, or the path of a file; empty: unknown.
@@ -136,14 +136,12 @@ struct pg_conn;
 
 namespace twinbox {
 
-// Sessions on a connection of the caller's own: the transaction is the caller's to begin and to
-// end.
+// Sessions on your own connection: you begin and end the transaction.
 
-/// Your own `sqlite3*`, borrowed: it must outlive the session. Cheap to keep, since it remembers
-/// its prepared statements until it is destroyed. A call without an open transaction throws
-/// UsageError. A call that takes more than one statement runs in a savepoint, so that a failure
-/// leaves nothing of it behind and your transaction stays usable, unless SQLite itself has rolled
-/// it back: the error then says so.
+/// Your own `sqlite3*`, borrowed: it must outlive the session. Keep it if you can, since it caches
+/// its prepared statements. A call without an open transaction throws UsageError. A call with more
+/// than one statement runs in a savepoint: after a failure nothing of it remains and your
+/// transaction stays usable, unless SQLite itself has rolled it back, which the error then says.
 class SqliteSession final : public Session {
  public:
   explicit SqliteSession(sqlite3* connection);
@@ -164,10 +162,10 @@ class SqliteSession final : public Session {
 
 /// Your own `PGconn*`, borrowed: it must outlive the session.
 /// Begins, commits, sets and prepares nothing. A call without an open transaction, in pipeline mode
-/// or on a connection that does not block throws UsageError. After an error PostgreSQL refuses
-/// everything but a rollback, which is yours to make. Begin the transaction with READ COMMITTED: in
-/// REPEATABLE READ and SERIALIZABLE, which see one snapshot only, partition keys and messages that
-/// are already known are refused (invalid_request).
+/// or on a nonblocking connection throws UsageError. After an error PostgreSQL refuses everything
+/// but a rollback, which you must issue. Begin the transaction with READ COMMITTED: REPEATABLE READ
+/// and SERIALIZABLE see one snapshot only, so partition keys and known messages are refused
+/// (invalid_request).
 class LibpqSession final : public Session {
  public:
   explicit LibpqSession(pg_conn* connection);
@@ -185,10 +183,10 @@ class LibpqSession final : public Session {
 
 /// Your own `SQLHDBC` to a SQL Server, connected and borrowed: it must outlive the session.
 /// Begins and commits nothing. A call without an open transaction (yours, or SQL_ATTR_AUTOCOMMIT
-/// off) throws UsageError. A call runs behind a savepoint, so that a failure leaves nothing of it
-/// behind and your transaction stays usable, unless the server has ended it (XACT_ABORT, a
-/// deadlock): the error then says so. Read the results of your own statements first, since one
-/// statement at a time can be open on a connection.
+/// off) throws UsageError. A call runs in a savepoint: after a failure nothing of it remains and
+/// your transaction stays usable, unless the server has ended it (XACT_ABORT, a deadlock), which
+/// the error then says. Read the results of your own statements first, since a connection can have
+/// one open statement only.
 class OdbcSession final : public Session {
  public:
   explicit OdbcSession(void* connection);

@@ -1,4 +1,4 @@
-// Log events for a logger of spdlog. Needs its headers; Twinbox itself does not.
+// Log events for a spdlog logger. Needs its headers; Twinbox itself does not.
 #pragma once
 
 #include <functional>

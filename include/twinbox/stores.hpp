@@ -1,4 +1,4 @@
-// Many databases in one process: a store for each, listed once or discovered again and again.
+// Many databases in one process: a store for each, listed once or discovered repeatedly.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,11 @@ namespace twinbox {
 
 class ConnectionBudgets;
 
-/// One database and where its boxes lie in it.
+/// One database and the tables of its boxes.
 struct StoreDefinition {
   std::string name;     ///< stable: the routing key, and the store's name in every log line
-  std::string address;  ///< as Database takes it; never logged, for it may hold a password
-  DatabaseOptions database = {};  ///< the store's name stands in for its `name`
+  std::string address;  ///< as Database takes it; never logged, since it may contain a password
+  DatabaseOptions database = {};  ///< the store's name replaces its `name`
   BoxOptions outbox = {};
   BoxOptions inbox = {};
 
@@ -33,7 +33,7 @@ struct StoreDefinition {
 /// A database and its two boxes. Thread-safe.
 class Store {
  public:
-  /// Connects to nothing yet. Throws std::invalid_argument or std::out_of_range, naming the store.
+  /// Does not connect yet. Throws std::invalid_argument or std::out_of_range, naming the store.
   /// `budgets`: the connection limits that a DatabaseSet shares between its stores.
   explicit Store(StoreDefinition definition, const Environment& environment = {},
                  ConnectionBudgets* budgets = nullptr);
@@ -45,8 +45,8 @@ class Store {
   [[nodiscard]] const StoreDefinition& definition() const noexcept { return definition_; }
   [[nodiscard]] Database& database() noexcept { return *database_; }
 
-  /// Opened on first use, by one of those who come at the same time, and kept. An opening that
-  /// failed is tried again at the next use. Throws as the box's own constructor does.
+  /// Opened on first use by one of the concurrent callers, and kept. A failed opening is retried at
+  /// the next use. Throws as the box's own constructor does.
   Outbox& outbox();
   Inbox& inbox();
 
@@ -58,16 +58,16 @@ class Store {
 };
 
 struct DatabaseSetOptions {
-  /// How often a discovery is asked again; zero: only by refresh().
+  /// The interval between discoveries; zero: only by refresh().
   std::chrono::milliseconds refresh_interval = std::chrono::minutes{5};
-  /// How many connections to one server (host and port) may be open, over all stores on it. Where
-  /// they are used up, an idle one of another store is closed; where none is idle, callers wait.
-  /// The last two are kept for threads that hold a connection of the set already, and at most a
-  /// quarter is spent on learning of commits of other processes: further stores are polled.
+  /// How many connections to one server (host and port) may be open, over all stores on it. When
+  /// all are used, an idle one of another store is closed; without an idle one, callers wait. The
+  /// last two are reserved for threads that already hold a connection of the set, and at most a
+  /// quarter is used to listen for commits of other processes: further stores are polled.
   std::size_t connections_per_server = 20;
   /// The same for all SQLite files together. Each takes up to three file descriptors.
   std::size_t connections_to_files = 200;
-  /// Connections that nobody has used for so long are closed; zero: they stay open.
+  /// Connections idle for this long are closed; zero: they stay open.
   std::chrono::milliseconds idle_timeout = std::chrono::minutes{1};
 };
 
@@ -77,45 +77,43 @@ struct StoreChange {
   std::vector<std::shared_ptr<Store>> removed;
 };
 
-/// Thread-safe. Time is the steady clock's, watched by one thread; where the environment has a
-/// clock of its own there is no thread, and step() is called instead.
+/// Thread-safe. One thread watches the time, by the steady clock; if the environment has a clock of
+/// its own there is no thread, and you call step() instead.
 class DatabaseSet {
  public:
   using Discover = std::function<std::vector<StoreDefinition>()>;
 
-  /// The stores that are listed, for good. Throws std::invalid_argument, naming the store, for a
-  /// name that is empty or there twice, an address that cannot be understood, and a box that two
-  /// stores share.
+  /// A fixed list of stores. Throws std::invalid_argument, naming the store, for a name that is
+  /// empty or listed twice, an address that cannot be parsed, and a box that two stores share.
   explicit DatabaseSet(std::vector<StoreDefinition> stores, DatabaseSetOptions options = {},
                        Environment environment = {});
-  /// The stores that `discover` answers, now and at every refresh; it is called by one thread at a
-  /// time. While it throws, the stores stay as they are (at first there are none), and it is asked
-  /// again after 1, 2, 4 … s. A definition that cannot be used is logged and left out.
+  /// The stores that `discover` returns, now and at every refresh; one thread at a time calls it.
+  /// While it throws, the stores stay unchanged (at first there are none), and the call is retried
+  /// after 1, 2, 4 … s. An unusable definition is logged and left out.
   explicit DatabaseSet(Discover discover, DatabaseSetOptions options = {},
                        Environment environment = {});
-  /// Waits for a discovery that is under way. Stores live on with whoever still uses them.
+  /// Waits for a running discovery. Stores live on while they are used.
   ~DatabaseSet();
   DatabaseSet(const DatabaseSet&) = delete;
   DatabaseSet& operator=(const DatabaseSet&) = delete;
 
-  /// In the order of their definitions. Shared with whoever still uses a store after it was
-  /// removed.
+  /// In the order of their definitions. A removed store lives on while it is used.
   [[nodiscard]] std::vector<std::shared_ptr<Store>> stores() const;
-  /// Null: there is no store of that name.
+  /// Null: no store of that name.
   [[nodiscard]] std::shared_ptr<Store> find(std::string_view name) const;
   [[nodiscard]] std::size_t size() const;
 
-  /// Asks the discovery now. Unchanged stores stay the same objects. Throws what the discovery
-  /// throws; the stores then stay as they are.
+  /// Runs the discovery now. Unchanged stores stay the same objects. Throws the exception of the
+  /// discovery; the stores then stay unchanged.
   void refresh();
 
-  /// What the set's thread does: whatever is due now.
+  /// One step of the set's thread: everything that is due now.
   void step();
   [[nodiscard]] const Environment& environment() const noexcept;
 
-  /// Calls `call` at once with the stores there are, all of them added, and then after each refresh
-  /// that changed something: one call at a time, in order. It must not throw, nor refresh the set,
-  /// nor end a subscription. Ends with the object: no call is under way after that.
+  /// Calls `call` immediately with the current stores, all as added, and then after each refresh
+  /// with changes: one call at a time, in order. It must not throw, refresh the set or end a
+  /// subscription. Ends with the object: no call is in progress after that.
   class Subscription {
    public:
     Subscription(DatabaseSet& set, std::function<void(const StoreChange&)> call);
@@ -133,10 +131,10 @@ class DatabaseSet {
   std::unique_ptr<State> state_;
 };
 
-// From a key, such as a tenant's, to the boxes of its store.
+// Maps a key, such as a tenant's, to the boxes of its store.
 
-/// Thread-safe. What it answers stays valid while it is held, also after the store was removed from
-/// the set; the same key gets the same box as long as its store is unchanged.
+/// Thread-safe. A result stays valid while you hold it, even after the store was removed from the
+/// set; the same key gets the same box as long as its store is unchanged.
 class StoreRouter {
  public:
   /// The name of a key's store; empty (the default): the key itself.

@@ -1,6 +1,6 @@
-// For the tests of your program: a clock, chance and a log that the test owns, a database that
-// fails on demand, messages for your handlers, and what was enqueued. A dispatcher needs no thread
-// there: Dispatcher::drain().
+// For the tests of your program: a clock, randomness and a log that the test controls, a database
+// that fails on demand, messages for your handlers, and the enqueued messages. Tests need no
+// dispatcher thread: use Dispatcher::drain().
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 
 namespace twinbox {
 
-/// A clock that moves only when it is told to. Thread-safe.
+/// A clock that moves only when the test moves it. Thread-safe.
 class ManualClock {
  public:
   explicit ManualClock(Instant start = std::chrono::sys_days{std::chrono::January / 15 / 2030})
@@ -54,7 +54,7 @@ struct RecordedEvent {
   [[nodiscard]] std::string field(std::string_view field_name) const;
 };
 
-/// Keeps what was logged. Thread-safe.
+/// Records log events. Thread-safe.
 class RecordingLog {
  public:
   void write(const LogEvent& event);
@@ -67,7 +67,7 @@ class RecordingLog {
   std::vector<RecordedEvent> events_;
 };
 
-/// All of them together. Must outlive the databases that it was given to.
+/// All of them together. Must outlive the databases that use it.
 struct TestEnvironment {
   ManualClock clock{};
   SeededRandom random{};
@@ -77,8 +77,8 @@ struct TestEnvironment {
   [[nodiscard]] Environment environment();
 };
 
-/// What goes wrong in a database opened by open_faulty, and when. Each fault happens once. The
-/// library repeats its own calls after `connection_lost` and `contention`: set
+/// The faults of a database opened by open_faulty, and when they happen. Each fault happens once.
+/// The library repeats its own calls after `connection_lost` and `contention`: set
 /// DatabaseOptions::retries to 0 to see them. Thread-safe; must outlive the database.
 class FaultPlan {
  public:
@@ -87,14 +87,14 @@ class FaultPlan {
   /// Statement number `nth` from now (1: the next one) is not executed and fails. With a name, only
   /// statements of the library with that name count: `claim`, `ack`, `accept`, …
   void fail_statement(Kind kind, int nth = 1, std::string name = {});
-  /// Commit number `nth` from now of something that was written fails: it is rolled back.
+  /// Commit number `nth` from now of a transaction with writes fails: it is rolled back.
   void fail_commit(Kind kind, int nth = 1);
-  /// The answer to it is lost (`commit_in_doubt`), whether it was carried out or not.
+  /// The answer to the commit is lost (`commit_in_doubt`), whether it was executed or not.
   void lose_commit_reply(int nth = 1, bool committed = true);
   /// Connection number `nth` from now cannot be opened (`connection_lost`).
   void fail_connect(int nth = 1);
 
-  /// Forgets what has not happened yet.
+  /// Cancels the faults that have not happened yet.
   void clear();
   [[nodiscard]] std::size_t pending() const;
   [[nodiscard]] std::size_t happened() const;
@@ -111,7 +111,7 @@ class FaultPlan {
     bool committed;
   };
   void add(Fault fault);
-  /// The fault that happens here and now.
+  /// The fault that happens at this call.
   std::optional<Fault> next(FaultPoint point, std::string_view name = {});
 
   mutable std::mutex mutex_;
@@ -119,15 +119,15 @@ class FaultPlan {
   std::size_t happened_ = 0;
 };
 
-/// The message as a handler gets it at its first attempt, created and leased at `now`. Without an
-/// id: `test`.
+/// A message as a handler gets it at its first attempt, created and leased at `now`. Without an id:
+/// `test`.
 Message make_message(const NewMessage& message, Instant now = ManualClock{}.now());
 
-/// What was enqueued and committed, in the order of the calls, with every field that is stored: of
-/// one topic, or all.
+/// The enqueued and committed messages, in the order of the calls, with every stored field: of one
+/// topic, or all.
 std::vector<NewMessage> enqueued(Outbox& outbox, const std::optional<Topic>& topic = {});
 
-/// A real database, as Database opens it, in which what `plan` says goes wrong.
+/// A real database, as Database opens it, with the faults of `plan`.
 Database open_faulty(std::string_view address, FaultPlan& plan, DatabaseOptions options = {},
                      Environment environment = {});
 

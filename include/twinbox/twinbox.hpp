@@ -1,6 +1,6 @@
-// Everything of the core library: outbox, inbox, handlers, dispatcher, operations. Events, intake,
-// sinks and brokers have headers and libraries of their own, and so have the adapters for pqxx,
-// spdlog, nlohmann::json and Boost.JSON.
+// The whole core library: outbox, inbox, handlers, dispatcher, operations. Events, intake, sinks
+// and brokers have headers and libraries of their own, as do the adapters for pqxx, spdlog,
+// nlohmann::json and Boost.JSON.
 #pragma once
 
 #include "twinbox/channel.hpp"

@@ -1,5 +1,5 @@
-// Messages as types of your own, by whatever JSON (or other) library: nlohmann_json.hpp and
-// boost_json.hpp are ready.
+// Messages as your own types, with any JSON (or other) library: nlohmann_json.hpp and
+// boost_json.hpp are ready to use.
 #pragma once
 
 #include <concepts>
@@ -24,7 +24,7 @@ namespace twinbox {
 ///   struct twinbox::Decode<Order> {
 ///     static Order from(std::string_view payload) { return nlohmann::json::parse(payload); }
 ///   };
-/// What it throws means that the payload can never be read: the message is dead, `malformed`.
+/// An exception means that the payload can never be read: the message becomes dead, `malformed`.
 template <class T>
 struct Decode {
   static T from(std::string_view payload) requires requires { T{T::from_payload(payload)}; }
@@ -32,7 +32,7 @@ struct Decode {
 };
 
 /// How a T becomes a payload. Give T a member `std::string to_payload() const`, or specialise this
-/// for a type that is not yours. A `content_type` in it is given to the messages.
+/// for a type that is not yours. Its `content_type`, if it has one, becomes the messages'.
 template <class T>
 struct Encode {
   static std::string to(const T& value) requires requires { std::string{value.to_payload()}; }

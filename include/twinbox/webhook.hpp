@@ -1,4 +1,4 @@
-// Webhooks in: verified by their endpoint's scheme, then accepted.
+// Incoming webhooks: verified by their endpoint's scheme, then accepted.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@
 
 namespace twinbox {
 
-// Who sent a webhook: signatures are verified over the bytes that came, in constant time. And the
-// other way round: webhooks signed as Standard Webhooks has it.
+// Signature schemes of webhook senders: signatures are verified over the received bytes, in
+// constant time. Also signs webhooks by Standard Webhooks.
 
 struct StripeSignature {};   ///< `Stripe-Signature: t=…,v1=…`
 struct GitHubSignature {};   ///< `X-Hub-Signature-256: sha256=…`
@@ -33,19 +33,19 @@ struct StandardWebhooks {
 enum class MacHash { sha1, sha256, sha512 };
 enum class SignatureEncoding { hex, base64 };
 
-/// Everybody else's.
+/// Any other sender's.
 struct HmacSignature {
   std::string header;
   MacHash hash = MacHash::sha256;
   SignatureEncoding encoding = SignatureEncoding::hex;
   std::string prefix = {};            ///< before the signature, such as `sha256=`
   std::string timestamp_header = {};  ///< seconds since 1970; empty: there is none
-  /// Of a header that holds fields, such as `t=…,v1=…`: the field of the signature, which may come
-  /// several times, the one of the timestamp, and what stands between fields. Empty: no fields.
+  /// For a header with fields, such as `t=…,v1=…`: the field of the signature, which may occur
+  /// several times, the field of the timestamp, and the separator. Empty: no fields.
   std::string signature_field = {};
   std::string timestamp_field = {};
   char separator = ',';
-  /// What is signed. Empty: `{body}`, or `{timestamp}.{body}` when there is a timestamp.
+  /// The signed text. Empty: `{body}`, or `{timestamp}.{body}` when there is a timestamp.
   std::string signed_content = {};
 };
 
@@ -57,11 +57,11 @@ struct Ed25519Signature {
 };
 
 /// Microsoft Graph signs nothing: every notification in `/value` of the body has a `clientState`,
-/// and the secrets are those that the subscriptions were made with.
+/// and the secrets are the states that the subscriptions were created with.
 struct GraphClientState {};
 
 struct BearerToken {};  ///< `Authorization: Bearer …`; the secrets are the tokens
-struct Unsigned {};     ///< anybody, but from this machine only
+struct Unsigned {};     ///< any sender, but from this machine only
 
 using SignatureScheme = std::variant<StripeSignature, GitHubSignature, StandardWebhooks,
                                      SlackSignature, ShopifySignature, GitLabToken, HmacSignature,
@@ -70,7 +70,7 @@ using SignatureScheme = std::variant<StripeSignature, GitHubSignature, StandardW
 /// `stripe`, `github`, `standard_webhooks`, `slack`, `shopify`, `gitlab`, `hmac`, `ed25519`,
 /// `graph`, `bearer`, `none`.
 std::string_view to_string(const SignatureScheme& scheme) noexcept;
-/// Throws std::invalid_argument naming those that there are. `hmac` still needs its header.
+/// Throws std::invalid_argument listing the known schemes. `hmac` still needs its header.
 SignatureScheme signature_scheme(std::string_view name);
 
 enum class SignatureFault {
@@ -87,8 +87,8 @@ std::string_view to_string(SignatureFault fault) noexcept;
 struct Verification {
   std::optional<SignatureFault> fault = {};  ///< empty: it is genuine
   std::string detail = {};     ///< which header, how late; for your log, not for the sender
-  std::string signature = {};  ///< the bytes that matched; empty where the scheme has none
-  std::size_t secret = 0;      ///< of an HMAC: which of the HMAC secrets made it, from 0
+  std::string signature = {};  ///< the matching bytes; empty if the scheme has none
+  std::size_t secret = 0;      ///< of an HMAC: the index of the matching HMAC secret
 
   [[nodiscard]] bool genuine() const noexcept { return !fault; }
 };
@@ -98,9 +98,9 @@ inline constexpr std::chrono::seconds default_tolerance = std::chrono::minutes{5
 /// Thread-safe.
 class SignatureVerifier {
  public:
-  /// Any one of `secrets` will do, so that they can be changed one after the other. Timestamps may
-  /// be off by `tolerance` both ways. Throws std::invalid_argument naming the scheme and the number
-  /// of the secret that is none of its own; never the secret.
+  /// Any one of `secrets` matches, so that you can rotate them. Timestamps may be off by
+  /// `tolerance` in both directions. Throws std::invalid_argument naming the scheme and the number
+  /// of the secret that does not fit it; never the secret.
   SignatureVerifier(SignatureScheme scheme, std::vector<std::string> secrets,
                     std::chrono::seconds tolerance = default_tolerance);
 
@@ -121,7 +121,7 @@ class SignatureVerifier {
   std::vector<std::string> public_keys_;  ///< of Ed25519
 };
 
-/// Signs webhooks as Standard Webhooks has it, with every secret at once. Thread-safe.
+/// Signs webhooks by Standard Webhooks, with every secret at once. Thread-safe.
 class WebhookSigner {
  public:
   /// `whsec_…` (HMAC) or `whsk_…` (Ed25519). Throws as SignatureVerifier does.
@@ -139,10 +139,10 @@ class WebhookSigner {
 /// A new secret for Standard Webhooks: `whsec_` and 32 random bytes.
 std::string make_webhook_secret();
 
-/// Its time depends on the lengths alone.
+/// Runs in a time that depends on the lengths alone.
 bool constant_time_equal(std::string_view a, std::string_view b) noexcept;
 
-/// Where an id, a topic or a source is taken from.
+/// The origin of an id, a topic or a source.
 struct ValueFrom {
   enum class Kind { header, pointer, fixed, body };
 
@@ -154,21 +154,21 @@ struct ValueFrom {
   static ValueFrom pointer(std::string pointer) { return {Kind::pointer, std::move(pointer)}; }
   static ValueFrom fixed(std::string text) { return {Kind::fixed, std::move(text)}; }
   /// The SHA-256 of the body, for senders without an id: the same bytes are the same message,
-  /// whatever secret they are signed with.
+  /// whichever secret they are signed with.
   static ValueFrom body() { return {Kind::body}; }
   /// `header:<name>`, a JSON pointer, `fixed:<text>` or `body`. Throws std::invalid_argument.
   static ValueFrom parse(std::string_view text);
 };
 
-/// What some senders ask before they send. Nothing is answered that the endpoint does not name.
-/// Slack's question needs no handshake: it is signed.
+/// The verification requests that some senders make first. Only those that the endpoint configures
+/// are answered. Slack's needs no handshake: it is signed.
 
-/// `OPTIONS` with `WebHook-Request-Origin`, as CloudEvents has it (Azure Event Grid). The answer
-/// names the origin as it is written here, and the rate. No callback is called. Schemes: bearer,
+/// `OPTIONS` with `WebHook-Request-Origin`, as CloudEvents defines it (Azure Event Grid). The
+/// answer has the origin as configured here, and the rate. No callback is called. Schemes: bearer,
 /// hmac, standard_webhooks, ed25519.
 struct CloudEventsHandshake {
   std::vector<std::string> origins;  ///< that may send; `*`: any
-  int rate = 0;                      ///< requests a minute that are allowed; 0: any number
+  int rate = 0;                      ///< allowed requests a minute; 0: any number
 };
 /// `GET` with `hub.verify_token`, any one of these, and `hub.challenge`, which is the answer
 /// (WhatsApp, Facebook, Instagram). Scheme: hmac.
@@ -184,7 +184,7 @@ struct GraphHandshake {};
 using Handshake = std::variant<std::monostate, CloudEventsHandshake, MetaHandshake, ZoomHandshake,
                                GraphHandshake>;
 
-/// What is left out follows from the scheme:
+/// Defaults follow from the scheme:
 ///
 /// | scheme            | id                    | topic             |
 /// |-------------------|-----------------------|-------------------|
@@ -212,12 +212,12 @@ struct WebhookEndpoint {
   Handshake handshake = {};
 };
 
-/// `POST <prefix>/{endpoint}`. Not genuine: 401, and the reason in the log only
-/// (`webhook_refused`). Genuine, but without its id or topic: 400, and nothing is written. Other
-/// methods are taken where the handshake of an endpoint has them.
+/// `POST <prefix>/{endpoint}`. Not genuine: 401, with the reason in the log only
+/// (`webhook_refused`). Genuine, but without its id or topic: 400, and nothing is stored. Other
+/// methods are accepted for the handshake of an endpoint.
 class WebhookIntake {
  public:
-  /// Throws std::invalid_argument naming the endpoint and what it lacks.
+  /// Throws std::invalid_argument naming the endpoint and the missing option.
   explicit WebhookIntake(std::vector<WebhookEndpoint> endpoints, IntakeOptions options = {},
                          std::string prefix = "/webhooks");
   ~WebhookIntake();

@@ -1,5 +1,5 @@
-// The work of one box: claimed under a lease, settled by who holds it. Outbox and Inbox are both
-// work queues.
+// The deliveries of one box: claimed under a lease, settled by its holder. Outbox and Inbox are
+// both work queues.
 #pragma once
 
 #include <chrono>
@@ -19,21 +19,21 @@
 
 namespace twinbox {
 
-// When a failed delivery is tried again, and when it is given up.
+// When to retry a failed delivery, and when to give up.
 
 enum class Jitter {
   none,
-  equal,  ///< half of the delay is certain, the other half is chance
+  equal,  ///< half of the delay is fixed, the other half is random
 };
 
-/// Attempts are failures on record, counted after the increment: the first failure is attempt 1.
+/// Attempts are recorded failures, counted after the increment: the first failure is attempt 1.
 struct RetryPolicy {
   std::chrono::milliseconds first_delay = std::chrono::seconds{2};
   std::chrono::milliseconds max_delay = std::chrono::seconds{60};
   Jitter jitter = Jitter::none;
   /// Values below 1 count as 1.
   int max_attempts = 10;
-  /// Takes the place of the doubling, of its cap and of its jitter. A negative answer counts as 0.
+  /// Replaces the doubling, its cap and its jitter. A negative result counts as 0.
   std::function<std::chrono::milliseconds(int attempts)> custom = {};
 
   /// 2, 4, 8 … s, at most 60 s, 10 attempts.
@@ -56,7 +56,7 @@ class Box;  // one box's tables and statements
 inline constexpr Duration default_lease = std::chrono::seconds{30};
 inline constexpr std::int64_t default_batch = 50;
 
-/// Where a box lives and how it behaves. Valid after construction of the box, or it throws.
+/// The tables of a box and its behavior. Valid after construction of the box, or it throws.
 struct BoxOptions {
   std::string schema = "infra";
   std::string table = {};      ///< empty: `outbox` or `inbox`
@@ -64,21 +64,21 @@ struct BoxOptions {
   RetryPolicy retry = RetryPolicy::standard();
   int max_expiries = 5;  ///< workers that may die holding a message before it is dead; 0: no limit
   /// How long finished messages are kept; empty: 7 days in an outbox, 30 days in an inbox;
-  /// Duration::max(): for ever.
+  /// Duration::max(): forever.
   std::optional<Duration> retention = {};
   /// Open deliveries of messages that were created longer ago become dead (`max_age`), however
-  /// often they were postponed or retried. Leased ones and those that an operator has requeued are
-  /// left alone; empty: no limit.
+  /// often they were postponed or retried. Leased deliveries and those that an operator has
+  /// requeued are exempt; empty: no limit.
   std::optional<Duration> max_age = {};
-  /// False: no call is at most once. Inbox::try_claim and AtMostOnce let every call through, and a
-  /// dispatcher or an inline mode calls at-most-once handlers at least once; no mark is kept.
+  /// False: no call is at most once. Inbox::try_claim and AtMostOnce let every call through, a
+  /// dispatcher or an inline mode calls at-most-once handlers at least once, and no mark is kept.
   bool gate = true;
-  /// Of handlers without a timeout of their own; empty: none.
+  /// For handlers without their own timeout; empty: none.
   std::optional<Duration> handler_timeout = {};
-  /// True: a message that fails for ever holds its partition key, and those behind it wait until it
-  /// is requeued and done, or discarded.
+  /// True: a message that becomes dead holds its partition key: later ones wait until it is
+  /// requeued and done, or discarded.
   bool hold_keys = false;
-  /// An inbox on PostgreSQL. True: a call that takes something in fails with `not_synchronous`, and
+  /// An inbox on PostgreSQL. True: a call that accepts messages fails with `not_synchronous`, and
   /// writes nothing, unless its commit waits for a standby: synchronous_standby_names is not empty,
   /// and synchronous_commit is neither `off` nor `local`.
   bool require_synchronous = false;
@@ -94,8 +94,8 @@ struct PruneOptions {
   bool include_seen = false;
 };
 
-/// Which deliveries a call is about: leases or claimed messages (their epoch must fit: a claim that
-/// was taken over cannot be settled), or bare ids. Repeated ones count once.
+/// Selects deliveries: by leases or claimed messages (their epoch must match: a claim that was
+/// taken over cannot be settled), or by ids. Duplicates count once.
 class Deliveries {
  public:
   Deliveries(std::span<const Lease> leases);      // NOLINT(google-explicit-constructor)
@@ -121,7 +121,7 @@ class Deliveries {
   bool check_epoch_ = true;
 };
 
-/// What a dead letter says about itself.
+/// The text of a dead letter.
 struct Failure {
   std::string reason = "failed";
   bool handler_failed = true;  ///< counts an attempt and keeps a line in the timeline
@@ -134,16 +134,16 @@ struct SettledById {
 };
 
 /// Thread-safe. Every call is one transaction (prune: one per batch; a claim that ends a crash
-/// loop: one more); with a leading Session it is part of the caller's. Throws DatabaseError;
-/// std::out_of_range for a lease, delay or limit that is not above zero. Whatever a call does not
-/// apply to changes nothing and is visible in the returned count.
+/// loop: one more); with a leading Session it is part of yours. Throws DatabaseError;
+/// std::out_of_range for a lease, delay or limit that is not above zero. Deliveries that a call
+/// does not apply to are unchanged, and the returned count excludes them.
 class WorkQueue {
  public:
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
   /// Leases up to `limit` due messages to `owner`, oldest first. An empty result means nothing is
-  /// due. `visible_from` passes over what became visible earlier.
+  /// due. `visible_from` skips messages that became visible earlier.
   [[nodiscard]] std::vector<Message> claim(OwnerToken owner, Duration lease = default_lease,
                                            std::int64_t limit = default_batch,
                                            std::optional<Instant> visible_from = {});
@@ -151,45 +151,45 @@ class WorkQueue {
                                            std::int64_t limit,
                                            std::optional<Instant> visible_from = {});
 
-  /// Moves the end of leases that have not expired. Returns those that are still held.
+  /// Extends leases that have not expired. Returns those that are still held.
   [[nodiscard]] std::vector<DeliveryId> renew(OwnerToken owner, const Deliveries& deliveries,
                                               Duration lease);
   [[nodiscard]] std::vector<DeliveryId> renew(Session& session, OwnerToken owner,
                                               const Deliveries& deliveries, Duration lease);
 
-  /// Done. An expired lease still counts while nobody else has claimed the message. The outcome
-  /// carries no error; failures before it are in the timeline (Admin::get).
+  /// Done. An expired lease still counts until another worker has claimed the message. The outcome
+  /// has no error; earlier failures are in the timeline (Admin::get).
   std::size_t ack(OwnerToken owner, const Deliveries& deliveries);
   std::size_t ack(Session& session, OwnerToken owner, const Deliveries& deliveries);
 
-  /// Failed, to be tried again after `delay`, or after the retry policy's own delay.
+  /// Failed: retry it after `delay`, or after the retry policy's own delay.
   std::size_t abandon(OwnerToken owner, const Deliveries& deliveries, std::string_view error = {},
                       std::optional<Duration> delay = {});
   std::size_t abandon(Session& session, OwnerToken owner, const Deliveries& deliveries,
                       std::string_view error = {}, std::optional<Duration> delay = {});
 
-  /// Failed for ever: kept as a dead letter.
+  /// Failed for good: it becomes a dead letter.
   std::size_t fail(OwnerToken owner, const Deliveries& deliveries, std::string_view error,
                    const Failure& failure = {});
   std::size_t fail(Session& session, OwnerToken owner, const Deliveries& deliveries,
                    std::string_view error, const Failure& failure = {});
 
-  /// Given back untried: visible at once; no attempt is counted.
+  /// Released without an attempt: visible immediately.
   std::size_t release(OwnerToken owner, const Deliveries& deliveries);
   std::size_t release(Session& session, OwnerToken owner, const Deliveries& deliveries);
-  /// Given back untried, visible at `until`; no attempt is counted.
+  /// Released without an attempt, visible at `until`.
   std::size_t postpone(OwnerToken owner, const Deliveries& deliveries, Instant until);
   std::size_t postpone(Session& session, OwnerToken owner, const Deliveries& deliveries,
                        Instant until);
-  /// The operator's: they need no owner, pass over what somebody holds, and change no attempt.
-  /// Visible at once, or at `until`.
+  /// The operator's forms: they need no owner, skip leased deliveries, and change no attempt count.
+  /// Visible immediately, or at `until`.
   std::size_t release(const Deliveries& deliveries);
   std::size_t release(Session& session, const Deliveries& deliveries);
   std::size_t postpone(const Deliveries& deliveries, Instant until);
   std::size_t postpone(Session& session, const Deliveries& deliveries, Instant until);
 
-  /// Settles the delivery under '' of each message id. Ids that several sources use are left alone
-  /// and reported.
+  /// Settles the delivery without a handler key of each message id. Ids that several sources use
+  /// are not settled, and reported.
   SettledById ack(OwnerToken owner, std::span<const MessageId> ids);
   SettledById ack(Session& session, OwnerToken owner, std::span<const MessageId> ids);
   SettledById abandon(OwnerToken owner, std::span<const MessageId> ids, std::string_view error = {},
@@ -200,21 +200,21 @@ class WorkQueue {
   SettledById fail(Session& session, OwnerToken owner, std::span<const MessageId> ids,
                    std::string_view error);
 
-  /// Clears expired leases, all of them, batch by batch, one transaction each. Housekeeping: claim
-  /// takes expired leases by itself.
+  /// Clears all expired leases, batch by batch, one transaction each. Housekeeping: claim takes
+  /// expired leases by itself.
   std::size_t reap();
   /// The same; no batch begins once a stop is requested.
   std::size_t reap(const std::stop_token& stop);
-  /// All of them, in the caller's transaction.
+  /// All of them, in your transaction.
   std::size_t reap(Session& session);
   /// One batch.
   std::size_t reap(std::int64_t limit);
   std::size_t reap(Session& session, std::int64_t limit);
-  /// Makes open work that is past its expiry, or of a message older than max_age, dead. What
-  /// another transaction has locked is left for the next call.
+  /// Makes open deliveries past their expiry, or of messages older than max_age, dead. Rows that
+  /// another transaction has locked wait for the next call.
   std::size_t expire(std::int64_t limit = 1000);
   std::size_t expire(Session& session, std::int64_t limit = 1000);
-  /// All of it, batch by batch, one transaction each; no batch begins once a stop is requested.
+  /// All of them, batch by batch, one transaction each; no batch begins once a stop is requested.
   std::size_t expire(const std::stop_token& stop);
   /// Deletes finished messages that are older than the box's retention.
   std::size_t prune();
@@ -222,11 +222,11 @@ class WorkQueue {
   std::size_t prune(const PruneOptions& options);
   /// The same; no batch begins once a stop is requested.
   std::size_t prune(const PruneOptions& options, const std::stop_token& stop);
-  /// One batch, in the caller's transaction.
+  /// One batch, in your transaction.
   std::size_t prune(Session& session, const PruneOptions& options);
 
-  /// Lets waiting dispatchers of this process look at once. Needed only after a transaction of your
-  /// own connection (SqliteSession and the like); every other commit does it by itself.
+  /// Wakes waiting dispatchers of this process. Needed only after a transaction of your own
+  /// connection (SqliteSession and the like); every other commit wakes them by itself.
   void wake() const;
 
   [[nodiscard]] Database& database() const noexcept;

@@ -112,13 +112,13 @@ void HousekeepingOptions::check() const {
   if (retention && *retention < Duration::zero()) refuse("retention", "0 or longer");
 }
 
-class Housekeeping::House {
+class Housekeeping::Runner {
  public:
   using End = ChoreReport::End;
   /// A walk over the rows of a chore.
   enum class Pass { reap, expire, max_age, prune };
 
-  House(WorkQueue& queue, HousekeepingOptions options, Observer observer, DeadLetters dead)
+  Runner(WorkQueue& queue, HousekeepingOptions options, Observer observer, DeadLetters dead)
       : queue_(queue),
         leases_(queue),
         options_(checked(std::move(options), queue)),
@@ -359,13 +359,13 @@ class Housekeeping::House {
 
 Housekeeping::Housekeeping(WorkQueue& queue, HousekeepingOptions options, Observer observer,
                            DeadLetters dead)
-    : house_(std::make_unique<House>(queue, std::move(options), std::move(observer),
+    : runner_(std::make_unique<Runner>(queue, std::move(options), std::move(observer),
                                      std::move(dead))) {}
 
 Housekeeping::~Housekeeping() = default;
 
-HousekeepingReport Housekeeping::step(std::stop_token stop) { return house_->step(stop); }
-void Housekeeping::run(std::stop_token stop) { house_->run(stop); }
-ChoreStats Housekeeping::stats(Chore chore) const { return house_->stats(chore); }
+HousekeepingReport Housekeeping::step(std::stop_token stop) { return runner_->step(stop); }
+void Housekeeping::run(std::stop_token stop) { runner_->run(stop); }
+ChoreStats Housekeeping::stats(Chore chore) const { return runner_->stats(chore); }
 
 }  // namespace twinbox
