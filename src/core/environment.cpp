@@ -52,7 +52,7 @@ void Environment::write(const LogEvent& event) const noexcept {
       log_to_stderr(event);
     }
   } catch (...) {
-    // What has been done is done, whether it can be told or not.
+    // A failing log must not change what has been done.
   }
 }
 

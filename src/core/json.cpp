@@ -18,16 +18,16 @@ bool is_hex_digit(char c) noexcept {
 /// Of ASCII, and nothing but itself inside a string.
 bool is_plain(char c) noexcept { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; }
 
-/// Reads without recursion: what is open is kept as one bit per level.
+/// Reads without recursion: each open array or object is one bit.
 class JsonReader {
  public:
   explicit JsonReader(std::string_view text, std::string_view wanted = {}) noexcept
       : text_(text), wanted_(wanted) {}
 
-  /// True once the outermost object has been seen to have the wanted member.
+  /// True once the outermost object is known to have the wanted member.
   [[nodiscard]] bool found() const noexcept { return found_; }
 
-  /// Where the parts of the outermost object or array go.
+  /// Receives the parts of the outermost object or array.
   void collect(std::vector<JsonPart>& parts) noexcept { parts_ = &parts; }
 
   bool read_object() {
@@ -52,7 +52,7 @@ class JsonReader {
   }
 
  private:
-  /// One element of what is open, or its end.
+  /// One element of the innermost open value, or its end.
   bool read_member() noexcept {
     skip_blanks();
     const bool in_object = is_object_[depth_ - 1];

@@ -1,4 +1,4 @@
-// As much JSON (RFC 8259) as the library itself needs.
+// The subset of JSON (RFC 8259) that the library itself needs.
 #pragma once
 
 #include <optional>
@@ -28,8 +28,8 @@ struct JsonPart {
 std::optional<std::vector<JsonPart>> split_json_object(std::string_view text);
 std::optional<std::vector<JsonPart>> split_json_array(std::string_view text);
 
-/// What the inside of a JSON string stands for; empty when it has a surrogate without its other
-/// half. `inside` must come from valid JSON.
+/// The text that the inside of a JSON string stands for; empty when it has an unpaired surrogate.
+/// `inside` must come from valid JSON.
 std::optional<std::string> unescape_json(std::string_view inside);
 /// The same for a whole value; empty also when it is no string.
 std::optional<std::string> json_string(std::string_view value);

@@ -102,7 +102,7 @@ std::string log_text(const LogEvent& event) {
 void log_to_stderr(const LogEvent& event) {
   std::string line = "twinbox: ";
   line.append(to_string(event.level)).append(" ").append(log_text(event)).append("\n");
-  // In one piece: others write there, too.
+  // In one write: other programs write there, too.
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

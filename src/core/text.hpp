@@ -23,7 +23,7 @@ struct CodePoint {
 CodePoint decode_utf8(std::string_view text, std::size_t at) noexcept;
 void append_utf8(std::string& out, char32_t code_point);
 
-/// The offset of the first byte that is not UTF-8; empty when all is well.
+/// The offset of the first byte that is not UTF-8; empty for valid UTF-8.
 std::optional<std::size_t> find_invalid_utf8(std::string_view text) noexcept;
 /// How many UTF-16 code units the text has; a piece that is not UTF-8 counts as one.
 std::size_t utf16_length(std::string_view text) noexcept;
@@ -34,8 +34,9 @@ bool is_blank(std::string_view text) noexcept;
 /// not empty, not only blanks, and at most `limit` UTF-16 code units long.
 void check_text(std::string_view noun, std::string_view text, std::size_t limit);
 
-/// Error text as it is stored: valid UTF-8 without NUL (what is neither becomes U+FFFD), at most
-/// max_error_length code units, with a visible mark at the end when something was cut off.
+/// Error text in the form in which it is stored: valid UTF-8 without NUL (each invalid piece
+/// becomes U+FFFD), at most max_error_length code units, with a visible mark at the end when it was
+/// truncated.
 std::string truncate_error(std::string_view text);
 
 }  // namespace twinbox

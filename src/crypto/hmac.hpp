@@ -1,4 +1,4 @@
-// Message authentication codes, comparison that tells nothing by its time, and random bytes.
+// Message authentication codes, constant-time comparison, and random bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ enum class HashFunction { sha1, sha256, sha512 };
 /// HMAC (RFC 2104) of `data`, as bytes. Throws std::runtime_error when the crypto library refuses.
 std::string hmac(HashFunction function, std::string_view key, std::string_view data);
 
-/// Its time depends on the lengths alone.
+/// Runs in a time that depends on the lengths alone.
 bool constant_time_equal(std::string_view a, std::string_view b) noexcept;
 
 /// From the system's source, fit for secrets. Throws std::runtime_error when there is none.

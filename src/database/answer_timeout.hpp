@@ -1,12 +1,12 @@
-// Calls that may take as long as they need.
+// Calls that may take any time.
 #pragma once
 
 #include <utility>
 
 namespace twinbox {
 
-/// While it lives, DatabaseOptions::answer_timeout does not hold for the calls that this thread
-/// begins: how long a migration or a prune lasts depends on the tables.
+/// While it lives, DatabaseOptions::answer_timeout does not apply to the calls that this thread
+/// begins: the duration of a migration or a prune depends on the tables.
 class WithoutAnswerTimeout {
  public:
   WithoutAnswerTimeout() noexcept : outer_(std::exchange(active_, true)) {}

@@ -1,4 +1,4 @@
-// What a driver implements: a connection of our own, and how to open one.
+// The interface of a driver: a connection of our own, and how to open one.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,18 @@ namespace twinbox {
 
 struct BoxName;
 
-/// What a call of our own needs from the database.
+/// The access that a call of our own needs.
 enum class Access {
   read,           ///< reads only; may be repeated freely
   write,          ///< durable once it returns
   write_relaxed,  ///< a claim: may be undone by a power cut that also ends this process (SQLite)
 };
 
-/// How a call of our own is put into a transaction.
+/// The transaction of a call of our own.
 enum class Scope {
   statement,    ///< exactly one Statement: PostgreSQL sends no begin and commit of its own for it
   transaction,  ///< several statements, ours only
-  caller,  ///< several statements, the caller's among them: nothing of ours may control the planner
+  caller,  ///< several statements, the caller's among them: our statements must not set the planner
 };
 
 /// A connection of our own. After an exception in a transaction, only rollback() may follow.
@@ -36,16 +36,15 @@ class Connection : public Session {
   virtual void rollback() noexcept = 0;
   /// False once the connection is broken: the pool throws it away.
   [[nodiscard]] virtual bool usable() const noexcept = 0;
-  /// Which copy of the data this is, and which course it has taken: another text after a failover,
-  /// from when on numbers may come again that were given before. Empty: not known.
+  /// Identifies this copy of the data and its history: the text changes with a failover, after
+  /// which numbers may be issued again. Empty: not known.
   [[nodiscard]] virtual std::string_view server_identity() const noexcept { return {}; }
-  /// Makes what is done with it until the next commit() or rollback() end with kind `cancelled`,
-  /// soon; those two themselves are not touched. Does not wait. The only call allowed from another
-  /// thread.
+  /// Ends the statements before the next commit() or rollback() with kind `cancelled`, soon; those
+  /// two themselves are not affected. Does not wait. The only call allowed from another thread.
   virtual void interrupt() noexcept = 0;
 
   [[nodiscard]] std::string_view database() const noexcept final { return database_; }
-  /// Said by the pool, whose text it is.
+  /// Set by the pool, which owns the text.
   void belongs_to(std::string_view database) noexcept { database_ = database; }
 
  private:
@@ -72,17 +71,17 @@ class Driver {
   virtual std::unique_ptr<Connection> connect(Access access) = 0;
   /// For logs and errors: where the database is, without a password.
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// What connections are counted by, and which databases are the same one; never a password.
+  /// The identity by which connections are counted and databases compared; never a password.
   struct Location {
-    std::string server = {};    ///< `host:port`, or `files`; empty: nothing is shared with others
+    std::string server = {};    ///< `host:port`, or `files`; empty: it shares nothing
     std::string database = {};  ///< its name there; empty: one of its own for each driver
   };
   [[nodiscard]] virtual Location location() const { return {}; }
-  /// How to learn of what others commit for this box. Empty where nobody can be told (SQLite in
-  /// memory, a pooler in transaction mode): look now and then instead.
+  /// Opens a watch for commits by others to this box. Empty where notifications do not exist
+  /// (SQLite in memory, a pooler in transaction mode): poll instead.
   [[nodiscard]] virtual OpenWatch watch(const BoxName& /*box*/) const { return {}; }
-  /// The same without a connection: it may tell of more than what was committed. Empty where that
-  /// takes a connection.
+  /// The same without a connection: it may report more than commits. Empty where a watch needs a
+  /// connection.
   [[nodiscard]] virtual OpenWatch watch_without_connection() const { return {}; }
 };
 

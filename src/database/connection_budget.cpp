@@ -28,7 +28,7 @@ ConnectionBudget::Grant ConnectionBudget::take(Lane& lane, std::size_t held,
     Node node(1);
     if (admit(lane, held, node, grant)) return grant;
   }
-  // Whoever waits here cannot be served yet, or serve() would have done so: nobody is passed.
+  // serve() would have granted the waiting callers already if it could, so none is overtaken.
   if (has_room(lane) && held >= levels()) return {.answer = Answer::too_deep};
   Waiter waiter{lane, held};
   const auto position = waiters_.insert(waiters_.end(), &waiter);
@@ -44,7 +44,7 @@ ConnectionBudget::Grant ConnectionBudget::take(Lane& lane, std::size_t held,
 bool ConnectionBudget::admit(Lane& lane, std::size_t held, Node& node, Grant& grant) noexcept {
   if (!has_room(lane) || busy_ >= ceiling(held) || !in_its_share(lane, held)) return false;
   if (!lane.idle.empty()) {
-    // The one used last: its statements are prepared and its caches warm.
+    // The most recently used one: its statements are prepared and its caches warm.
     take_out(lane.idle.back(), spare_);
     grant.connection = std::move(spare_.back().connection);
   } else if (open_ < limit()) {
@@ -128,7 +128,7 @@ bool ConnectionBudget::reserve_connection() {
   std::list<Idle> closing;
   {
     const std::scoped_lock lock{mutex_};
-    // As for a thread that holds nothing: what is kept for the others stays kept.
+    // As for a thread that holds nothing: the reserved connections stay reserved.
     if (reserved_ >= options_.limit / 4 || busy_ >= ceiling(0)) return false;
     if (open_ >= limit()) {
       if (idle_.empty()) return false;  // one is being closed right now

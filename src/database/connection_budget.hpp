@@ -1,4 +1,5 @@
-// How many connections may be open to one server, and who gets one when there are not enough.
+// Limits how many connections to one server may be open, and decides which caller gets the next
+// one.
 #pragma once
 
 #include <algorithm>
@@ -27,9 +28,9 @@ namespace twinbox {
 /// Stores whose last call hung or found no server have half of it at most, so that the others do
 /// not wait behind their next calls.
 ///
-/// A thread that holds a connection and waits for another one could wait for threads that do the
-/// same. So the last two connections are kept for those who hold one and two already, and whoever
-/// holds more is never left waiting for the budget: somebody can always go on.
+/// Threads that hold a connection and wait for another one can deadlock. So the last two
+/// connections are reserved for threads that already hold one and two, and a thread that holds more
+/// never waits for the budget: at least one thread can always continue.
 ///
 /// Thread-safe. Pools must be gone before it is destroyed.
 class ConnectionBudget {
@@ -41,7 +42,7 @@ class ConnectionBudget {
     std::size_t limit = unlimited;
     std::string where = {};          ///< for errors: what the connections lead to
     std::string option = {};         ///< for errors: what sets the limit
-    std::function<Time()> now = {};  ///< empty: nobody asks how long a connection has been idle
+    std::function<Time()> now = {};  ///< empty: the idle time is never needed
   };
 
   explicit ConnectionBudget(BudgetOptions budget_options) : options_(std::move(budget_options)) {}
@@ -53,10 +54,10 @@ class ConnectionBudget {
     Lane* lane = nullptr;
     Time since = {};
   };
-  /// How a call has ended. After one that hung or found no server, its lane is failing until the
-  /// next one that worked.
+  /// The result of a call. After one that hung or found no server, its lane is failing until the
+  /// next one that succeeded.
   enum class Result { worked, failed, unknown };
-  /// Connections of a pool that may stand in for each other.
+  /// Interchangeable connections of a pool.
   struct Lane {
     Access opens;
     std::size_t capacity;
@@ -79,8 +80,8 @@ class ConnectionBudget {
     std::unique_ptr<Connection> close_first = {};
   };
 
-  /// `held` is how many connections of limited budgets this thread has. `left` is asked, once, when
-  /// there is something to wait for.
+  /// `held` is how many connections of limited budgets this thread has. `left` is called once, when
+  /// the caller has to wait.
   Grant take(Lane& lane, std::size_t held,
              const std::function<std::chrono::steady_clock::duration()>& left,
              const std::stop_token& stop = {});
@@ -88,12 +89,12 @@ class ConnectionBudget {
                          Result result) noexcept;
   /// A connection that was granted could not be opened, or is closed by now.
   void give_up(Lane& lane) noexcept;
-  /// Closes what is idle in `lanes`.
+  /// Closes the idle connections of `lanes`.
   void clear(std::span<Lane> lanes) noexcept;
-  /// Closes what has not been used since `moment`.
+  /// Closes the connections that have not been used since `moment`.
   void close_idle(Time moment) noexcept;
-  /// Takes one connection out of the budget, for something that keeps it open for good, until it is
-  /// put back. False: a quarter of the budget has been set aside already, or all is in use.
+  /// Takes one connection out of the budget for a permanent use, until unreserve_connection().
+  /// False: a quarter of the budget is reserved already, or all connections are in use.
   bool reserve_connection();
   void unreserve_connection() noexcept;
 
@@ -117,7 +118,8 @@ class ConnectionBudget {
   [[nodiscard]] static bool has_room(const Lane& lane) noexcept {
     return !lane.idle.empty() || lane.used < lane.capacity;
   }
-  /// False: the stores that fail have their share already. Whoever holds a connection can go on.
+  /// False: the failing stores already have their share. A thread that holds a connection can
+  /// always continue.
   [[nodiscard]] bool in_its_share(const Lane& lane, std::size_t held) const noexcept {
     return !lane.failing || held > 0 || busy_failing_ < std::max<std::size_t>(1, ceiling(0) / 2);
   }
@@ -126,9 +128,9 @@ class ConnectionBudget {
   bool admit(Lane& lane, std::size_t held, Node& node, Grant& grant) noexcept;
   /// Moves an idle connection to `target`.
   void take_out(std::list<Idle>::iterator idle, std::list<Idle>& target) noexcept;
-  /// Gives what has become free to those who wait.
+  /// Grants free connections to the waiting callers.
   void serve() noexcept;
-  /// Closes what was taken out of idle_; not under the lock, for it may take a while.
+  /// Closes the connections taken out of idle_; without the lock, since closing may take a while.
   void close(std::list<Idle> closing) noexcept;
 
   const BudgetOptions options_;
@@ -137,8 +139,9 @@ class ConnectionBudget {
   std::size_t busy_failing_ = 0;  ///< of them, to lanes that are failing
   std::size_t open_ = 0;          ///< busy, idle, or being closed
   std::size_t reserved_ = 0;
-  std::list<Idle> idle_;   ///< the longest first
-  std::list<Idle> spare_;  ///< nodes for those that are not idle: giving back allocates nothing
+  std::list<Idle> idle_;  ///< the longest first
+  std::list<Idle>
+      spare_;  ///< nodes for connections that are not idle: returning one allocates nothing
   std::list<Waiter*> waiters_;
 };
 
@@ -152,7 +155,7 @@ class ConnectionBudgets {
   ConnectionBudgets(Limits limits, std::function<ConnectionBudget::Time()> now)
       : limits_(limits), now_(std::move(now)) {}
 
-  /// Null: what `location` leads to is shared with nobody.
+  /// Null: `location` shares its server with no other store.
   std::shared_ptr<ConnectionBudget> at(const Driver::Location& location);
   void close_idle(ConnectionBudget::Time idle_timeout);
 

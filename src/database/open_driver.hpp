@@ -24,8 +24,8 @@ struct DriverLibrary {
 std::unique_ptr<Driver> open_driver(std::string_view address, const DatabaseOptions& options,
                                     const Environment& environment);
 
-/// While it lives, every driver that this thread opens is handed to `wrap` first: so the faults of
-/// the simulator reach the databases that a set opens by itself.
+/// While it lives, every driver that this thread opens is passed to `wrap` first: so the
+/// simulator's faults reach the databases that a set opens by itself.
 class DriverDecorator {
  public:
   using Wrap = std::function<std::unique_ptr<Driver>(std::unique_ptr<Driver>)>;

@@ -20,7 +20,8 @@ constexpr milliseconds max_wait_timeout = 24h;
 constexpr int max_retries = 1'000;
 constexpr milliseconds first_retry_delay = 2ms;
 constexpr milliseconds max_retry_delay = 250ms;
-/// Who sends traffic elsewhere because of a refusal must come back some day to see that it is over.
+/// A balancer that stops sending traffic because of a refusal must retry eventually, so a refusal
+/// expires.
 constexpr milliseconds refusal_time = 1min;
 
 /// The lanes this thread has borrowed from, once per connection.
@@ -52,15 +53,15 @@ DatabaseOptions checked(DatabaseOptions options, const Driver& driver) {
   return options;
 }
 
-/// A server that a switchover or a restart has taken away comes back, in a while. A file without
-/// the right to write does not.
+/// A server that is away for a switchover or a restart comes back. A file without write permission
+/// does not change.
 bool may_come_back(Kind kind, const Driver& driver) noexcept {
   return kind == Kind::connection_lost ||
          (kind == Kind::read_only && driver.dialect() != Dialect::sqlite);
 }
 
 /// A call that waited for a lock, or was ended because it took too long, has kept its connection
-/// from others meanwhile.
+/// from other callers meanwhile.
 ConnectionBudget::Result result_of(Kind kind) noexcept {
   const bool failed = kind == Kind::contention || kind == Kind::cancelled ||
                       kind == Kind::connection_lost || kind == Kind::commit_in_doubt;
@@ -115,7 +116,7 @@ class BudgetedWatch final : public Watch {
   void set_waiting(bool waiting) override { watch_->set_waiting(waiting); }
 
  private:
-  ReservedConnection connection_;  ///< put back when the watch is closed
+  ReservedConnection connection_;  ///< returned when the watch is closed
   std::unique_ptr<Watch> watch_;
 };
 
@@ -194,7 +195,8 @@ Pool::Pool(std::unique_ptr<Driver> driver, DatabaseOptions options, Environment 
 
   const Driver::Shape shape = driver_->shape(options_.pool_size);
   lanes_.push_back({.opens = Access::write, .capacity = std::max<std::size_t>(1, shape.writers)});
-  // Where as many may write as may read, every connection can do both, and one bound holds for all.
+  // With equal limits for writers and readers every connection can do both, and one limit holds for
+  // all.
   if (!shape.shared && shape.writers != shape.readers) {
     lanes_.push_back({.opens = Access::read, .capacity = std::max<std::size_t>(1, shape.readers)});
   }
@@ -237,7 +239,7 @@ void Pool::check_connections(Access access) const {
 }
 
 void Pool::run_erased(Access access, Scope scope, const Work& work) {
-  // A caller may begin a second transaction beside the first, where there are connections for it.
+  // A caller may begin a second transaction during the first, if there are connections for it.
   scope == Scope::caller ? check_connections(access) : check_reentry(access);
   const TimePoint begin = time_.now();
   const TimePoint deadline = begin + options_.wait_timeout;
@@ -255,12 +257,12 @@ void Pool::run_erased(Access access, Scope scope, const Work& work) {
       // A caller's own work may have had other effects; before it began, nothing has happened.
       const bool repeatable = scope != Scope::caller || !started;
       if (!repeatable || !should_retry(kind, access, attempt, begin)) {
-        // What a caller's work has met elsewhere is remembered there.
+        // Refusals that a caller's work has met in other stores are recorded there.
         if (access != Access::read && met_refusals == met_before) remember(error, scope);
         throw;
       }
     }
-    // Whoever made the call tells of a connection that stays lost.
+    // The caller reports a connection that stays lost.
     environment_.write(kind != Kind::contention ? LogLevel::debug : LogLevel::warning, "retry",
                        {{"store", std::string_view{name()}},
                         {"attempt", std::int64_t{attempt}},
@@ -273,8 +275,8 @@ bool Pool::should_retry(Kind kind, Access access, int attempt, TimePoint begin) 
   if (options_.retries == 0) return false;
   const auto passed = time_.now() - begin;
   const bool away = may_come_back(kind, *driver_);
-  // Whoever can be stopped runs in a loop, which repeats by itself and has other stores to serve.
-  // Whoever reads may rather know at once.
+  // A call that can be stopped runs in a loop, which retries by itself and has other stores to
+  // serve. A reader may prefer an immediate error.
   const bool loops =
       StopScope::token().stop_possible() && StopScope::while_away() == StopScope::WhileAway::fail;
   const bool waits = access != Access::read && !loops;
@@ -317,7 +319,7 @@ std::optional<std::string> Pool::refusal() const {
 
 void Pool::run_once(Access access, Scope scope, const Work& work, TimePoint deadline,
                     bool& started) {
-  // Whoever holds a connection that others may wait for must not wait behind them.
+  // A thread that holds a connection which others may wait for must not queue behind them.
   if (writers_ == nullptr || access == Access::read || held_budgeted > 0) {
     run_on_connection(access, scope, work, deadline, started);
     return;
@@ -353,7 +355,7 @@ bool Pool::run_as_leader(WriterQueue::Leadership& lead, Scope scope, const Work&
       lead.complete(std::current_exception());
       throw;
     }
-    // Whose fault it was shows when each of them is alone.
+    // Running each call alone shows which of them fails.
     lead.retry_alone();
     return false;
   } catch (...) {
@@ -381,8 +383,8 @@ void Pool::run_on_connection(Access access, Scope scope, const Work& work, TimeP
     connection->commit();
     connection.set_result(ConnectionBudget::Result::worked);
   } catch (const DatabaseError& error) {
-    // A caller's work may have met another database: there only the connection itself can say that
-    // it is broken.
+    // A caller's work may have used another database: there only the connection itself can report
+    // that it is broken.
     const bool lost =
         error.kind() == Kind::connection_lost || error.kind() == Kind::commit_in_doubt;
     if (lost && !callers_error) connection.set_broken();

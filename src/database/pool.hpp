@@ -1,5 +1,4 @@
-// A bounded pool of connections, and the one place where our own calls are begun, repeated and
-// ended.
+// A bounded pool of connections: the one place that begins, repeats and ends our own calls.
 #pragma once
 
 #include <atomic>
@@ -25,13 +24,13 @@
 
 namespace twinbox {
 
-/// How the pool passes time between two tries; tests hand in their own.
+/// How the pool waits between two attempts; tests inject their own.
 struct PoolTime {
   std::function<std::chrono::steady_clock::time_point()> now = {};
   std::function<void(std::chrono::milliseconds)> wait = {};
 };
 
-/// No free connection in time. To try again would only wait the same time once more.
+/// No free connection in time. A retry would only wait the same time again.
 class PoolExhausted : public DatabaseError {
  public:
   explicit PoolExhausted(const std::string& message) : DatabaseError(Kind::contention, message) {}
@@ -48,9 +47,9 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  /// Runs `work` in one transaction, again when nothing was committed and the error says so.
-  /// `work` must therefore have no effect besides the session and its own result.
-  /// With Scope::caller, `work` is called at most once.
+  /// Runs `work` in one transaction, again when nothing was committed and the error says so. `work`
+  /// must therefore have no effect besides the session and its own result. With Scope::caller,
+  /// `work` is called at most once.
   template <class F>
   auto run(Access access, Scope scope, F&& work) -> std::invoke_result_t<F&, Session&>;
 
@@ -58,46 +57,46 @@ class Pool {
   void in_transaction(const std::function<void(Session&)>& work);
 
   /// Throws UsageError when a call of our own would wait for its own thread, which holds every
-  /// connection that could serve `access`; or when it would write beside the transaction that this
-  /// thread has open. Whoever hands a call to another thread asks first.
+  /// connection that could serve `access`; or when it would write during the transaction that this
+  /// thread has open. Code that hands a call to another thread checks this first.
   void check_reentry(Access access) const;
 
-  /// True while this thread holds a connection that others in a set may be short of. It must not
+  /// True while this thread holds a connection that other threads of a set may need. It must not
   /// wait for a thread that may be waiting for one.
   [[nodiscard]] static bool holds_budgeted() noexcept;
 
-  /// Why the database itself refused a call that writes (no space, read only, damaged), within the
-  /// last minute; empty also once messages have been stored since. Of a caller's transaction that
-  /// it is read only says nothing: the caller may have made it so.
+  /// Why the database itself refused a write (no space, read only, damaged) within the last minute;
+  /// empty once messages have been stored since. A read-only error in a caller's transaction does
+  /// not count: the caller may have chosen it.
   [[nodiscard]] std::optional<std::string> refusal() const;
   /// How many calls it has refused so far.
   [[nodiscard]] std::uint64_t refusals() const noexcept { return refusals_; }
   /// A call that began after so many `refusals` has stored messages. Other calls prove nothing:
-  /// they may have found nothing to write, or written it over what was there.
+  /// they may have written nothing, or into existing pages only.
   void stored_messages(std::uint64_t refusals);
   /// A call has just proved that the database takes writes.
   void wrote() noexcept;
   /// How long ago that was; empty: never.
   [[nodiscard]] std::optional<std::chrono::steady_clock::duration> since_write() const;
 
-  /// How many threads may have a transaction open at once, and the option that says so.
+  /// How many threads may have a transaction open at once, and the option that sets it.
   struct Bound {
     std::string_view option;
     std::size_t count;
   };
   [[nodiscard]] Bound bound() const;
 
-  /// How to watch what others commit to `box`; empty where that cannot be. Each watch takes a
-  /// connection out of the budget for as long as it lives. Where none is to be had, a file is
-  /// watched without one.
+  /// Opens watches for commits by others to `box`; empty where that is impossible. Each watch takes
+  /// a connection out of the budget while it lives. Without a free one, a file is watched without a
+  /// connection.
   [[nodiscard]] OpenWatch watch(const BoxName& box) const;
-  /// What the watches of several stores share: the same pointer where they share a budget, null
-  /// where there is none.
+  /// The resource that watches of several stores share: the same pointer for one budget, null
+  /// without a budget.
   [[nodiscard]] const void* watch_budget() const noexcept {
     return budget_->limited() ? budget_.get() : nullptr;
   }
 
-  /// Notified after each caller's transaction, and by the boxes after what they wrote themselves.
+  /// Notified after each caller's transaction, and by the boxes after their own writes.
   [[nodiscard]] Wake& wake() noexcept { return wake_; }
   [[nodiscard]] Driver& driver() noexcept { return *driver_; }
   [[nodiscard]] const Driver& driver() const noexcept { return *driver_; }
@@ -105,14 +104,14 @@ class Pool {
   [[nodiscard]] const Environment& environment() const noexcept { return environment_; }
   /// The store's name in logs and errors.
   [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
-  /// What Session::database() says of its connections; empty: unknown.
+  /// The value of Session::database() on its connections; empty: unknown.
   [[nodiscard]] const std::string& database() const noexcept { return database_; }
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
   using Lane = ConnectionBudget::Lane;
   static constexpr auto never_wrote = std::numeric_limits<TimePoint::rep>::min();
-  /// A borrowed connection: rolls back what was not committed, then gives it back.
+  /// A borrowed connection: rolls back uncommitted work, then returns the connection.
   class Borrowed;
 
   using Work = WriterQueue::Work;
@@ -126,7 +125,7 @@ class Pool {
   void run_once(Access access, Scope scope, const Work& work, TimePoint deadline, bool& started);
   void run_on_connection(Access access, Scope scope, const Work& work, TimePoint deadline,
                          bool& started);
-  /// False: nothing was committed, because of somebody who was taken along or of all together.
+  /// False: nothing was committed, because of one of the joined calls or of all together.
   bool run_as_leader(WriterQueue::Leadership& lead, Scope scope, const Work& work,
                      TimePoint deadline);
 
@@ -135,7 +134,7 @@ class Pool {
   ConnectionBudget::Grant take(Lane& lane, TimePoint deadline);
   [[nodiscard]] DatabaseError stopped_while_waiting() const;
   [[nodiscard]] std::string exhausted_message(ConnectionBudget::Answer answer) const;
-  /// Forgets a connection and every idle one: what broke one broke them all.
+  /// Drops a connection and every idle one: the cause of one broken connection affects all.
   void drop(Lane& lane, std::unique_ptr<Connection> connection) noexcept;
   [[nodiscard]] std::chrono::milliseconds retry_delay(int attempt) const;
 

@@ -1,4 +1,4 @@
-// What the drivers for servers have in common: any connection may write, and opening one is told.
+// The common part of the drivers for servers: any connection may write, and opening one is logged.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Tells waiting dispatchers of this process that something new may be there.
+// Wakes waiting dispatchers of this process after a commit.
 #pragma once
 
 #include <atomic>
@@ -8,10 +8,10 @@
 
 namespace twinbox {
 
-/// Thread-safe. Costs one atomic read while nobody waits.
+/// Thread-safe. Costs one atomic read without subscribers.
 class Wake {
  public:
-  /// Ends with the subscription object; no call is under way after that.
+  /// Ends with the subscription object; no call is in progress after that.
   class Subscription {
    public:
     Subscription(Wake& wake, std::function<void()> call) : wake_(wake) {
@@ -32,7 +32,7 @@ class Wake {
     std::list<std::function<void()>>::iterator position_;
   };
 
-  /// After a commit that may have brought something new. The calls must be short and must not
+  /// Called after a commit that may have added deliveries. The calls must be short and must not
   /// throw.
   void notify() {
     if (count_.load() == 0) return;

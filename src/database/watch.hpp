@@ -1,4 +1,4 @@
-// How a process learns of what others commit in a database.
+// Detects commits by other processes in a database.
 #pragma once
 
 #include <chrono>
@@ -10,35 +10,35 @@
 
 namespace twinbox {
 
-/// Learns of commits that others make in one database. Used by one thread at a time.
+/// Detects commits by others in one database. Used by one thread at a time.
 class Watch {
  public:
   using Clock = std::chrono::steady_clock;
 
   virtual ~Watch() = default;
-  /// Readable when something may have changed; below zero: there is none. Several watches may share
-  /// one; then each of them has to be asked when it is readable. May change with changed().
+  /// Readable after a possible change; below zero: there is none. Several watches may share one;
+  /// then ask each of them when it is readable. May change with changed().
   [[nodiscard]] virtual int descriptor() const noexcept = 0;
-  /// True when something may have been committed by others since the last call. Never waits. Throws
-  /// DatabaseError when it can no longer tell: open another one then.
+  /// True when others may have committed since the last call. Never waits. Throws DatabaseError
+  /// when it no longer works: open another one then.
   virtual bool changed() = 0;
-  /// When changed() has to be asked again though the descriptor stays silent; empty: never.
+  /// When to call changed() again although the descriptor stays silent; empty: never.
   [[nodiscard]] virtual std::optional<Clock::time_point> look_again() const { return {}; }
-  /// While nobody waits to be told, nothing is told, and writers are spared the cost. As soon as
-  /// somebody waits again, what was missed makes changed() true. Throws DatabaseError.
+  /// Without a waiting thread, notifications are off, which spares writers their cost. When a
+  /// thread waits again, missed commits make changed() true. Throws DatabaseError.
   virtual void set_waiting(bool waiting) = 0;
 };
 
-/// It has turned out that nobody can be told of commits here; the text says why and the way out.
+/// Notifications do not work for this database; the text says why, and what to do.
 class WatchImpossible : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Opens a watch. Owns what it needs: it may outlive the driver it came from. May take some
-/// seconds, and ends early, by an exception, when a stop is requested. Null: it takes a connection,
-/// and the budget has none to spare now. Throws DatabaseError, or WatchImpossible when it need not
-/// be tried again.
+/// Opens a watch, which owns what it needs and may outlive its driver. May take some seconds, and
+/// ends early, by an exception, when a stop is requested. Null: it needs a connection, and the
+/// budget has none to spare now. Throws DatabaseError, or WatchImpossible when a retry is
+/// pointless.
 using OpenWatch = std::function<std::unique_ptr<Watch>(const std::stop_token& stop)>;
 
 }  // namespace twinbox

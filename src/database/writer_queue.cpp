@@ -29,7 +29,7 @@ WriterQueue::Turn WriterQueue::wait(Request& call,
     calls_.erase(position);
     return stop.stop_requested() ? Turn::stopped : Turn::timed_out;
   }
-  // It is being run: how that ends must be known.
+  // It is running: wait for its result.
   call.changed->wait(
       lock, [&] { return call.state == State::leader || call.state == State::done_by_leader; });
   return call.state == State::leader ? Turn::leader : Turn::done_by_leader;

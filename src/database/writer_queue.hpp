@@ -1,4 +1,4 @@
-// Who uses the one connection that may write, and who comes along in the same transaction.
+// Schedules the one connection that may write, and joins waiting calls into one transaction.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,9 @@
 
 namespace twinbox {
 
-/// Calls that want to write come one after the other, in the order of their coming. Whoever leads
-/// also does what waits behind him, on his own thread and in his own transaction, so that one
-/// commit, and one sync of the disk, serves them all. Thread-safe.
+/// Calls that write run in the order of their arrival. The leading thread also runs the calls that
+/// wait behind it, in its own transaction, so that one commit, and one sync of the disk, serves
+/// them all. Thread-safe.
 class WriterQueue {
  public:
   using Work = std::function<void(Session&)>;
@@ -30,21 +30,21 @@ class WriterQueue {
 
     enum class State { waiting, leader, joined, done_by_leader };
     State state = State::waiting;
-    std::exception_ptr error = {};  ///< of a commit that is in doubt for all who were joined
+    std::exception_ptr error = {};  ///< of a commit that is in doubt for all joined calls
     std::optional<std::condition_variable_any> changed = {};  ///< while it waits
   };
 
   enum class Turn {
     leader,          ///< it has to be run now, under a Leadership
-    done_by_leader,  ///< somebody else has run it; see its error
+    done_by_leader,  ///< another thread has run it; see its error
     timed_out,       ///< neither happened in time
     stopped,         ///< neither happened before a stop was requested
   };
-  /// `left` is asked, once, when there is something to wait for.
+  /// `left` is called once, when the call has to wait.
   Turn wait(Request& call, const std::function<std::chrono::steady_clock::duration()>& left,
             const std::stop_token& stop);
 
-  /// The turn of the one who leads; passes it on at its end.
+  /// The turn of the leader; passes it on at its end.
   class Leadership {
    public:
     Leadership(WriterQueue& queue, const Request& call);
@@ -52,15 +52,15 @@ class WriterQueue {
     Leadership(const Leadership&) = delete;
     Leadership& operator=(const Leadership&) = delete;
 
-    /// What the transaction must be good for. As durable as any call that may come along by now.
+    /// The access that the transaction needs: as durable as any call that may join.
     [[nodiscard]] Access access() const noexcept { return access_; }
-    /// Runs what waits and may come along. Throws what one of them throws: nothing is known then of
-    /// any of them.
+    /// Runs the waiting calls that may join. Throws the exception of one of them: then the result
+    /// of all of them is unknown.
     void run_followers(Session& session);
     [[nodiscard]] bool has_followers() const noexcept { return !followers_.empty(); }
-    /// All that was run is committed, or has failed with `error`.
+    /// All joined calls are committed, or have failed with `error`.
     void complete(const std::exception_ptr& error = {});
-    /// Nothing of it was committed: the others are the next, each alone.
+    /// Nothing was committed: the other calls are next, each alone.
     void retry_alone();
 
    private:
@@ -73,8 +73,8 @@ class WriterQueue {
 
  private:
   mutable std::mutex mutex_;
-  std::list<Request*> calls_;  ///< those who wait
-  bool busy_ = false;          ///< somebody leads
+  std::list<Request*> calls_;  ///< the waiting ones
+  bool busy_ = false;          ///< a call leads
 };
 
 }  // namespace twinbox

@@ -81,7 +81,7 @@ void OtherWorkers::read() {
   read_at_ = now;
 }
 
-/// What another version may have written in another way is passed over.
+/// Skips entries in a format of another version.
 void OtherWorkers::add(std::string_view announcement) {
   for (const JsonPart& member : split_json_object(announcement).value_or(std::vector<JsonPart>{})) {
     for (const JsonPart& part : split_json_array(member.value).value_or(std::vector<JsonPart>{})) {

@@ -1,5 +1,5 @@
-// What workers tell each other that they handle, so that a replica of another version leaves it to
-// them.
+// Workers announce what they handle, so that a replica of another version leaves those deliveries
+// to them.
 #pragma once
 
 #include <chrono>
@@ -22,15 +22,15 @@ struct Announcement {
 
 Announcement announcement_of(const Handlers& handlers);
 
-/// What the live workers of a box have announced, all but one's own. Thread-safe.
+/// The announcements of the live workers of a box, except one's own. Thread-safe.
 class OtherWorkers {
  public:
   /// `queue` must outlive it.
   OtherWorkers(WorkQueue& queue, OwnerToken owner) : queue_(queue), owner_(owner) {}
 
-  /// True when one of them handles the message. Reads what they have announced unless that was done
-  /// after `since`. Where the database cannot be asked now, the answer is true: the message can
-  /// wait. Where it refuses, nobody has announced anything.
+  /// True when one of them handles the message. Reads the announcements unless that was done after
+  /// `since`. While the database is unreachable, the answer is true: the message can wait. If it
+  /// refuses, there are no announcements.
   bool handle(const Message& message, std::chrono::steady_clock::time_point since);
 
  private:

@@ -10,27 +10,27 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// After something was found, the next looks follow quickly: a transaction that was still open at
-/// the wake-up may be committed by then.
+/// After a poll found deliveries, the next polls follow quickly: a transaction that was still open
+/// at the wake-up may be committed by then.
 constexpr Duration first_pace = 1ms;
-/// A lease that has ended is told by nobody: its message is taken over within five seconds.
+/// No notification reports an expired lease: its message is taken over within five seconds.
 constexpr Duration watched_pace = 4s;
-/// Idle box_pollers share a hundred looks a second: with a thousand stores each is looked at less
+/// Idle box_pollers share a hundred polls a second: with a thousand stores each is polled less
 /// often.
 constexpr Duration idle_look = 10ms;
 constexpr Duration first_rest = 250ms;
 constexpr Duration longest_rest = 30s;
-/// A database that is back is noticed within five seconds; to ask for it costs little.
+/// A recovered database is detected within five seconds; the check is cheap.
 constexpr Duration longest_rest_out_of_reach = 4s;
 bool may_be_back(DatabaseError::Kind kind) noexcept {
   using Kind = DatabaseError::Kind;
   return kind == Kind::connection_lost || kind == Kind::read_only || kind == Kind::not_synchronous;
 }
-/// A look below the floor may cost this share of the time, and is never put off for longer.
+/// A poll below the floor may use this share of the time, and is never delayed for longer.
 constexpr int full_look_share = 10;
 constexpr Duration longest_without_full_look = 5s;
 
-/// What a database says of one row, not of itself.
+/// Errors about one row, not about the database.
 bool may_lie_in_one(const std::exception& error) {
   const auto* failure = dynamic_cast<const DatabaseError*>(&error);
   return failure == nullptr || failure->kind() == DatabaseError::Kind::invalid_request ||
@@ -71,7 +71,7 @@ WorkQueue& BoxPoller::queue() {
 }
 
 WorkQueue* BoxPoller::opened() {
-  // Whoever opens it may have to wait for a server that does not answer.
+  // Opening it may wait for a server that does not answer.
   const std::unique_lock lock{opening_, std::try_to_lock};
   return lock ? queue_.get() : nullptr;
 }
@@ -86,9 +86,10 @@ void BoxPoller::listen(const std::function<void(bool)>& call) {
                                                [call] { call(false); });
 }
 
-/// A transactional handler holds a connection. Where all of them do, none is left to renew leases.
+/// A transactional handler holds a connection. When all connections are held, none is left to renew
+/// leases.
 void BoxPoller::warn_of_few_connections() {
-  // SQLite lets them write one after the other, and nobody takes over a lease meanwhile.
+  // SQLite lets them write one after the other, and no worker takes over a lease meanwhile.
   if (queue().database().dialect() == Dialect::sqlite || !parts_.handlers.any_transactional())
     return;
   const Pool::Bound bound = pool_of(queue().database()).bound();
@@ -110,7 +111,7 @@ void BoxPoller::stop_listening(bool polite) {
 }
 
 void BoxPoller::leave() {
-  // One that does not answer must not hold up the end of the others.
+  // An unresponsive one must not delay the shutdown of the others.
   if (queue_ && store_health != StoreHealth::failing) heartbeat_.leave(*queue_);
 }
 
@@ -123,7 +124,7 @@ bool BoxPoller::hold_slot() {
   }
   next_try_ = Clock::now() + slot_->step();
   const std::optional<NamedLease> before = std::exchange(held_slot_, slot_->lease());
-  // One that was lost, or ran out, and was taken anew was somebody else's in between, perhaps.
+  // A slot that was lost, or expired, and was acquired again may have had another owner in between.
   if (before && held_slot_ != before) {
     box_of(*queue_).log(LogLevel::warning, "slot_lost", {});
     return false;
@@ -135,8 +136,8 @@ bool BoxPoller::has_slot() const {
   return parts_.options.processors == 0 || (slot_ && slot_->held());
 }
 
-/// The database refused the claim and said so: it has leased nothing. A settlement that was refused
-/// with it keeps its lease, or it would be tried again without a pause.
+/// The database refused the claim explicitly: it has leased nothing. A settlement that was refused
+/// with it keeps its lease, or it would be retried without a pause.
 static bool was_answered(const DatabaseError& error) {
   using Kind = DatabaseError::Kind;
   return error.kind() == Kind::invalid_request || error.kind() == Kind::contention ||
@@ -194,7 +195,7 @@ void BoxPoller::check_server_identity(const Session& session) {
 Claim BoxPoller::claim(Session* session, std::int64_t limit) {
   const Clock::time_point begin = Clock::now();
   const bool whole = !floor_ || begin >= next_full_look_;
-  // A store that nothing tells of is looked at seldom: it needs no second connection for that.
+  // A store without notifications is polled rarely: it needs no second connection for that.
   const bool expects_nothing = !called_here_ && watch_.working();
   const ClaimRequest request{.owner = parts_.owner,
                              .lease = parts_.options.lease,
@@ -230,14 +231,14 @@ std::vector<Message> BoxPoller::settle_and_claim(std::vector<Settlement>& settle
   std::string refusal;
   if (settlements.empty() || !settle_with_claim(settlements, limit, messages, refusal))
     messages = claim_alone(limit);
-  // What is left was refused by a database that works.
+  // The rest was refused by a working database.
   give_up(settlements, refusal);
   const bool full = static_cast<std::int64_t>(messages.size()) == limit;
   if (messages.empty() && floor_) {
     floor_.reset();
     messages = claim_alone(limit);
   }
-  // Where there is less than was asked for, nothing is known of what comes later.
+  // A claim with fewer rows than requested says nothing about later due times.
   floor_ = full ? std::optional{messages.front().visible_at} : std::nullopt;
   if (called_ != Clock::time_point{} && observer_.woken) {
     observer_.woken(store(), since(called_));
@@ -259,10 +260,11 @@ bool BoxPoller::settle_with_claim(std::vector<Settlement>& settlements, std::int
   Claim some;
   try {
     some = noting_lost_claim([&] {
-      return box_of(*queue_).in_own_transaction(Access::write, Scope::transaction, [&](Session& session) {
-        lost = settle(*queue_, session, parts_.owner, settlements);
-        return claim(&session, limit);
-      });
+      return box_of(*queue_).in_own_transaction(
+          Access::write, Scope::transaction, [&](Session& session) {
+            lost = settle(*queue_, session, parts_.owner, settlements);
+            return claim(&session, limit);
+          });
     });
   } catch (const std::exception& error) {
     if (!may_lie_in_one(error)) throw;
@@ -286,7 +288,7 @@ void BoxPoller::write_down(std::vector<Settlement>& settlements) {
   } catch (const std::exception& error) {
     if (!may_lie_in_one(error)) throw;
     const std::string refusal = settle_each(settlements);
-    // Perhaps it is the database that takes nothing.
+    // The database may be refusing every write.
     if (settlements.size() == count) throw;
     give_up(settlements, refusal);
     return;
@@ -295,12 +297,12 @@ void BoxPoller::write_down(std::vector<Settlement>& settlements) {
   settlements.clear();
 }
 
-bool BoxPoller::writes_beside() const {
+bool BoxPoller::writes_in_parallel() const {
   Database& database = queue_->database();
   return database.dialect() != Dialect::sqlite && pool_of(database).bound().count > 1;
 }
 
-/// Those that are refused are left; why is the answer.
+/// Leaves the refused ones in the list; returns why.
 std::string BoxPoller::settle_each(std::vector<Settlement>& settlements) {
   std::string refusal;
   for (std::size_t i = 0; i < settlements.size();) {
@@ -358,7 +360,7 @@ bool BoxPoller::log_if_full(Duration bound) {
   try {
     waited = wait_of_oldest_due(box_of(queue()));
   } catch (const DatabaseError&) {
-    // The next claim finds out what is wrong.
+    // The next claim finds the cause.
   }
   if (waited < bound) return false;
   parts_.environment.write(LogLevel::warning, "workers_full",
@@ -372,12 +374,12 @@ void BoxPoller::look_now(Clock::time_point call, bool remote) noexcept {
   called_ = call;
   called_here_ = !remote;
   next_look_ = {};
-  // The watch of a file also hears what heartbeat_ writes. One look is enough then: a file has one
-  // writer at a time, so what others committed before is visible.
+  // The watch of a file also reports the writes of heartbeat_. One poll is enough then: a file has
+  // one writer at a time, so earlier commits of others are visible.
   if (remote && !heartbeat_.wrote_at(call)) pace_ = first_pace;
 }
 
-/// A claim that found something may have left something: one whose last worker died is handed out
+/// A claim that found deliveries may have left some: one whose last worker died is handed out
 /// alone. So only an empty claim means that nothing is due.
 void BoxPoller::plan_next_look(std::size_t count, bool full) {
   const Clock::time_point now = Clock::now();
@@ -388,7 +390,7 @@ void BoxPoller::plan_next_look(std::size_t count, bool full) {
     return;
   }
   watch_.set_waiting(true);
-  // Where others tell what they commit, a look is only for what nobody tells: leases that run out.
+  // With notifications, polling is only for what has none: expired leases.
   const Duration usual = watch_.working() ? watched_pace : Duration{};
   const Duration longest =
       std::max({parts_.options.poll_interval, usual, parts_.box_pollers.load() * idle_look});

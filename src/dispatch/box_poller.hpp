@@ -1,5 +1,5 @@
-// One box of a dispatcher: how it is claimed from, renewed and settled, and when it is looked at
-// next. It decides and talks to the database; the threads are the dispatcher's.
+// One box of a dispatcher: claims, renews and settles its deliveries, and schedules the next poll.
+// It decides and talks to the database; the threads are the dispatcher's.
 #pragma once
 
 #include <array>
@@ -24,20 +24,20 @@
 
 namespace twinbox {
 
-/// What the last visit to a store has shown.
+/// The result of the last visit to a store.
 enum class StoreHealth { works, untried, failing };
 inline constexpr std::array every_store_health{StoreHealth::works, StoreHealth::untried,
                                                StoreHealth::failing};
 /// A commit takes some ms, and a claim from a long queue some tens.
 inline constexpr StoreCall::Limits visit_limits{.brief = std::chrono::milliseconds{100},
                                                 .interrupt_after = std::chrono::milliseconds{250}};
-/// A chore works in batches, and goes on later where it was ended.
+/// A chore works in batches, and an interrupted one continues later.
 inline constexpr StoreCall::Limits chore_limits{.brief = std::chrono::seconds{1},
                                                 .interrupt_after = std::chrono::seconds{10}};
 
-/// Where a poller's box comes from. Opening may fail and is then tried again.
+/// The source of a poller's box. Opening may fail and is then retried.
 struct QueueOpener {
-  const void* key;  ///< what it is removed by
+  const void* key;  ///< the key for removing it
   std::string store;
   std::function<std::shared_ptr<WorkQueue>()> open;
 };
@@ -54,13 +54,13 @@ struct BoxPollerContext {
 };
 
 /// The server is another one than the one that was claimed from, or an earlier state of it: it may
-/// give the same epochs again. Nothing has been leased; a poller with another owner can claim.
+/// issue the same epochs again. Nothing has been leased; a poller with another owner can claim.
 class ServerChanged : public DatabaseError {
  public:
   explicit ServerChanged(const std::string& message) : DatabaseError(Kind::cancelled, message) {}
 };
 
-/// One visit at a time, and beside it one that only writes down.
+/// One visit at a time, and in parallel one call that only settles.
 class BoxPoller : public std::enable_shared_from_this<BoxPoller> {
  public:
   BoxPoller(QueueOpener source, const BoxPollerContext& parts);
@@ -78,87 +78,87 @@ class BoxPoller : public std::enable_shared_from_this<BoxPoller> {
   /// Once the box is open.
   [[nodiscard]] const Caller& caller() const noexcept { return *caller_; }
 
-  /// From now on `call` is called when something new may be there; with true when another process
-  /// brought it.
+  /// From now on `call` is called when deliveries may have been added; with true when another
+  /// process added them.
   void listen(const std::function<void(bool remote)>& call);
-  /// `polite`: also tells the store that nobody works on it any more from here.
+  /// `polite`: also removes this worker from the store.
   void stop_listening(bool polite);
 
-  /// Tells the store, when it is time to, who works on it.
+  /// Sends the worker's heartbeat when it is due.
   void send_heartbeat(bool in_haste) { heartbeat_.send(queue(), parts_.box_pollers, in_haste); }
-  /// Tells it that nobody works on it any more from here.
+  /// Removes this worker from the store.
   void leave();
   [[nodiscard]] Clock::time_point next_heartbeat() const noexcept { return heartbeat_.next(); }
 
-  /// Where only some processes may work on a box: takes a place among them, and keeps it. False:
-  /// they are all taken, or the place was lost since the last call.
+  /// For a box with a limited number of processes: acquires a slot, and keeps it. False: all slots
+  /// are taken, or the slot was lost since the last call.
   bool hold_slot();
   [[nodiscard]] bool has_slot() const;
-  /// When hold_slot() is to be called again.
+  /// When to call hold_slot() again.
   [[nodiscard]] Clock::time_point next_try() const noexcept { return next_try_; }
 
   /// One claim, for a step by hand. Thread-safe.
   std::vector<Message> claim_once(std::int64_t limit);
-  /// Writes down what became of messages, and claims up to `limit` new ones (0: none), in one
-  /// transaction where both are to be done. A settlement that the database refuses while it takes
-  /// others is reported and given up. When it throws, `settlements` are those that are still to be
-  /// written down; otherwise none.
+  /// Settles messages and claims up to `limit` new ones (0: none), in one transaction when both are
+  /// needed. A settlement that the database refuses while it takes others is reported and given up.
+  /// When it throws, `settlements` are the unsettled ones; otherwise none.
   std::vector<Message> settle_and_claim(std::vector<Settlement>& settlements, std::int64_t limit);
-  /// A claim has failed, and it is time to ask what it has leased. Thread-safe.
+  /// A claim has failed, and it is time to check what it has leased. Thread-safe.
   [[nodiscard]] bool may_have_lost_claims() const { return lost_claim_timer_.asks_now(); }
-  /// Releases what failed claims have leased: everything but `in_hand`.
+  /// Releases the leases of failed claims: all except `in_hand`.
   void release_lost(const std::vector<Lease>& in_hand);
   /// Thread-safe.
   void write_down(std::vector<Settlement>& settlements);
-  /// Something can be written down while something else is claimed. Once the box is open.
-  [[nodiscard]] bool writes_beside() const;
-  /// The leases of what could not be written down have ended: it is left to whoever claims it next.
+  /// Settling in parallel to a claim is possible. Once the box is open.
+  [[nodiscard]] bool writes_in_parallel() const;
+  /// The leases of unsettled messages have ended: the next claim takes them over.
   void give_up(std::vector<Settlement>& settlements, std::string_view why) const;
-  /// Moves the end of these leases. Returns those that are lost, or have been marked meanwhile.
+  /// Extends these leases. Returns those that are lost, or have been marked meanwhile.
   std::vector<SharedTask> renew(const std::vector<SharedTask>& tasks);
 
-  /// All workers are busy: tells the log of it when deliveries have waited for at least `bound`.
+  /// All workers are busy: logs it when deliveries have waited for at least `bound`.
   bool log_if_full(Duration bound);
 
-  /// When the next claim is due by itself.
+  /// When the next scheduled claim is due.
   [[nodiscard]] Clock::time_point next_look() const noexcept { return next_look_; }
-  /// Something new may be there, since `call`. What another process brought may be followed by more
-  /// that is not told of.
+  /// Deliveries may have been added since `call`. After commits of another process more may follow
+  /// without a notification.
   void look_now(Clock::time_point call, bool remote) noexcept;
 
-  /// How long it rests after an error: longer each time, until it works again. `cut_short`: the
+  /// How long it backs off after an error: longer each time, until a success. `cut_short`: the
   /// error is that another store needed the thread.
   Duration backoff_after(const std::exception& error, bool cut_short = false);
   void works() noexcept { failures_ = 0; }
 
-  // What follows belongs to the dispatcher and is under its lock.
+  // The dispatcher owns the following members and guards them by its lock.
   std::vector<SharedTask> held = {};                ///< claimed, waiting or running
-  std::vector<Settlement> finished = {};            ///< to be written down
-  Clock::time_point at = Clock::time_point::max();  ///< when it is visited next
+  std::vector<Settlement> finished = {};            ///< to be settled
+  Clock::time_point at = Clock::time_point::max();  ///< the time of the next visit
   Clock::time_point called_at = {};
   std::atomic<Clock::time_point> committed_at =
       Clock::time_point{};             ///< of the last commit, by anyone
   Clock::time_point answered_at = {};  ///< its last visit that succeeded
-  std::atomic<bool> called = false;    ///< a wake-up waits for its look
+  std::atomic<bool> called = false;    ///< a wake-up waits for its poll
   std::atomic<bool> called_remotely = false;
   Clock::time_point next_renewal = {};
-  bool busy = false;         ///< somebody visits it now
-  bool writing = false;      ///< somebody writes down beside the visits
-  int calls = 0;             ///< of handlers, under way
-  int untracked = 0;         ///< threads that have leases which are neither held nor finished
-  bool asking = false;       ///< one of them asks for lost claims: nobody else claims meanwhile
-  bool starving = false;     ///< it would claim, but there is no room
-  bool logged_full = false;  ///< that its deliveries wait for a worker, until they do not
+  bool busy = false;      ///< a thread visits it now
+  bool writing = false;   ///< a thread settles in parallel to the visits
+  int calls = 0;          ///< of handlers, in flight
+  int untracked = 0;      ///< threads that have leases which are neither held nor finished
+  bool asking = false;    ///< one of them looks for lost claims: no other thread claims meanwhile
+  bool starving = false;  ///< it would claim, but there is no room
+  bool logged_full =
+      false;  ///< the log says that deliveries wait for a worker; reset when they do not
   Clock::time_point full_since = never;  ///< it would have claimed, but all workers were busy
   StoreHealth store_health = StoreHealth::untried;  ///< constant while it is scheduled
-  bool answers = false;  ///< it did while others hung, when the visit under way began
+  bool answers = false;  ///< it answered while others hung, when the current visit began
   StoreCall visit{visit_limits};
   StoreCall chore{chore_limits};
   Clock::time_point next_chores = {};
-  std::unique_ptr<Housekeeping> housekeeping = {};  ///< of whoever does its chores
+  std::unique_ptr<Housekeeping> housekeeping = {};  ///< in the process that does its chores
   bool paused = false;
-  bool leaving = false;                   ///< it finishes what it holds, and nothing new begins
-  Clock::time_point stuck_since = never;  ///< nothing could be written down since
+  bool leaving = false;                   ///< it finishes what it holds, and claims nothing new
+  Clock::time_point stuck_since = never;  ///< no settlement has succeeded since
   [[nodiscard]] bool has_nothing() const {
     return held.empty() && finished.empty() && !busy && !writing;
   }
@@ -197,11 +197,11 @@ class BoxPoller : public std::enable_shared_from_this<BoxPoller> {
 
   Clock::time_point next_look_ = {};
   Duration pace_ = {};
-  std::optional<Duration> next_due_ = {};  ///< what the last claim found besides
+  std::optional<Duration> next_due_ = {};  ///< additional result of the last claim
   Clock::time_point called_ = {};
-  bool called_here_ = false;  ///< by a commit of this process: there is something to claim
-  /// Everything that became visible earlier has been claimed. A claim that starts here need not
-  /// step over the dead rows that a long transaction of somebody else keeps in the index.
+  bool called_here_ = false;  ///< by a commit of this process: a claim finds deliveries
+  /// All deliveries that became visible earlier have been claimed. A claim that starts here need
+  /// not step over the dead rows that a long transaction keeps in the index.
   std::optional<Instant> floor_;
   Clock::time_point next_full_look_ = {};
   int failures_ = 0;

@@ -10,7 +10,8 @@
 namespace twinbox {
 namespace {
 
-/// How long a message that another worker handles is left to it, until it is claimed again.
+/// How long a message that another worker handles is left to that worker before it is claimed
+/// again.
 constexpr Duration left_to_others = std::chrono::seconds{1};
 
 /// Leaves a transaction without an error of its own.
@@ -123,7 +124,7 @@ void Caller::log_error(const Message& message, std::string_view error,
 }
 
 void Caller::log_outcome(const Message& message, const Outcome& outcome) const {
-  // Without the reason: a receiver's answer may repeat the payload. It is kept with the message.
+  // Without the reason: a receiver's answer may repeat the payload. The message keeps it.
   if (outcome.kind() != Outcome::Kind::retry) return;
   const std::string cause =
       outcome.log_cause() ? outcome.log_cause()->str() : std::string{outcome.cause()};
@@ -283,7 +284,7 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
         }
       });
     } catch (const RollBack&) {
-      // Its writes are gone; what it said is still to be settled.
+      // Its writes are gone; its outcome still has to be settled.
     }
     if (!outcome) {
       report_lost();
@@ -308,8 +309,8 @@ std::optional<Verdict> Caller::call_in_transaction(const TransactionalHandler& h
   });
   if (!out_of_reach) connection_losses_.forget(message.delivery_id);
   if (settled) return std::nullopt;
-  // That the database went away, or had no time for it, says nothing about the message, unless it
-  // goes away each time this handler is called.
+  // An unreachable or busy database says nothing about the message, unless it fails each time this
+  // handler is called.
   const int losses = out_of_reach && called ? connection_losses_.count(message.delivery_id) : 0;
   if (out_of_reach && losses <= 1) return Verdict{.action = Verdict::Action::release};
   if (out_of_reach && returned)
@@ -331,13 +332,13 @@ bool Caller::mark(const Message& message, CallWatch& watch) const {
 
 std::optional<Verdict> Caller::call_marked(const MessageHandler& handler, const HandlerEntry& entry,
                                            const Message& message, CallWatch& watch) const {
-  // Before it is: a renewal that no longer finds the lease must not take it for lost.
+  // Set it before the mark: a renewal that no longer finds the lease must not treat it as lost.
   watch.marked = true;
   bool marked = false;
   try {
     marked = mark(message, watch);
   } catch (const DatabaseError& error) {
-    // Nothing of it was committed, and it has not been called: it is as it was.
+    // Nothing was committed, and the handler was not called: the delivery is unchanged.
     if (!error.retryable()) throw;
     log_error(message, error.what(), to_string(error.kind()));
     return Verdict{.action = Verdict::Action::release};

@@ -16,21 +16,21 @@
 
 namespace twinbox {
 
-/// What is known of a call while it runs, shared between who runs it and who watches it.
+/// The state of a running call, shared by the thread that runs it and the threads that watch it.
 struct CallWatch {
   std::stop_source stop = {};
   std::chrono::steady_clock::time_point claimed_at = {};  ///< right before the claim
-  /// The database part of the call began then: before the handler or after it. Never: no part of
-  /// it is under way.
+  /// When the database part of the call began, before or after the handler. Never: no part of it is
+  /// running.
   std::atomic<std::chrono::steady_clock::time_point> waits_for_database_since =
       std::chrono::steady_clock::time_point::max();
   std::atomic<bool> timed_out =
-      false;  ///< it ran past its timeout: it counts as failed whatever it answers
+      false;  ///< it exceeded its timeout: it counts as failed whatever it answers
   std::atomic<bool> marked = false;  ///< at most once, and its mark ends the lease, or has ended it
   std::atomic<bool> shutting_down =
-      false;  ///< it was told to stop because the dispatcher stops: no failure
+      false;  ///< it got a stop request because the dispatcher stops: no failure
 
-  /// Held while it is told that the handler is slow, so that this comes before its end is told.
+  /// Held while the slow handler is reported, so that the report precedes its end.
   std::mutex telling = {};
   bool in_handler = false;
   void set_in_handler(bool now) {
@@ -39,15 +39,15 @@ struct CallWatch {
   }
 };
 
-/// How long a call of the handler may take; empty: as long as it likes.
+/// The timeout of a handler call; empty: none.
 inline std::optional<Duration> timeout_of(const HandlerOptions& handler, const BoxOptions& box) {
   return handler.timeout ? handler.timeout : box.handler_timeout;
 }
 
-/// Whose connections were lost under their handler, of late. Thread-safe.
+/// Handlers whose connections were lost recently. Thread-safe.
 class ConnectionLossCounts {
  public:
-  /// How often by now: 1 is the first time.
+  /// The number of losses so far: 1 is the first.
   int count(DeliveryId id);
   void forget(DeliveryId id);
 
@@ -56,15 +56,15 @@ class ConnectionLossCounts {
   std::map<DeliveryId, int> counts_;
 };
 
-/// Calls handlers and decides what follows. Thread-safe.
+/// Calls handlers and decides the verdict. Thread-safe.
 class Caller {
  public:
   Caller(WorkQueue& queue, const Handlers& handlers, const DispatcherOptions& options,
          const DispatchObserver& observer, OwnerToken owner);
 
-  /// Messages of one handler, which is called once for all of them when it takes batches. For each:
-  /// what is to be done; empty when nothing is left to settle (done in the handler's own
-  /// transaction, left marked, or lost).
+  /// Messages of one handler, which is called once for all of them if it takes batches. Returns the
+  /// verdict for each; empty when nothing is left to settle (done in the handler's own transaction,
+  /// left marked, or lost).
   std::vector<std::optional<Verdict>> call(std::span<const Message> messages,
                                            CallWatch& watch) const;
 
@@ -81,12 +81,12 @@ class Caller {
                                              CallWatch& watch) const;
   std::optional<Verdict> call_marked(const MessageHandler& handler, const HandlerEntry& entry,
                                      const Message& message, CallWatch& watch) const;
-  /// False: somebody else holds it by now.
+  /// False: another worker holds it.
   [[nodiscard]] bool mark(const Message& message, CallWatch& watch) const;
-  /// The outcome, seen in the light of a timeout or a stop request.
+  /// The outcome after a timeout or a stop request is taken into account.
   [[nodiscard]] Verdict judge(const Outcome& outcome, const HandlerEntry& entry,
                               const Message& message, const CallWatch& watch) const;
-  /// The outcome that counts: the one of DispatcherOptions::on_failure in place of a failure.
+  /// The final outcome: the one of DispatcherOptions::on_failure in place of a failure.
   [[nodiscard]] Outcome after_failure(const Outcome& outcome, const Message& message) const;
   Outcome guarded(const Message& message, CallWatch& watch,
                   const std::function<Outcome()>& handler) const;

@@ -1,4 +1,4 @@
-// Batch handlers: which messages go into one call, and what it says about each of them.
+// Batch handlers: groups messages into calls, and reads the outcome of each.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace twinbox {
 
-/// Which of some claimed messages are handled together: those of one batch handler, up to its
-/// max_batch; every other message alone. Positions, in the order of their first message.
+/// Groups claimed messages into calls: those of one batch handler, up to its max_batch; every other
+/// message alone. Positions, in the order of their first message.
 std::vector<std::vector<std::size_t>> batches_of(const Handlers& handlers,
                                                  std::span<const Message> messages);
 
-/// What one call says about each message, in their order.
+/// The outcomes of one call, in message order.
 struct BatchAnswer {
   std::vector<Outcome> outcomes;
   std::string error = {};  ///< of the whole call: then every outcome is a retry for that reason

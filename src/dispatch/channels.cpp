@@ -20,7 +20,7 @@ std::optional<std::string> with_transport(const std::optional<std::string>& head
                                           const std::string& transport) {
   if (transport.empty()) return headers;
   if (headers && (!is_json_object(*headers) || json_object_has(*headers, "transport"))) {
-    return headers;  // what is no object is refused by accept, with its own words
+    return headers;  // accept refuses headers that are no object, with its own error
   }
   std::string text = "{\"transport\":";
   append_json_string(text, transport);
@@ -30,7 +30,7 @@ std::optional<std::string> with_transport(const std::optional<std::string>& head
   return text + (empty ? "" : ",") + headers->substr(inside);
 }
 
-/// The arrival as it is kept; `copy` holds it when it differs from what was handed in.
+/// The arrival in its stored form; `copy` holds it when it differs from the argument.
 const Arrival& labelled(const Arrival& arrival, const std::string& transport,
                         std::optional<Arrival>& copy) {
   std::optional<std::string> headers = with_transport(arrival.extras.headers, transport);
@@ -69,7 +69,7 @@ Message passing(const Arrival& arrival, Instant now) {
           .content_version = 0};
 }
 
-/// What a handler that nobody will call again had to say; empty: it is done.
+/// The outcome of a handler that is called only once; empty: done.
 std::string complaint(const HandlerEntry& entry, const Message& message) {
   try {
     const Outcome outcome = std::get<MessageHandler>(entry.call)(message, {});

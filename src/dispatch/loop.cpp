@@ -23,10 +23,10 @@ bool was_stopped(const std::exception& error, const std::stop_token& stop) {
 
 }  // namespace
 
-// ---- who does what
+// ---- scheduling
 
-/// Whoever has claimed a message goes on with its handler, unless another visit is due: to wake up
-/// somebody else for it takes longer than many a handler.
+/// The thread that claimed a batch also runs its handlers, unless another visit is due: waking
+/// another thread takes longer than most handlers do.
 void Dispatcher::Loop::serve() {
   const OnThread inside{this};
   Lock lock{mutex_};
@@ -59,15 +59,15 @@ void Dispatcher::Loop::rest(Clock::time_point now, Lock& lock) {
   waking_ = false;
 }
 
-/// Each one that comes calls the next while there is more to do. Where handlers return before
-/// another thread is awake, all at once would only be in each other's way.
+/// Each woken thread wakes the next while there is more to do. With short handlers, waking all at
+/// once would only cause contention.
 Dispatcher::Loop::Wanted Dispatcher::Loop::others_wanted() {
   if (idle_threads_ == 0) add_thread_if_all_are_occupied();
-  if (idle_threads_ == 0 || waking_) return Wanted::nobody;
+  if (idle_threads_ == 0 || waking_) return Wanted::none;
   const Clock::time_point now = Clock::now();
   const bool calls = may_call();
   if (!calls && next_visit(now) == nullptr && next_time(now) >= timer_deadline_)
-    return Wanted::nobody;
+    return Wanted::none;
   waking_ = true;
   const bool one = !calls || waiting_.size() == 1 || is_short(waiting_.size());
   return one ? Wanted::one : Wanted::all;
@@ -81,7 +81,7 @@ void Dispatcher::Loop::add_thread_if_all_are_occupied() {
   if (closing_ || occupied < std::ssize(threads_) || std::ssize(threads_) >= most) return;
   try {
     threads_.emplace_back([this] { serve(); });
-  } catch (const std::system_error&) {  // it goes on with those that there are
+  } catch (const std::system_error&) {  // continue with the existing threads
   }
 }
 
@@ -97,11 +97,11 @@ void Dispatcher::Loop::call(BoxPoller& poller, bool remote) {
   const Clock::time_point now = Clock::now();
   const Clock::time_point before = poller.committed_at.exchange(now);
   const bool called = poller.called.exchange(true);
-  // One that waits behind stores that hang need not any more.
+  // A visit that waits behind hanging stores may no longer be needed.
   if (called && now - before < 10ms) return;
   Lock lock{mutex_};
   if (!called) poller.called_at = now;
-  // One that leaves may have been taken out already, and must not come back.
+  // A poller that leaves may have been removed already, and must not come back.
   if (!active_ || poller.leaving || poller.busy) return;
   if (poller.at > now) {
     schedule(poller, now);
@@ -129,7 +129,7 @@ void Dispatcher::Loop::visit_next(BoxPoller& poller, Lock& lock) {
   std::erase(visited_, &poller);
   if (poller.leaving) {
     if (poller.has_nothing()) take_out(poller);
-    lock.unlock();  // perhaps nobody else has it any more
+    lock.unlock();  // this may be its last owner
     kept.reset();
     lock.lock();
   }
@@ -162,7 +162,7 @@ void Dispatcher::Loop::visit(BoxPoller& poller, Lock& lock) {
                              begin - poller.full_since >= lease_third(options_);
   const bool asks_if_full = full_for_long && calls_ >= options_.workers && !draining_;
 
-  // After the stop nothing new is begun, and what is left has its time.
+  // After the stop nothing new begins, and the rest has its own deadline.
   const bool begins = !draining_;
   const auto in_hand = begins ? begin_question(poller, finished) : std::nullopt;
   const std::stop_token last = last_calls_.get_token();
@@ -186,7 +186,7 @@ void Dispatcher::Loop::visit(BoxPoller& poller, Lock& lock) {
     const auto end_visit = [&end] { end.request_stop(); };
     const std::stop_callback at_the_end{last, end_visit};
     const StopScope until_the_end{end.get_token()};
-    // First: what follows may be refused for ever.
+    // Settle first: the following steps may be refused forever.
     lost = poller.renew(renewed);
     renewal_owed = false;
     const std::stop_callback at_stop{stop, end_visit};
@@ -207,12 +207,12 @@ void Dispatcher::Loop::visit(BoxPoller& poller, Lock& lock) {
     rest =
         poller.backoff_after(std::runtime_error("something that is no std::exception was thrown"));
   }
-  // To tell of the worker may have hung, and keeps its errors to itself.
+  // A heartbeat may have hung, and hides its errors.
   if (!rest && !stopped && end.stop_requested()) {
     stopped = stop.stop_requested();
     if (!stopped) rest = poller.backoff_after(std::runtime_error("ended"), true);
   }
-  // A place also runs out while nobody can be asked.
+  // A slot also expires while the database is unreachable.
   if (rest && !poller.has_slot()) active = false;
   lock.lock();
 
@@ -244,7 +244,7 @@ void Dispatcher::Loop::visit(BoxPoller& poller, Lock& lock) {
     poller.answered_at = now;
   }
   poller.visit.end(rest && end.stop_requested());
-  // Leases are not let go just because a call has failed.
+  // A failed call alone does not end leases.
   if (renewal_owed) poller.next_renewal = begin;
   if (rest) {
     const Clock::time_point at = now + *rest;
@@ -263,7 +263,7 @@ std::optional<std::vector<Lease>> Dispatcher::Loop::begin_question(
   if (poller.untracked > 1 || poller.asking || poller.leaving || !poller.may_have_lost_claims())
     return std::nullopt;
   std::vector<Lease> in_hand;
-  // Of all of them: a store that was changed is here twice for a while, with the same box.
+  // Count all of them: a changed store is here twice for a while, with the same box.
   for (const SharedPoller& one : box_pollers_) {
     if (one->leaving && one->untracked > 0) return std::nullopt;
     for (const SharedTask& task : one->held) in_hand.push_back(task->message.lease());
@@ -333,17 +333,17 @@ bool Dispatcher::Loop::waited_long(const std::vector<Message>& messages) const {
   });
 }
 
-/// A visit to a server takes its time: meanwhile another connection can write down.
+/// A visit to a server takes a while: meanwhile another connection can settle.
 bool Dispatcher::Loop::is_crowded(const BoxPoller& poller) const {
   if (!poller.busy || poller.writing || poller.store_health != StoreHealth::works || stopping_ ||
-      std::ssize(poller.finished) < options_.batch || !poller.writes_beside())
+      std::ssize(poller.finished) < options_.batch || !poller.writes_in_parallel())
     return false;
-  // One that hangs does not stop the others.
+  // A hanging one does not stop the others.
   return writes_ == 0 ||
          (Clock::now() - last_write_ >= visit_limits.brief && visits_ + writes_ < most_hanging);
 }
 
-void Dispatcher::Loop::write_beside(BoxPoller& poller, Lock& lock) {
+void Dispatcher::Loop::write_in_parallel(BoxPoller& poller, Lock& lock) {
   std::vector<Settlement> finished = std::exchange(poller.finished, {});
   poller.writing = true;
   ++poller.untracked;
@@ -357,7 +357,7 @@ void Dispatcher::Loop::write_beside(BoxPoller& poller, Lock& lock) {
     const StopScope until_the_end{last};
     poller.write_down(finished);
   } catch (...) {
-    // The next visit tries it again, and tells of what it finds.
+    // The next visit retries it, and reports the result.
   }
   lock.lock();
   poller.finished.insert(poller.finished.begin(), std::make_move_iterator(finished.begin()),
@@ -389,8 +389,8 @@ void Dispatcher::Loop::hand_out(BoxPoller& poller, std::vector<Message> messages
   }
 }
 
-/// What runs without a lease is told to stop. What has not started never will: it goes back, which
-/// changes nothing where somebody else has it, and costs no expiry where nobody has taken it yet.
+/// Calls that run without a lease get a stop request. Deliveries that have not started are
+/// released: that changes nothing if another worker has them, and costs no expiry otherwise.
 void Dispatcher::Loop::stop_lost(BoxPoller& poller, std::vector<SharedTask>& tasks, Lock& lock) {
   std::erase_if(tasks, [](const SharedTask& task) { return task->marked(); });
   if (tasks.empty()) return;
@@ -405,7 +405,8 @@ void Dispatcher::Loop::stop_lost(BoxPoller& poller, std::vector<SharedTask>& tas
   lock.lock();
 }
 
-/// Others may work on the box now: what has not started goes back, what runs is told to stop.
+/// Other workers may now claim from the box: unstarted deliveries are released, running calls get a
+/// stop request.
 void Dispatcher::Loop::release_slot(BoxPoller& poller, Lock& lock) {
   release_waiting(poller, everything);
   const std::vector<SharedTask> running = poller.held;
@@ -417,18 +418,19 @@ void Dispatcher::Loop::release_slot(BoxPoller& poller, Lock& lock) {
   lock.lock();
 }
 
-/// A store that was removed may never come back: it is kept no longer than its leases last.
+/// A removed store may never come back: it is kept no longer than its leases last.
 void Dispatcher::Loop::give_up_stuck(BoxPoller& poller, Clock::time_point begin, Lock& lock) {
   if (poller.finished.empty()) return;
   poller.stuck_since = std::min(poller.stuck_since, begin);
   if (!poller.leaving || Clock::now() - poller.stuck_since < options_.lease) return;
   std::vector<Settlement> stuck = std::exchange(poller.finished, {});
-  lock.unlock();  // whoever is told may call the dispatcher
+  lock.unlock();  // an observer may call the dispatcher
   poller.give_up(stuck, "its lease has ended, and the store was removed");
   lock.lock();
 }
 
-/// What has waited for a worker through a renewal goes back, for others to take.
+/// Deliveries that have waited for a worker through a renewal are released, for other workers to
+/// take.
 void Dispatcher::Loop::give_up_late(BoxPoller& poller, Clock::time_point now) {
   release_waiting(poller,
                   [&](const Task& task) { return now - task.claimed_at >= lease_third(options_); });
@@ -438,13 +440,13 @@ bool Dispatcher::Loop::everything(const Task&) { return true; }
 
 void Dispatcher::Loop::release_waiting(BoxPoller& poller,
                                        const std::function<bool(const Task&)>& chosen) {
-  std::vector<SharedTask> given_back;
+  std::vector<SharedTask> released;
   std::erase_if(waiting_, [&](const SharedTask& task) {
     if (task->poller.get() != &poller || !chosen(*task)) return false;
-    given_back.push_back(task);
+    released.push_back(task);
     return true;
   });
-  for (const SharedTask& task : given_back) {
+  for (const SharedTask& task : released) {
     forget_task(task);
     poller.finished.push_back({message_of(task), {.action = Verdict::Action::release}});
   }

@@ -1,5 +1,5 @@
-// The threads of a dispatcher: each does what is to be done next, a visit to a poller or a call of
-// a handler; one more watches over them. Stores that hang take none of the slots of the others
+// The threads of a dispatcher: each takes the next task, a visit to a poller or a call of a
+// handler; one more thread supervises them. Hanging stores take none of the slots of the others
 // (docs/contributing/decisions/hanging_stores.md).
 #pragma once
 
@@ -31,7 +31,8 @@ class Dispatcher::Loop {
   ~Loop();
 
   void add(QueueOpener source);
-  /// Nothing new is claimed from what was added under this key; what it holds is finished first.
+  /// Claims nothing more from the stores added under this key; deliveries in hand are finished
+  /// first.
   void remove(const void* key);
 
   std::size_t step();
@@ -65,8 +66,8 @@ class Dispatcher::Loop {
     std::int64_t count;
   };
 
-  // Claims whose answers were lost. Only a thread that is alone in having leases which the poller
-  // does not list can tell what is lost.
+  // Claims whose answers were lost. Only a thread that is the only one with leases outside of the
+  // poller's list can find the lost ones.
   struct UntrackedLeases {
     UntrackedLeases(Loop& of, BoxPoller& one);
     ~UntrackedLeases();
@@ -77,7 +78,7 @@ class Dispatcher::Loop {
   };
   void release_lost(BoxPoller& poller);
   void release_lost_or_log(BoxPoller& poller);
-  /// What is in hand, `own` included; empty: there is nothing to ask, or not now. Otherwise
+  /// The deliveries in hand, `own` included; empty: there is nothing to ask, or not now. Otherwise
   /// end_question() follows.
   std::optional<std::vector<Lease>> begin_question(BoxPoller& poller,
                                                    const std::vector<Settlement>& own);
@@ -87,17 +88,17 @@ class Dispatcher::Loop {
   std::size_t step(BoxPoller& poller);
   std::vector<Settlement> postpone_paused(std::vector<Message>& messages);
 
-  // The threads. What takes a lock has it on entry and on return.
+  // The threads. Functions that take a lock hold it on entry and on return.
   /// Ends the program where the destructor would wait for its own thread.
   void refuse_own_thread() const noexcept;
   void serve();
-  /// Until there is something to do, or time for it. At `now` there was nothing.
+  /// Until there is a task, or its time has come. At `now` there was none.
   void rest(Clock::time_point now, Lock& lock);
-  enum class Wanted { nobody, one, all };
-  /// Who is to be called from those who rest, since there is more to do than the caller is about to
-  /// do himself. wake() follows, best without the lock: whoever wakes up needs it.
+  enum class Wanted { none, one, all };
+  /// How many idle threads to wake, since there is more to do than the caller is about to do.
+  /// wake() follows, best without the lock: a woken thread needs it.
   [[nodiscard]] Wanted others_wanted();
-  /// One more thread where all of them are occupied: some hang, and others have to keep the time.
+  /// Adds a thread when all are occupied: some hang, and others have to keep the deadlines.
   void add_thread_if_all_are_occupied();
   void wake(Wanted others);
 
@@ -105,52 +106,53 @@ class Dispatcher::Loop {
   void visit_next(BoxPoller& poller, Lock& lock);
   void visit(BoxPoller& poller, Lock& lock);
   enum class Admission { now, later, when_one_ends };
-  /// When the longest of the visits that hang began; never: none hangs.
+  /// When the longest hanging visit began; never: none hangs.
   [[nodiscard]] Clock::time_point hanging_since(Clock::time_point now) const;
-  /// Its store is known to work since then: a visit has ended well, or something was committed.
+  /// Its store is known to work since then: a visit succeeded, or a transaction was committed.
   [[nodiscard]] static bool answered_since(const BoxPoller& poller, Clock::time_point since);
-  /// Whether a store of this kind may be visited beside those that are. `answers`: while others
-  /// hang, it is known to work.
+  /// Whether a store of this kind may be visited in parallel to the current visits. `answers`:
+  /// while others hang, it is known to work.
   [[nodiscard]] Admission admission(StoreHealth store_health, bool answers,
                                     Clock::time_point now) const;
   [[nodiscard]] bool waits_for_admission(StoreHealth store_health, Clock::time_point now) const;
   /// Null, or a visit that has lasted long enough and whose thread another store needs.
   [[nodiscard]] BoxPoller* visit_to_end(Clock::time_point now) const;
   static void end_call(StoreCall& call, Lock& lock);
-  /// Visits that hang occupy no more threads than these, and calls of handlers no more than as many
+  /// Hanging visits occupy no more threads than these, and handler calls no more than as many
   /// again.
   static constexpr int most_hanging = 64;
-  /// What a visit is after run(): handlers that go on keep their leases.
+  /// A visit after run(): handlers that continue keep their leases.
   void keep_leases(BoxPoller& poller, Lock& lock);
   /// Those whose leases end sooner or later, unless they are renewed now.
   static std::vector<SharedTask> leased(const BoxPoller& poller);
-  /// What a poller has to write down is worth a connection of its own, beside its visit.
+  /// A poller's settlements justify a connection of their own, in parallel to its visit.
   [[nodiscard]] bool is_crowded(const BoxPoller& poller) const;
-  void write_beside(BoxPoller& poller, Lock& lock);
+  void write_in_parallel(BoxPoller& poller, Lock& lock);
   void call(BoxPoller& poller, bool remote);
   void look_again();
   void schedule(BoxPoller& poller, Clock::time_point at);
   void schedule_next(BoxPoller& poller, Clock::time_point now);
   void schedule_settling(BoxPoller& poller, Clock::time_point now);
-  /// The last one is under way or over: nothing is to be visited until run() has ended.
+  /// The last visit is running or finished: no store is visited until run() has ended.
   [[nodiscard]] bool is_stopping_run() const noexcept { return stopping_ && !finished_; }
-  /// Null: there is none that is admitted.
+  /// Null: no due poller is admitted.
   [[nodiscard]] BoxPoller* next_visit(Clock::time_point now) const;
-  /// When the next one is due that is not yet.
+  /// When the next poller is due.
   [[nodiscard]] Clock::time_point next_time(Clock::time_point now) const;
-  /// For so long that a worker was missing.
+  /// How long a worker was missing.
   [[nodiscard]] bool waited_long(const std::vector<Message>& messages) const;
   [[nodiscard]] bool takes_more(const BoxPoller& poller) const;
-  /// How many messages may be in flight: what runs, and what waits to be run.
+  /// How many messages may be in flight: running and waiting ones.
   [[nodiscard]] std::int64_t capacity() const;
   [[nodiscard]] std::int64_t room() const;
   [[nodiscard]] bool worth_a_claim() const;
-  /// It takes no longer than a commit until the handlers of `count` messages have returned.
+  /// The handlers of `count` messages return within the time of a commit.
   [[nodiscard]] bool is_short(std::size_t count) const;
   [[nodiscard]] std::int64_t reserve(const BoxPoller& poller, Clock::time_point now);
-  /// Calls whose database has not answered for a while: they occupy neither a worker nor room.
+  /// Calls whose database has not answered for a while: they count neither as a worker nor as in
+  /// flight.
   [[nodiscard]] int hanging_calls(Clock::time_point now) const;
-  /// When the next call is one of them.
+  /// When the next call becomes one of them.
   [[nodiscard]] Clock::time_point next_hanging_call(Clock::time_point now) const;
   [[nodiscard]] Clock::time_point settle_time(const BoxPoller& poller, Clock::time_point now) const;
   void feed_starving();
@@ -160,15 +162,16 @@ class Dispatcher::Loop {
   void stop_lost(BoxPoller& poller, std::vector<SharedTask>& tasks, Lock& lock);
   void release_slot(BoxPoller& poller, Lock& lock);
   static bool everything(const Task& task);
-  /// What waits for a worker and is chosen is released, for others to take.
+  /// Releases the chosen deliveries that wait for a worker, for other workers to take.
   void release_waiting(BoxPoller& poller, const std::function<bool(const Task&)>& chosen);
-  /// What it has claimed is finished under its own owner; what comes next is claimed by another.
+  /// Its claimed deliveries are finished under its own owner; later ones are claimed by another.
   void succeed(BoxPoller& poller);
-  /// Null: somebody else has done so. Destroy it without the lock: its store may be closed with it.
+  /// Null: another thread has done so. Destroy it without the lock: its store may be closed with
+  /// it.
   SharedPoller take_out(BoxPoller& poller);
 
   // Calls.
-  /// The end: there is none that may be called now.
+  /// The end: no task may be called now.
   using Waiting = std::deque<SharedTask>;
   [[nodiscard]] Waiting::const_iterator next_call() const;
   [[nodiscard]] bool may_call() const { return next_call() != waiting_.end(); }
@@ -181,15 +184,15 @@ class Dispatcher::Loop {
   void forget_task(const SharedTask& task);
 
   // The threads that do the chores: one poller after the other, unless one takes long.
-  void keep_house(const std::stop_token& stop);
-  void add_house_thread();
+  void run_chores(const std::stop_token& stop);
+  void add_chore_thread();
   void do_chores(SharedPoller poller, const std::stop_token& stop, Lock& lock);
   /// Null: there is none, or not before `next`.
   BoxPoller* next_chores(Clock::time_point now, Clock::time_point& next, Lock& lock);
 
   // The thread that called run().
   void watch(const std::stop_token& stop);
-  /// It is to wake up by then.
+  /// Wakes it up no later than then.
   void call_watcher(Clock::time_point by);
   [[nodiscard]] Clock::time_point next_report() const;
   void report_timeouts(Lock& lock);
@@ -210,10 +213,10 @@ class Dispatcher::Loop {
   std::atomic<int> box_count_ = 0;
 
   std::mutex mutex_;
-  std::condition_variable work_;  ///< for those who rest: there is something to do
+  std::condition_variable work_;  ///< for idle threads: there is something to do
   std::condition_variable_any
       idle_changed_;  ///< for run(): a deadline was set, or the last poller is idle
-  std::condition_variable_any house_;  ///< for the chores: box_pollers have come or gone
+  std::condition_variable_any chores_changed_;  ///< box_pollers were added or removed
   std::vector<SharedPoller> box_pollers_;
   using Schedule = std::set<std::pair<Clock::time_point, BoxPoller*>>;
   std::array<Schedule, every_store_health.size()> schedules_;  ///< by store_health
@@ -223,41 +226,41 @@ class Dispatcher::Loop {
   [[nodiscard]] const Schedule& schedule_of(StoreHealth store_health) const {
     return schedules_[static_cast<std::size_t>(store_health)];
   }
-  std::vector<BoxPoller*> visited_;  ///< now
+  std::vector<BoxPoller*> visited_;  ///< current visits
   std::deque<BoxPoller*> starving_;
   Waiting waiting_;
   std::vector<SharedTask> running_;  ///< the first message of each call
   std::size_t in_calls_ = 0;         ///< messages of all calls
   std::set<std::string, std::less<>> paused_topics_;
-  std::map<const BoxPoller*, Reservation> reservations_;  ///< of claims that are under way
-  Duration handler_time_ = {};                            ///< of late, on average; zero: not known
-  Duration usual_time_ = {};                              ///< the same, whatever a few of them take
+  std::map<const BoxPoller*, Reservation> reservations_;  ///< of claims in progress
+  Duration handler_time_ = {};                            ///< recent average; zero: not known
+  Duration usual_time_ = {};                              ///< the same without outliers
   std::size_t next_step_ = 0;                             ///< the poller of the next step by hand
-  int visits_ = 0;                                        ///< under way
-  int writes_ = 0;  ///< beside visits: one at most that does not hang
+  int visits_ = 0;                                        ///< in progress
+  int writes_ = 0;  ///< in parallel to visits: at most one that does not hang
   Clock::time_point last_write_ = {};
-  int calls_ = 0;                             ///< of handlers, under way
+  int calls_ = 0;                             ///< of handlers, in flight
   int idle_threads_ = 0;                      ///< threads that have nothing to do
-  bool waking_ = false;                       ///< one of them was called and is not there yet
-  Clock::time_point timer_deadline_ = never;  ///< until when one of them rests at most
+  bool waking_ = false;                       ///< one of them was woken and has not started yet
+  Clock::time_point timer_deadline_ = never;  ///< the latest time at which one of them wakes up
   int box_changes_ = 0;                       ///< for the chores
   int chores_under_way_ = 0;                  ///< stores
-  std::stop_source house_end_;
-  std::vector<std::jthread> house_threads_;
+  std::stop_source chores_end_;
+  std::vector<std::jthread> chore_threads_;
   Clock::time_point watched_until_ = Clock::time_point::min();  ///< run() sleeps until then
-  bool retimed_ = false;         ///< there is something to report before
-  bool active_ = false;          ///< run() is there to settle what workers finish
-  bool finished_ = true;         ///< no run() is there, not even one that says goodbye
+  bool retimed_ = false;                                        ///< there is an earlier deadline
+  bool active_ = false;                                         ///< run() settles finished calls
+  bool finished_ = true;         ///< no run() is active, not even in its last steps
   bool draining_ = false;        ///< nothing new begins
   bool stopping_ = false;        ///< no more visits, until run() has ended
   bool closing_ = false;         ///< the threads end
   std::stop_source run_end_;     ///< ends run(), by its own stop token or by the destructor
   std::stop_source claims_;      ///< stopped with run(): calls that would begin something new end
-  std::stop_source last_calls_;  ///< stopped a while after the grace period: all others end, too;
+  std::stop_source last_calls_;  ///< stopped some time after the grace period: all others end, too;
                                  ///< after run() stopped with the last handler
 
-  /// As many as may visit, write down and call at once; more where some hang, up to a bound. A
-  /// handler may outlast run(), and its thread with it.
+  /// As many as may visit, settle and call at once; more if some hang, up to a bound. A handler may
+  /// outlast run(), and its thread with it.
   std::vector<std::jthread> threads_;  ///< last: joined before anything above is destroyed
 };
 

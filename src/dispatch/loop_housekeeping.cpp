@@ -11,19 +11,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Those that do chores, and one that keeps the time for them.
-constexpr int most_house_threads = 8;
-/// After a chore was ended for the sake of other stores.
+/// Those that do chores, and one that keeps their schedule.
+constexpr int most_chore_threads = 8;
+/// After a chore was interrupted for other stores.
 constexpr Duration rest_of_chores = 5s;
 
 }  // namespace
 
-void Dispatcher::Loop::add_house_thread() {
-  house_threads_.emplace_back([this, end = house_end_.get_token()] { keep_house(end); });
+void Dispatcher::Loop::add_chore_thread() {
+  chore_threads_.emplace_back([this, end = chores_end_.get_token()] { run_chores(end); });
 }
 
 /// Threads of their own: a long prune must not keep its store from being claimed from.
-void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
+void Dispatcher::Loop::run_chores(const std::stop_token& stop) {
   const OnThread inside{this};
   const StopScope until_the_end{last_calls_.get_token()};
   Lock lock{mutex_};
@@ -35,7 +35,7 @@ void Dispatcher::Loop::keep_house(const std::stop_token& stop) {
       continue;
     }
     const int known = box_changes_;
-    house_.wait_until(lock, stop, next, [&] { return box_changes_ != known; });
+    chores_changed_.wait_until(lock, stop, next, [&] { return box_changes_ != known; });
   }
 }
 
@@ -57,13 +57,13 @@ BoxPoller* Dispatcher::Loop::next_chores(Clock::time_point now, Clock::time_poin
       next = std::min(next, poller->next_chores);
     } else if (poller->store_health == StoreHealth::failing || poller->visit.hangs(now) ||
                poller->opened() == nullptr) {
-      next = std::min(next, now + 1s);  // the pollers find out when it is back
+      next = std::min(next, now + 1s);  // the pollers detect its recovery
     } else if (due == nullptr || poller->next_chores < due->next_chores) {
       due = poller.get();
     }
   }
   if (due == nullptr || one_is_brief) return nullptr;
-  if (chores_under_way_ + 1 < most_house_threads) return due;
+  if (chores_under_way_ + 1 < most_chore_threads) return due;
   if (longest != nullptr) {
     end_call(longest->chore, lock);
     next = now;
@@ -75,8 +75,8 @@ void Dispatcher::Loop::do_chores(SharedPoller poller, const std::stop_token& sto
   poller->chore.begin(Clock::now());
   ++chores_under_way_;
   try {
-    if (chores_under_way_ >= std::ssize(house_threads_)) add_house_thread();
-  } catch (const std::system_error&) {  // a chore that hangs holds up the others, then
+    if (chores_under_way_ >= std::ssize(chore_threads_)) add_chore_thread();
+  } catch (const std::system_error&) {  // without another thread, a hanging chore delays the others
   }
   std::stop_source end = poller->chore.stop();
   lock.unlock();

@@ -14,8 +14,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// How long a database may take for what is left to be written down after the grace period. One
-/// that does not answer must not hold up the end for ever.
+/// How long a database may take to settle the remaining outcomes after the grace period. An
+/// unresponsive one must not block the shutdown forever.
 constexpr Duration last_calls_time = 5s;
 
 /// Requests a stop when its time is over.
@@ -79,7 +79,8 @@ Dispatcher::Loop::~Loop() {
   for (const SharedTask& task : running) task->watch->stop.request_stop();
   {
     Lock lock{mutex_};
-    // Others keep their leases meanwhile, and the thread in run() uses what is destroyed here.
+    // Others keep their leases meanwhile, and the thread in run() uses the objects that this
+    // destroys.
     idle_changed_.wait(lock, [&] { return finished_ && running_.empty(); });
     closing_ = true;
   }
@@ -95,7 +96,7 @@ void Dispatcher::Loop::add(QueueOpener source) {
   box_pollers_.push_back(poller);
   ++box_count_;
   ++box_changes_;
-  house_.notify_all();
+  chores_changed_.notify_all();
   if (!active_) return;
   schedule(*poller, Clock::now());
   wake(others_wanted());
@@ -127,7 +128,7 @@ void Dispatcher::Loop::succeed(BoxPoller& poller) {
   box_pollers_.push_back(next);
   ++box_count_;
   ++box_changes_;
-  house_.notify_all();
+  chores_changed_.notify_all();
   environment_.write(LogLevel::warning, "failover_detected",
                      {{"store", std::string_view{poller.store()}}});
   if (active_) schedule(*next, Clock::now());
@@ -141,7 +142,7 @@ Dispatcher::Loop::SharedPoller Dispatcher::Loop::take_out(BoxPoller& poller) {
   box_pollers_.erase(found);
   --box_count_;
   ++box_changes_;
-  house_.notify_all();
+  chores_changed_.notify_all();
   std::erase(starving_, &poller);
   schedule(poller, never);
   return gone;
@@ -156,7 +157,7 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     const std::scoped_lock lock{mutex_};
     if (!finished_)
       throw UsageError("dispatcher: run() is already running; use one run() at a time");
-    // First: there may be none. Those that are there rest until the next try.
+    // First, since there may be none. Existing threads wait until the next attempt.
     constexpr int writers = 1;
     const int most = options_.workers + options_.pollers + writers;
     while (std::ssize(threads_) < most) {
@@ -183,14 +184,14 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
     try {
       if (options_.housekeeping) {
         const std::scoped_lock lock{mutex_};
-        house_end_ = std::stop_source{};
-        add_house_thread();
+        chores_end_ = std::stop_source{};
+        add_chore_thread();
       }
       watch(end.get_token());
     } catch (const std::system_error&) {
       failure = std::current_exception();
     }
-    house_end_.request_stop();
+    chores_end_.request_stop();
     shut_down();
     try {
       countdown.emplace(last_calls_, last_calls_time);
@@ -198,16 +199,16 @@ void Dispatcher::Loop::run(const std::stop_token& stop) {
       last_calls_.request_stop();
     }
     wait_for_visits();
-    std::vector<std::jthread> house_threads;
+    std::vector<std::jthread> chore_threads;
     const std::scoped_lock lock{mutex_};
-    house_threads.swap(house_threads_);
+    chore_threads.swap(chore_threads_);
   }
   say_goodbye();
   end_run();
   if (failure) std::rethrow_exception(failure);
 }
 
-/// What is still to be written down is, if the store lets it; then nobody listens to it any more.
+/// Settles the remaining outcomes, if the store lets it; then removes the subscription.
 void Dispatcher::Loop::say_goodbye() {
   const StopScope in_time{last_calls_.get_token()};
   std::vector<std::pair<SharedPoller, std::vector<Settlement>>> left;
@@ -218,7 +219,7 @@ void Dispatcher::Loop::say_goodbye() {
     for (Schedule& schedule : schedules_) schedule.clear();
     starving_.clear();
     box_pollers = box_pollers_;
-    // Those that hang must not use up the time of the others.
+    // Hanging stores must not use up the time of the others.
     std::stable_partition(box_pollers.begin(), box_pollers.end(), [](const SharedPoller& poller) {
       return poller->store_health != StoreHealth::failing;
     });
@@ -235,7 +236,8 @@ void Dispatcher::Loop::say_goodbye() {
     const std::scoped_lock lock{mutex_};
     --poller->untracked;
   }
-  // A thousand stores must not hold up the end: those that are not told forget within a day.
+  // A thousand stores must not delay the shutdown: a store that is not told forgets the worker
+  // within a day.
   const Clock::time_point polite_until = Clock::now() + 1s;
   for (const SharedPoller& poller : box_pollers) {
     const bool polite = Clock::now() < polite_until;
@@ -252,7 +254,7 @@ void Dispatcher::Loop::say_goodbye() {
   }
 }
 
-/// The last that run() does with anything of the dispatcher: the destructor may wait for it.
+/// The last access of run() to members of the dispatcher: the destructor may wait for it.
 void Dispatcher::Loop::end_run() {
   const std::scoped_lock lock{mutex_};
   last_calls_ = std::stop_source{};
@@ -270,7 +272,7 @@ void Dispatcher::Loop::release_lost_or_log(BoxPoller& poller) {
   }
 }
 
-/// Reports handlers that are slow or run past their timeout, until a stop is requested.
+/// Reports handlers that are slow or exceed their timeout, until a stop is requested.
 void Dispatcher::Loop::watch(const std::stop_token& stop) {
   Lock lock{mutex_};
   while (!stop.stop_requested()) {
@@ -356,7 +358,7 @@ void Dispatcher::Loop::report_timeouts(Lock& lock) {
   lock.lock();
 }
 
-/// Nothing new begins, what never started is released, and what runs gets the grace period.
+/// Nothing new begins, unstarted deliveries are released, and running calls get the grace period.
 void Dispatcher::Loop::shut_down() {
   std::vector<SharedTask> running;
   {

@@ -1,4 +1,4 @@
-// Which store is visited next, beside which others, and how much is claimed from it.
+// Schedules the visits: which store is next, how many run in parallel, and how much to claim.
 #include <algorithm>
 
 #include "dispatch/loop.hpp"
@@ -10,11 +10,11 @@ using namespace std::chrono_literals;
 
 /// Messages wait in memory only as far as workers can start them within this time.
 constexpr Duration prefetch_time = 20ms;
-/// Under load, what has finished waits this long for others to be written down with.
+/// Under load, finished deliveries wait this long to be settled together with others.
 constexpr Duration settle_delay = 2ms;
-/// What takes no longer is waited for: a commit takes about as long.
+/// Shorter calls are waited for: a commit takes about as long.
 constexpr Duration short_call = 500us;
-/// A claim that takes longer holds back no room for itself: its store may be out of reach.
+/// A claim slower than this no longer reserves capacity; its store may be unreachable.
 constexpr Duration reservation_time = 50ms;
 /// For stores that failed before.
 constexpr int failing_share = 16;
@@ -28,7 +28,7 @@ void Dispatcher::Loop::schedule(BoxPoller& poller, Clock::time_point at) {
   if (at != never) schedule.emplace(at, &poller);
 }
 
-// ---- beside which others
+// ---- admission
 
 Clock::time_point Dispatcher::Loop::hanging_since(Clock::time_point now) const {
   Clock::time_point since = never;
@@ -43,9 +43,9 @@ bool Dispatcher::Loop::answered_since(const BoxPoller& poller, Clock::time_point
          std::max(poller.answered_at, poller.committed_at.load()) >= since;
 }
 
-/// A visit that hangs keeps its thread and leaves its slot: another thread takes the next store.
-/// Stores that have never answered, or not the last time, have slots of their own. While some hang,
-/// so have those that are known to work: nothing else can keep them waiting for the others.
+/// A hanging visit keeps its thread and frees its slot: another thread takes the next store. Stores
+/// that have never answered, or not the last time, have their own slots. While some hang, so do the
+/// stores known to work: nothing else can delay them.
 Dispatcher::Loop::Admission Dispatcher::Loop::admission(StoreHealth store_health, bool answers,
                                                         Clock::time_point now) const {
   int all = 0;
@@ -128,7 +128,7 @@ BoxPoller* Dispatcher::Loop::visit_to_end(Clock::time_point now) const {
   return longest;
 }
 
-/// Without the lock: a driver is told at once, and may take its time.
+/// Without the lock: a driver is notified immediately, and may take its time.
 void Dispatcher::Loop::end_call(StoreCall& call, Lock& lock) {
   std::stop_source stop = call.choose();
   lock.unlock();
@@ -154,7 +154,7 @@ void Dispatcher::Loop::schedule_next(BoxPoller& poller, Clock::time_point now) {
     } else if (worth_a_claim()) {
       at = options_.order == PollOrder::drain_first ? Clock::time_point::min() : now;
     } else {
-      // A claim under way that does not return loses its room.
+      // A claim that does not return loses its reservation.
       if (!reservations_.empty()) at = now + reservation_time;
       if (!poller.starving && options_.order == PollOrder::drain_first)
         starving_.push_front(&poller);
@@ -221,7 +221,8 @@ bool Dispatcher::Loop::worth_a_claim() const {
 
 std::int64_t Dispatcher::Loop::reserve(const BoxPoller& poller, Clock::time_point now) {
   if (!worth_a_claim()) return 0;
-  // To see whether it answers. It probably does not, and holds back no room from those that do.
+  // A probe to see whether it answers. It probably does not, and must not reserve capacity that
+  // working stores could use.
   if (poller.store_health == StoreHealth::failing ||
       (!poller.answers && hanging_since(now) != never))
     return 1;

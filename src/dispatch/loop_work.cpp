@@ -96,7 +96,7 @@ std::size_t Dispatcher::Loop::step(BoxPoller& poller) {
       }
       poller.write_down(left);
     } catch (const std::exception&) {
-      // What has been handled stays leased: it may be written down already.
+      // Handled messages stay leased: they may be settled already.
       failure = std::current_exception();
       left.clear();
     }
@@ -145,8 +145,8 @@ std::size_t Dispatcher::Loop::drain(const std::stop_token& stop) {
 
 // ---- by the threads of run()
 
-/// A call whose database hangs leaves its worker to other stores, but not to its own: what waits
-/// there would hang, too.
+/// A call whose database hangs frees its worker for other stores, but not for its own: deliveries
+/// waiting there would hang, too.
 Dispatcher::Loop::Waiting::const_iterator Dispatcher::Loop::next_call() const {
   if (waiting_.empty() || calls_ < options_.workers) return waiting_.begin();
   if (calls_ - hanging_calls(Clock::now()) >= options_.workers) return waiting_.end();
@@ -159,7 +159,7 @@ void Dispatcher::Loop::call_next(Lock& lock) {
   BoxPoller& poller = *tasks.front()->poller;
   ++calls_;
   ++poller.calls;
-  feed_starving();  // what waited here may have been in the way of a claim
+  feed_starving();  // this delivery may have blocked a claim
   const Wanted others = others_wanted();
   lock.unlock();
   wake(others);
@@ -170,10 +170,10 @@ void Dispatcher::Loop::call_next(Lock& lock) {
   --poller.calls;
   finish(tasks, std::move(settlements), begin, lock);
   if (active_) {
-    if (is_crowded(poller)) write_beside(poller, lock);
+    if (is_crowded(poller)) write_in_parallel(poller, lock);
     return;
   }
-  // Perhaps the last of a store that was removed.
+  // It may be the last of a removed store.
   lock.unlock();
   tasks.clear();
   lock.lock();
@@ -223,7 +223,7 @@ std::vector<Settlement> Dispatcher::Loop::call_tasks(BoxPoller& poller,
     }
     const auto messages = std::make_shared<std::vector<Message>>();
     messages->reserve(tasks.size());
-    messages->push_back(tasks.front()->message);  // who watches the call may ask for it
+    messages->push_back(tasks.front()->message);  // the watching thread may read it
     for (const SharedTask& task : std::span{tasks}.subspan(1))
       messages->push_back(std::move(task->message));
     auto verdicts = poller.caller().call(*messages, *tasks.front()->watch);
@@ -232,8 +232,8 @@ std::vector<Settlement> Dispatcher::Loop::call_tasks(BoxPoller& poller,
         settlements.push_back({{messages, &(*messages)[i]}, std::move(*verdicts[i])});
     }
   } catch (const std::exception& error) {
-    // Only the database can fail here (a mark, a transaction of ours): the lease decides what
-    // happens next.
+    // Only the database can fail here (a mark, a transaction of ours): the lease decides the next
+    // step.
     environment_.write(LogLevel::error, "call_error",
                        {{"store", std::string_view{poller.store()}},
                         {"topic", tasks.front()->message.topic.view()},
@@ -253,7 +253,7 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
       std::chrono::duration_cast<Duration>(now - begin) / static_cast<std::int64_t>(tasks.size());
   const Duration known = std::max(took, Duration{1});
   handler_time_ = handler_time_ == Duration{} ? known : handler_time_ + (known - handler_time_) / 8;
-  // One that was held up for long says little about the others.
+  // One outlier says little about the others.
   const Duration counted = std::min(known, 4 * usual_time_ + Duration{64});
   usual_time_ = usual_time_ == Duration{} ? known : usual_time_ + (counted - usual_time_) / 8;
   std::erase(running_, tasks.front());
@@ -267,7 +267,7 @@ void Dispatcher::Loop::finish(const std::vector<SharedTask>& tasks,
     if (draining_) idle_changed_.notify_all();
     return;
   }
-  // run() has ended while this handler went on: what it said is settled here.
+  // run() has ended before this handler: settle its outcome here.
   std::vector<Settlement> left = std::exchange(poller->finished, {});
   ++poller->untracked;
   lock.unlock();

@@ -1,4 +1,4 @@
-// Whether a claim may have been carried out without its answer coming back.
+// Tracks claims that may have been executed although their answer was lost.
 #pragma once
 
 #include <mutex>
@@ -8,11 +8,11 @@
 
 namespace twinbox {
 
-/// A failed claim is asked about at once, and again after 1, 2, 4 … s until its lease has ended: a
-/// server that has not noticed that nobody listens may still be carrying it out. Thread-safe.
+/// A failed claim is checked at once, and again after 1, 2, 4 … s until its lease has ended: a
+/// server that has not noticed the lost connection may still be executing it. Thread-safe.
 class LostClaimTimer {
  public:
-  /// `environment` must outlive it. Where it has a clock of its own, that one counts.
+  /// `environment` must outlive it. Its clock is used if it has one.
   LostClaimTimer(Duration lease, const Environment& environment)
       : lease_(lease), environment_(environment) {}
 

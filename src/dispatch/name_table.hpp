@@ -14,7 +14,7 @@
 
 namespace twinbox {
 
-/// Thread-safe. Names come and stay: that is what lets readers walk the chains without a lock.
+/// Thread-safe. Names are never removed, so readers walk the chains without a lock.
 template <class T>
 class NameTable {
  public:
@@ -23,7 +23,7 @@ class NameTable {
     rest_.name = std::move(rest);
   }
 
-  /// The value of a name; of the rest when there are too many names.
+  /// The value of a name; the shared value of the rest when there are too many names.
   T& operator[](std::string_view name) {
     std::atomic<Node*>& head = heads_[std::hash<std::string_view>{}(name) & (heads_.size() - 1)];
     if (Node* node = find(head, name)) return node->value;

@@ -7,13 +7,13 @@ using namespace std::chrono_literals;
 
 constexpr Duration a_week = 7 * 24h;
 
-/// What the caller has left at its default becomes the preset's.
+/// Options that still have their default get the preset's value.
 template <class Options, class Value>
 void preset(Options& options, Value Options::*option, const Value& value) {
   if (options.*option == Options{}.*option) options.*option = value;
 }
 
-/// A policy is one thing: half of one and half of another may contradict each other.
+/// A policy is replaced as a whole: parts of two policies may contradict each other.
 void preset_retry(BoxOptions& options, const RetryPolicy& wanted) {
   const RetryPolicy& set = options.retry;
   const RetryPolicy standard = RetryPolicy::standard();
@@ -22,7 +22,7 @@ void preset_retry(BoxOptions& options, const RetryPolicy& wanted) {
     options.retry = wanted;
 }
 
-/// The retention is left to the box, so that one option decides.
+/// The box decides the retention, so that one option sets it.
 void preset_housekeeping(DispatcherOptions& options, const HousekeepingOptions& wanted) {
   if (!options.housekeeping) return;
   preset(*options.housekeeping, &HousekeepingOptions::reap, wanted.reap);
@@ -44,7 +44,7 @@ DispatcherOptions per_handler_dispatcher(DispatcherOptions options) {
   preset(options, &DispatcherOptions::lease, Duration{5min});
   preset(options, &DispatcherOptions::restart_delay, Duration{5s});
   HousekeepingOptions wanted = HousekeepingOptions::per_handler();
-  wanted.prune.enabled = true;  // by the box's retention: for ever, unless it was set
+  wanted.prune.enabled = true;  // by the box's retention: forever, unless it was set
   preset_housekeeping(options, wanted);
   return options;
 }

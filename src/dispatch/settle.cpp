@@ -22,7 +22,7 @@ Value text_or_null(const std::string& text) {
   return text.empty() ? Value{} : Value{std::string_view{text}};
 }
 
-/// What became of a call at most once: its mark ends as done or dead, or is a delivery again.
+/// The end of an at-most-once call: its mark becomes done or dead, or a delivery again.
 void settle_mark(Box& box, Session& session, const Settlement& one) {
   using Action = Verdict::Action;
   const Verdict& verdict = one.verdict;
@@ -64,7 +64,7 @@ std::size_t settle_one(WorkQueue& queue, Session& session, const OwnerToken& own
                        const Settlement& one) {
   const Verdict& verdict = one.verdict;
   if (verdict.marked) {
-    // Nobody can take a mark over: where it is gone, an operator has dealt with it.
+    // No worker can take over a mark: a missing one was settled by an operator.
     settle_mark(box_of(queue), session, one);
     return 1;
   }

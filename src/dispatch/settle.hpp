@@ -1,4 +1,4 @@
-// Writes down what became of some messages, in one transaction.
+// Settles messages in one transaction.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,13 @@ struct Settlement {
   Verdict verdict;
 };
 
-/// Returns how many changed nothing, because somebody else holds the message by now. Throws
-/// DatabaseError.
+/// Returns how many were unchanged because another worker holds the message. Throws DatabaseError.
 std::size_t settle(WorkQueue& queue, const OwnerToken& owner,
                    const std::vector<Settlement>& settlements);
 std::size_t settle(WorkQueue& queue, Session& session, const OwnerToken& owner,
                    const std::vector<Settlement>& settlements);
 
-/// Tells log and observer of those that failed or died.
+/// Reports failed and dead ones to log and observer.
 void report(const WorkQueue& queue, const DispatchObserver& observer,
             const std::vector<Settlement>& settlements);
 

@@ -14,7 +14,7 @@
 namespace twinbox {
 namespace {
 
-/// Counts are only ever added up: nothing is read together with them, so no order is needed.
+/// Counts only grow and are not read together, so no memory order is needed.
 class Counter {
  public:
   void add(std::uint64_t count = 1) noexcept { count_.fetch_add(count, std::memory_order_relaxed); }
@@ -56,7 +56,7 @@ class HistogramCounter {
   std::atomic<std::uint64_t> largest_ = 0;
 };
 
-/// Calls that were told of as slow and go on. Takes a lock only while there are some.
+/// Calls that were reported as slow and still run. Takes a lock only while there are some.
 class SlowCalls {
  public:
   void add(const Message& message) {
@@ -75,7 +75,7 @@ class SlowCalls {
 
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, std::string>;
-  /// The id tells an outbox and an inbox apart, whose work may have the same numbers.
+  /// The id distinguishes an outbox from an inbox, whose deliveries may have the same numbers.
   static Key key_of(const Message& message) {
     return {message.delivery_id.number(), message.epoch, message.id.str()};
   }
@@ -89,8 +89,8 @@ struct StoreCounters {
   Counter claimed, failed, dead, settled, lease_lost, timeouts, loop_errors;
   Counter reaped, expired, pruned, chore_failures;
   Counter handled;
-  /// A number of its own: the difference of two that are read one after the other would count
-  /// whatever began in between.
+  /// A separate counter: the difference of two counters that are read one after the other would
+  /// include calls that began in between.
   std::atomic<std::uint64_t> in_flight = 0;
   SlowCalls slow;
   HistogramCounter claim_size, claim_time, handler_time, queue_latency, wake_latency, settle_time;

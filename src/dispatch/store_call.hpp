@@ -1,5 +1,5 @@
-// A call to a store that may hang: when it began, when it no longer counts as brief, when it may be
-// ended for the sake of other stores.
+// A call to a store that may hang: when it began, when it stops counting as brief, and when it may
+// be ended for other stores.
 #pragma once
 
 #include <stop_token>
@@ -24,13 +24,13 @@ class StoreCall {
   }
   /// `cut_short`: another store needed the thread.
   void end(bool cut_short) {
-    // Whoever was told to end it may be late, and must not end the next one.
+    // A late request to end it must not end the next call.
     if (ending_ || stop_.stop_requested()) stop_ = std::stop_source{};
     active_ = false;
     ending_ = false;
     cuts_ = cut_short ? cuts_ + 1 : 0;
   }
-  /// What ends it, now that it was chosen for that. To be requested without the lock.
+  /// The stop source that ends it, now that it was chosen. Request the stop without the lock.
   std::stop_source choose() noexcept {
     ending_ = true;
     return stop_;
@@ -46,9 +46,9 @@ class StoreCall {
   [[nodiscard]] bool hangs(Clock::time_point now) const noexcept {
     return active_ && now >= brief_until();
   }
-  /// Never: it was chosen already. A store that is slow needs more patience than one that is dead,
-  /// and the two look alike: the times follow 1, 2, 1, 4, 1, 2, 1, 8 …, so that a long try comes in
-  /// the end, and short ones remain frequent.
+  /// Never: it was chosen already. A slow store needs a longer timeout than a dead one, and the two
+  /// look alike: the timeouts follow 1, 2, 1, 4, 1, 2, 1, 8 …, so that a long one comes eventually
+  /// and short ones stay frequent.
   [[nodiscard]] Clock::time_point interruptible_at() const noexcept {
     if (!active_ || ending_) return never;
     const int next = cuts_ + 1;

@@ -18,13 +18,13 @@ struct Task {
   Task(std::shared_ptr<BoxPoller> of, Message claimed, Clock::time_point at)
       : poller(std::move(of)), message(std::move(claimed)), claimed_at(at) {}
 
-  const std::shared_ptr<BoxPoller> poller;  ///< lives as long as something of it is under way
+  const std::shared_ptr<BoxPoller> poller;  ///< lives as long as one of its tasks
   Message message;                          ///< of a batch that runs, only the first is still whole
   const Clock::time_point claimed_at;
   // Null until it is called; shared by all messages of one call.
   std::shared_ptr<CallWatch> watch = {};
   Clock::time_point deadline = Clock::time_point::max();  ///< of the handler, once it runs
-  // When its handler is told of as slow, how long it has run by then, and how often it was.
+  // When the handler is reported as slow, how long it has run by then, and how often it was.
   Clock::time_point slow_at = Clock::time_point::max();
   Duration running = {};
   int times_slow = 0;

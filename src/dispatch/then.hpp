@@ -1,4 +1,4 @@
-// Two listeners in the place of one.
+// Combines two observers into one.
 #pragma once
 
 #include <utility>

@@ -8,12 +8,12 @@
 namespace twinbox {
 namespace {
 
-// What no database can keep must not hold up the settling of other messages.
+// Text that no database can store must not delay the settlement of other messages.
 constexpr Duration shortest_delay{1};
 constexpr Duration longest_delay = std::chrono::days{365};
 constexpr Instant latest = std::chrono::sys_days{std::chrono::December / 31 / 9999};
 
-/// A function of the user's that throws must cost the message no more than its say.
+/// An exception of a user's function only discards its result.
 Duration delay_of(const RetryPolicy& retry, int failures, const Environment& environment) {
   std::string error;
   try {

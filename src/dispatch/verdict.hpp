@@ -1,4 +1,4 @@
-// What is to be done with a message after its handler has answered: decided purely, done elsewhere.
+// Decides how to settle a message after its handler has answered. Pure.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct Verdict {
   Action action;
   std::string error = {};
   std::string reason = {};             ///< of a dead letter
-  std::optional<LogCause> cause = {};  ///< what the log shows besides
+  std::optional<LogCause> cause = {};  ///< additional fields for the log
   std::optional<Duration> delay = {};  ///< of abandon
   Instant until = {};                  ///< of postpone
   bool handler_failed = true;          ///< fail: counts an attempt
@@ -25,7 +25,7 @@ struct Verdict {
 Verdict decide(const Outcome& outcome, int attempts, const RetryPolicy& retry,
                const Environment& environment);
 
-/// Nobody handles the message.
+/// The message has no handler.
 Verdict decide_unhandled(const Message& message, const DispatcherOptions& options,
                          const RetryPolicy& retry, const Environment& environment);
 

@@ -1,4 +1,4 @@
-// Opens watches in the background: a server that does not answer must hold up nobody else.
+// Opens watches in the background: an unresponsive server must not delay other stores.
 #pragma once
 
 #include <condition_variable>
@@ -14,19 +14,19 @@
 
 namespace twinbox {
 
-/// Thread-safe. Has a few threads at most, and none before something is to be opened.
+/// Thread-safe. Has a few threads at most, and none before the first open().
 class WatchOpener {
  public:
   struct Opened {
-    std::shared_ptr<void> whose;  ///< as it was handed over
+    std::shared_ptr<void> whose;  ///< the owner that open() was given
     std::unique_ptr<Watch> watch = {};
     std::string error = {};   ///< why there is no watch; empty: no connection to spare for it
     bool impossible = false;  ///< and never will be
   };
 
-  /// `ready` is called, from any thread, when something can be taken.
+  /// `ready` is called, from any thread, when a result can be taken.
   explicit WatchOpener(std::function<void()> ready) : ready_(std::move(ready)) {}
-  /// Waits for what is being opened: request a stop of it before.
+  /// Waits for running opens: request their stop before.
   ~WatchOpener();
   WatchOpener(const WatchOpener&) = delete;
   WatchOpener& operator=(const WatchOpener&) = delete;

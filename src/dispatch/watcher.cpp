@@ -22,8 +22,8 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = Watch::Clock;
 
-/// A descriptor that is readable again at once rests twice as long, up to the longest rest: a flood
-/// of commits costs a bounded number of wake-ups.
+/// A descriptor that is readable again at once waits twice as long, up to the maximum: a flood of
+/// commits costs a bounded number of wake-ups.
 constexpr std::chrono::microseconds first_rest = 100us;
 constexpr std::chrono::microseconds longest_rest = 2ms;
 
@@ -66,12 +66,12 @@ struct Watcher::Entry {
   const void* const budget;
   std::stop_source stop = {};  ///< of opening
   std::atomic<bool> working = false;
-  std::atomic<bool> waiting = true;  ///< what the subscriber says
+  std::atomic<bool> waiting = true;  ///< as set by the subscriber
   std::atomic<Clock::rep> busy_since = 0;
-  std::atomic<bool> resting = false;  ///< the watch tells nothing, since nobody waits
+  std::atomic<bool> resting = false;  ///< notifications are off, since no thread waits
   std::atomic<Clock::rep> active_at = std::numeric_limits<Clock::rep>::min();
-  std::atomic<bool> parked = false;  ///< there is no connection to spare for its watch
-  std::atomic<bool> wanted = false;  ///< something was found there without being told
+  std::atomic<bool> parked = false;  ///< no connection to spare for its watch
+  std::atomic<bool> wanted = false;  ///< a poll found deliveries without a notification
 
   std::mutex mutex = {};  ///< held while the watch is used, a call is made or a log is written
   bool gone = false;
@@ -115,10 +115,10 @@ class Watcher::Loop {
   }
 
  private:
-  // Shared by the subscription, the loop and whoever opens its watch.
+  // Shared by the subscription, the loop and the thread that opens its watch.
   using Shared = std::shared_ptr<Entry>;
 
-  /// What the loop waits for, and whom each descriptor concerns.
+  /// The descriptors that the loop waits for, and the entries of each.
   struct Plan {
     std::vector<pollfd> descriptors;
     std::vector<std::pair<Shared, int>> watches;
@@ -159,7 +159,7 @@ class Watcher::Loop {
 void Watcher::Loop::run() {
   for (;;) {
     bell_.silence();
-    // Looked at behind the bell: the ring of the end may be the one that was silenced.
+    // Checked after the bell: the final ring may be the one that was silenced.
     if (closing_) return;
     take_opened();
     Plan plan = make_plan();
@@ -216,13 +216,13 @@ void Watcher::Loop::opened(Entry& entry, std::unique_ptr<Watch> watch) {
 }
 
 void Watcher::Loop::find_a_connection(Entry& entry) {
-  // Once: it may be the calls that have all connections, not the watches.
+  // Logged once: the connections may be used by calls, not by watches.
   if (std::exchange(entry.seeks, false) && close_coldest(entry)) return;
   entry.parked = true;
 }
 
-/// Closes the watch that has been without news for longest. False: it has had some later than
-/// `active`, or it was opened just now.
+/// Closes the watch with the oldest notification. False: it had one later than `active`, or it was
+/// opened just now.
 bool Watcher::Loop::close_coldest(const Entry& active) {
   Shared coldest;
   {
@@ -287,7 +287,7 @@ Watcher::Loop::Plan Watcher::Loop::make_plan() {
 }
 
 void Watcher::Loop::add_descriptor(Plan& plan, int descriptor, Clock::time_point now) {
-  // Watches that share a descriptor mostly stand side by side.
+  // Watches that share a descriptor are mostly adjacent.
   if (plan.descriptors.back().fd == descriptor) return;
   if (const auto found = rests_.find(descriptor);
       found != rests_.end() && now < found->second.end) {
@@ -336,7 +336,7 @@ void Watcher::Loop::wait_while_busy(Entry& entry) {
   const Clock::time_point since{Clock::duration{entry.busy_since.load()}};
   if (entry.waiting || entry.resting || Clock::now() - since < times_.busy) return;
   entry.resting = true;
-  // Either this sees that somebody waits by now, or he sees that the watch rests, and rings.
+  // Either this sees the waiting thread, or that thread sees that notifications are off, and rings.
   if (entry.waiting) {
     entry.resting = false;
   } else {
@@ -359,7 +359,7 @@ void Watcher::Loop::lose(Entry& entry, const std::string& error) {
   entry.working = false;
   entry.resting = false;
   pause(entry, error);
-  entry.call();  // whoever relied on it has to look on its own now
+  entry.call();  // a subscriber that relied on it has to poll now
 }
 
 void Watcher::Loop::pause(Entry& entry, const std::string& error) {

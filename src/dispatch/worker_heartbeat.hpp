@@ -1,4 +1,4 @@
-// Tells a store, now and then, that a dispatcher works on it, and how much it has done.
+// Reports a dispatcher to a store periodically, with its counts.
 #pragma once
 
 #include <atomic>
@@ -10,24 +10,25 @@
 
 namespace twinbox {
 
-/// Nothing depends on it, so it fails quietly: a store that does not know of its workers, or does
-/// not let them write about themselves, must still be worked on.
+/// Nothing depends on it, so it fails quietly: a store without the table of workers, or without the
+/// right to write it, must still be worked on.
 class WorkerHeartbeat {
  public:
   /// `announcement` must outlive it.
   WorkerHeartbeat(const OwnerToken& owner, const std::string& announcement)
       : owner_(owner), announcement_(announcement) {}
 
-  /// Counts what is done and what fails, and hands it on to `next`. Must not outlive the presence.
+  /// Counts done and failed deliveries, and forwards the events to `next`. Must not outlive the
+  /// heartbeat.
   [[nodiscard]] DispatchObserver observer(DispatchObserver next);
 
-  /// When it is time to, and then again in 15 s; `stores` share ten a second. `in_haste`: something
-  /// waits for the end of it, so it may wait for another 15 s itself.
+  /// Sends the heartbeat when it is due, and then every 15 s; `stores` share ten a second.
+  /// `in_haste`: a caller waits for its end, so it may be delayed by another 15 s.
   void send(WorkQueue& queue, int stores, bool in_haste);
-  /// It is listed no longer. What it announced counts until the time that was told.
+  /// Removes the worker. Its announcement stays valid until its end.
   void leave(WorkQueue& queue);
   [[nodiscard]] Clock::time_point next() const noexcept { return next_; }
-  /// On SQLite: the watch of the file that told something at `time` may have told of send().
+  /// On SQLite: the notification of the file watch at `time` may be about send().
   [[nodiscard]] bool wrote_at(Clock::time_point time) const noexcept {
     return wrote_from_ <= time && time <= wrote_until_;
   }

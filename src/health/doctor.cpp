@@ -463,7 +463,7 @@ Finding compare_backlog(const StateCounts& before, const StateCounts& after, Dur
   const bool old = after.oldest_pending.value_or(0us) > 1min;
   if (after.ready > 0 && after.leased == 0 && before.leased == 0 && old &&
       after.ready >= before.ready) {
-    return {"backlog", Level::error, due + ": nobody works on them",
+    return {"backlog", Level::error, due + ": no worker claims them",
             "start a dispatcher (twinbox serve), or look whether it is paused"};
   }
   const std::int64_t growth = after.ready - before.ready;

@@ -132,8 +132,8 @@ HttpResponse InlineHandler::handle(const SharedCall& tracked) {
     }
   }
   if (lost) {
-    return retry_later(503, "Service Unavailable",
-                       "somebody else handles it by now; ask again later", options_.retry_after);
+    return retry_later(503, "Service Unavailable", "another worker handles it; retry later",
+                       options_.retry_after);
   }
   if (outcome && outcome->kind() == Outcome::Kind::done) return done(message->key());
   return problem(500, "Internal Server Error",
@@ -199,9 +199,9 @@ HttpResponse InlineHandler::not_claimed(const Arrival& arrival, const Accepted& 
       }
     }
     if (open) {
-      return retry_later(
-          503, "Service Unavailable",
-          "it is known, and waits for its turn, its retry, or somebody who handles it now", wait);
+      return retry_later(503, "Service Unavailable",
+                         "it is known, and waits for its turn, its retry, or its current worker",
+                         wait);
     }
   }
   return accepted_response(arrival, accepted);

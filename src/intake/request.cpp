@@ -180,7 +180,7 @@ void check_times(const MessageExtras& extras, const IntakeOptions& options) {
   const Instant now = now_of(options);
   if (extras.expires_at && *extras.expires_at <= now) {
     throw RequestError(400,
-                       "the message's expiry has passed, so nobody would ever handle it; send a "
+                       "the message's expiry has passed, so it would never be handled; send a "
                        "later Twinbox-Expires or expirytime, or leave it out");
   }
   if (extras.partition_key && extras.due_at && *extras.due_at > now + options.max_keyed_delay) {

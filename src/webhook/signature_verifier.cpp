@@ -105,7 +105,7 @@ void check(const HmacSignature& scheme) {
   };
   if (scheme.header.empty()) refuse("name the header that holds the signature");
   if (scheme.signature_field.empty() && !scheme.timestamp_field.empty()) {
-    refuse("a timestamp field needs a signature field beside it");
+    refuse("a timestamp field needs a signature field");
   }
   if (!scheme.timestamp_field.empty() && !scheme.timestamp_header.empty()) {
     refuse("the timestamp has a header or a field, not both");

@@ -173,8 +173,7 @@ std::size_t PostgresConnection::execute_text(std::string_view sql, std::span<con
   flush(pipeline, user_statement, false, commits_alone(), false);
   if (scope_ != Scope::statement && PQtransactionStatus(connection_.get()) == PQTRANS_IDLE) {
     throw UsageError(
-        "execute: the statement ended the transaction it ran in; leave commit and rollback to "
-        "whoever began it: "
+        "execute: the statement ended its transaction; do not commit or roll back in a session: "
         "return to commit, throw to roll back");
   }
   deliver(pipeline.answer(index), rows);
@@ -270,8 +269,7 @@ void PostgresConnection::flush(Pipeline& pipeline, std::string_view statement, b
   closing_ = closing_ || ends_connection(server_error.sqlstate);
   if (server_error.sqlstate == "55P03" && scope_ != Scope::caller) {
     server_error.hint =
-        "Somebody's open transaction held what the call needs for longer than wait_timeout: end "
-        "that "
+        "Another open transaction locked the rows for longer than wait_timeout: end that "
         "transaction, or raise wait_timeout; inside it, pass its Session on";
   }
   if (scope_ == Scope::statement) rollback();

@@ -152,9 +152,8 @@ SqliteExecutor::Block& SqliteExecutor::block_of(std::string_view sql) {
     block.own = false;
     if (ends_or_begins_transaction(sql)) {
       throw UsageError(
-          "execute: a session can neither begin nor end a transaction; leave that to whoever "
-          "opened it, "
-          "or use a savepoint");
+          "execute: a session can neither begin nor end a transaction; leave that to its "
+          "owner, or use a savepoint");
     }
     PreparedStep prepared;
     prepared.statement = prepare(handle_, block.name, sql);

@@ -57,8 +57,8 @@ void check_transaction_words(std::string_view sql) {
   }
   if (!refused) return;
   throw UsageError(
-      "execute: a session can neither begin nor end a transaction; leave that to whoever opened "
-      "it, or use a savepoint (save transaction …)");
+      "execute: a session can neither begin nor end a transaction; leave that to its "
+      "owner, or use a savepoint (save transaction …)");
 }
 
 }  // namespace twinbox::sqlserver

@@ -73,7 +73,7 @@ static_assert(std::is_sorted(known.begin(), known.end(),
 
 std::string_view hint_for(const ServerError& server_error, Kind kind, bool ours) {
   if (server_error.native == 1222) {
-    return "somebody's open transaction held what the call needs for longer than wait_timeout: end "
+    return "another open transaction locked the rows for longer than wait_timeout: end "
            "that transaction, or raise wait_timeout; inside it, pass its Session on";
   }
   if (server_error.native == 4060 || server_error.native == 911) {

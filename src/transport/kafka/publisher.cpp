@@ -189,7 +189,7 @@ void KafkaPublisher::Loop::topic_blocked(const std::string& topic) {
       LogLevel::warning, "broker_blocked",
       {{"broker", std::string_view{display_name_}},
        {"topic", std::string_view{topic}},
-       {"error", std::string_view{"nobody took a record within timeout: its partition has no "
+       {"error", std::string_view{"no broker took a record within timeout: its partition has no "
                                   "leader, or fewer replicas than min.insync.replicas"}}});
 }
 

@@ -347,9 +347,9 @@ void Consumer::read_dead_letter_answer(natsMsg& message) {
   const std::string source = name();
   const PublishAck ack = read_publish_ack(message);
   if (ack.kind != PublishAck::Kind::stored) {
-    const bool nobody = ack.kind == PublishAck::Kind::no_stream;
+    const bool no_stream = ack.kind == PublishAck::Kind::no_stream;
     return retry_later(*pending,
-                       nobody ? "no stream takes its subject" : std::string_view{ack.text});
+                       no_stream ? "no stream takes its subject" : std::string_view{ack.text});
   }
   environment_.write(
       LogLevel::error, "dead_letter",

@@ -37,7 +37,7 @@ void examine_address(Findings& findings, const NatsConnection& connection) {
   if (!login && !here) {
     findings.push_back({"user", Level::warning,
                         address.display_name() +
-                            " is used without a login: everybody who reaches it can "
+                            " is used without a login: any client that reaches it can "
                             "read and delete",
                         "give the server users or tokens, and name one in url"});
   }
@@ -125,13 +125,13 @@ void examine_consumer(Findings& findings, const jsConsumerInfo& info) {
   if (config.MaxDeliver > 0) {
     findings.push_back({"deliver", Level::warning,
                         name + "gives nothing more after " + std::to_string(config.MaxDeliver) +
-                            " deliveries (max_deliver), accepted or not, and tells nobody",
+                            " deliveries (max_deliver), accepted or not, without a notice",
                         "nats consumer edit --max-deliver=-1; the option max_deliver of the source "
                         "makes a dead letter of it instead"});
   }
   if (config.InactiveThreshold > 0) {
     findings.push_back({"inactive", Level::warning,
-                        name + "is deleted when nobody asks it for " +
+                        name + "is deleted when no client asks it for " +
                             std::to_string(config.InactiveThreshold / 1'000'000'000) +
                             " s, with what it knows",
                         "make it again without inactive_threshold"});

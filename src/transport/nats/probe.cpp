@@ -109,9 +109,7 @@ SyncPolicy read_sync_policy(const NatsConnection& connection) {
     return {State::sometimes, "server " + version + " writes to disk once a minute"};
   }
   if (connection.monitor_url.empty()) {
-    return {State::unknown,
-            "how often the server writes to disk is told on its monitoring port "
-            "only"};
+    return {State::unknown, "only the monitoring port shows how often the server writes to disk"};
   }
   const std::string settings = read_settings(connection.monitor_url);
   if (settings.empty()) {

@@ -26,7 +26,7 @@ void examine_address(Findings& findings, const rabbitmq::Address& address) {
                         "use amqps:// with the port of the broker's TLS listener, 5671 as a rule"});
   }
   if (address.user == "guest" && !on_this_machine(address.host)) {
-    findings.push_back({"user", Level::warning, "the user is guest, whose password everybody knows",
+    findings.push_back({"user", Level::warning, "the user is guest, whose password is public",
                         "rabbitmqctl add_user, rabbitmqctl set_permissions, and its name in url"});
   }
 }
@@ -188,7 +188,7 @@ void examine_durability(Findings& findings, const RabbitConnection& connection,
                         "queue '" + name + "' has " + properties->discards +
                             ": the broker discards what waits too long or is too much, or the "
                             "queue with all that is in it",
-                        "make it anew without; x-max-length does no harm beside x-overflow = "
+                        "make it anew without; x-max-length does no harm with x-overflow = "
                         "reject-publish"});
   }
 }
