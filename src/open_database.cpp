@@ -15,7 +15,7 @@ extern "C" {
 namespace twinbox {
 namespace {
 
-/// A kind of database: whose addresses begin how, and what to link for it.
+/// A kind of database: the prefix of its addresses, and the library to link.
 struct Kind {
   const DriverLibrary* library;
   std::string_view name;

@@ -1,4 +1,4 @@
-// What the CloudEvents specification asks of attribute names and values.
+// The rules of the CloudEvents specification for attribute names and values.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace twinbox {
 
-/// A name from outside as an error may show it: cut, without control characters.
+/// An external name as an error may show it: truncated, without control characters.
 std::string printable(std::string_view name);
 /// Throws EventError unless `name` can be an extension's.
 void check_extension_name(std::string_view name);
@@ -36,16 +36,16 @@ DataKind data_kind_of(std::string_view content_type);
 /// Sets a member of `event` that is not an extension, or an extension. Throws EventError.
 void set_attribute(CloudEvent& event, const std::string& name, std::string value);
 
-/// The event of an envelope that to_json has written: JSON data keeps the blanks around it, so that
-/// the bytes of binary mode come out as they went in. Throws EventError.
+/// The event of an envelope that to_json has written: JSON data keeps the surrounding blanks, so
+/// that the bytes of binary mode are unchanged. Throws EventError.
 CloudEvent event_from_stored(std::string_view envelope);
 
-/// What binary mode carries of an event besides its data, in one order for every wire.
+/// The attributes of an event in binary mode, in one order for every wire.
 struct BinaryAttributes {
   std::vector<std::pair<std::string, std::string>> list;  ///< names without a prefix
   std::string content_type;                               ///< empty: none
 };
-/// Throws EventError for what is no event.
+/// Throws EventError for an invalid event.
 BinaryAttributes binary_attributes(const CloudEvent& event);
 
 /// `text` with each byte that is not visible ASCII, and each of `others`, as %XX.

@@ -8,7 +8,7 @@ namespace twinbox {
 namespace {
 
 constexpr std::size_t max_extensions = 100;
-constexpr std::size_t max_length = 8'192;  // of what no column bounds; a header must hold it
+constexpr std::size_t max_length = 8'192;  // of attributes without a column; a header must fit it
 
 bool is_reserved(std::string_view name) noexcept {
   for (const std::string_view own : {"id", "source", "type", "specversion", "subject", "time",

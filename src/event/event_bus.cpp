@@ -72,7 +72,7 @@ Arrival EventBus::arrival_of(const CloudEvent& event, const PublishOptions& opti
           .extras = std::move(message.extras)};
 }
 
-/// What belongs into the transaction.
+/// The part that belongs to the transaction.
 void EventBus::write(Session& session, const CloudEvent& event, const PublishOptions& options) {
   const LocalChannel* local = find_local(event);
   if (local != nullptr && local->has_inbox) {
@@ -82,7 +82,7 @@ void EventBus::write(Session& session, const CloudEvent& event, const PublishOpt
   outbox_.enqueue(session, message_of(event, options));
 }
 
-/// At once. An inbox that the caller's transaction may have locked is written to inside of it.
+/// Immediately. An inbox that the caller's transaction may have locked is written inside of it.
 void EventBus::send(Session* session, const CloudEvent& event, const PublishOptions& options) {
   const LocalChannel* local = find_local(event);
   if (local != nullptr) {

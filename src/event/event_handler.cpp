@@ -20,7 +20,7 @@ Outcome call_with_event(const detail::EventHandlerCall& call, const EventFormat&
   return call(session, *event, message, std::move(stop));
 }
 
-/// The error that a call ended with; empty: none.
+/// The error of a call; empty: none.
 std::string_view error_of(const Outcome& outcome) noexcept {
   return outcome.kind() == Outcome::Kind::retry || outcome.kind() == Outcome::Kind::dead
              ? std::string_view{outcome.reason()}
@@ -111,7 +111,7 @@ HandlerEntry traced(HandlerEntry entry, Tracing tracing) {
                               [&] { return call(session, message, std::move(stop)); });
         }};
   }
-  return entry;  // a batch has as many traces as messages, so it is left to its handler
+  return entry;  // a batch has as many traces as messages, so its handler is left unchanged
 }
 
 HandlerEntry detail::make_event_entry(detail::EventHandlerCall call, bool transactional,

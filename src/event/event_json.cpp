@@ -115,7 +115,7 @@ void read_data(CloudEvent& event, std::string_view value) {
   }
 }
 
-/// The members that make up the data.
+/// The members of the data.
 struct DataMembers {
   std::optional<std::string_view> plain = {};
   std::optional<std::string_view> base64 = {};

@@ -6,7 +6,7 @@
 namespace twinbox {
 namespace {
 
-/// `properties` with the event's trace context, unless they bring one.
+/// `properties` with the event's trace context, unless they have one.
 std::optional<std::string> headers_of(const CloudEvent& event, std::string_view properties) {
   if (!properties.empty() && !is_json_object(properties)) {
     throw EventError("properties", "not a JSON object; pass one such as {\"tenant\":\"a\"}");
@@ -30,7 +30,7 @@ std::optional<std::string> headers_of(const CloudEvent& event, std::string_view 
   return "{" + own + (empty ? "" : ",") + std::string{properties.substr(inside)};
 }
 
-/// Turns the complaint of an id type into one that names the attribute.
+/// Turns the error of an id type into one that names the attribute.
 template <class Make>
 auto attribute(const char* name, Make make) {
   try {
@@ -64,7 +64,7 @@ MessageExtras extras_of(const CloudEvent& event, std::string_view properties) {
   return extras;
 }
 
-/// A name that may hold what an attribute may not: that part of it becomes %XX.
+/// A name that may contain characters that an attribute may not: they become %XX.
 std::string clean(std::string_view text, bool as_uri) {
   try {
     check_string("", text);

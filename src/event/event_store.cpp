@@ -48,7 +48,7 @@ std::optional<StoredEvent> stored(std::optional<MessageDetail> detail) {
   return stored(std::move(*detail));
 }
 
-/// What prune would delete at `cutoff`, oldest first.
+/// The events that prune would delete at `cutoff`, oldest first.
 std::vector<StoredEvent> finished_before(WorkQueue& queue, Session& session, Instant cutoff,
                                          std::int64_t batch) {
   Box& box = box_of(queue);
@@ -109,7 +109,7 @@ std::vector<StoredEvent> hand_out(Outbox& outbox, const OwnerToken& owner,
   return events;
 }
 
-/// The error is whatever a handler threw; why an act was done must be clean text.
+/// The error is any text that a handler threw; the reason of an operation must be clean text.
 Operation discarding(const EventUpdate& update) {
   const std::string reason = truncate_error(update.error);
   return {.reason = is_blank(reason) ? "discarded" : reason};
@@ -183,7 +183,7 @@ bool EventOutboxStore::update(Session& session, const StoredEvent& event,
   if (update.status == EventStatus::pending)
     return outbox_.abandon(session, owner_, *event.lease, update.error, update.retry_after) > 0;
   return all_or_nothing(box_of(outbox_).require_usable(session), [&] {
-    // Only who holds the event may give it up.
+    // Only the holder of the event may end it.
     return outbox_.release(session, owner_, *event.lease) > 0 &&
            discard_event(outbox_, {event.event.source, event.event.id}, update, session);
   });

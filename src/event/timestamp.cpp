@@ -11,7 +11,7 @@ using namespace std::chrono;
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// Reads a time from left to right; `ok` turns false at the first thing that does not fit.
+/// Reads a time from left to right; `ok` turns false at the first mismatch.
 class TimeReader {
  public:
   explicit TimeReader(std::string_view text) noexcept : text_(text) {}
@@ -33,7 +33,7 @@ class TimeReader {
     }
   }
 
-  /// What follows a dot, in microseconds.
+  /// The fraction after a dot, in microseconds.
   int fraction() noexcept {
     if (peek() != '.') return 0;
     ++at_;
@@ -95,7 +95,7 @@ std::string print(Instant instant) {
   return out + 'Z';
 }
 
-/// What RFC 3339 can write: four digits of the year.
+/// The range of RFC 3339: four digits of the year.
 constexpr Instant earliest = sys_days{year{0} / January / 1};
 constexpr Instant latest = sys_days{year{10000} / January / 1} - microseconds{1};
 

@@ -111,7 +111,7 @@ std::optional<TraceContext> TraceContext::parse(std::string_view parent, std::st
   const std::string_view version = parent.substr(0, 2);
   const std::string_view flags = parent.substr(53, 2);
   if (!is_lower_hex(version) || version == "ff" || !is_lower_hex(flags)) return std::nullopt;
-  // Later versions may add something behind the flags.
+  // Later versions may add fields after the flags.
   const bool more = parent.size() > parent_length;
   if (more && (version == "00" || parent[parent_length] != '-')) return std::nullopt;
   TraceContext context;

@@ -55,7 +55,7 @@ std::string value_of(const Settings& settings, std::string_view name) {
   return found == settings.end() ? std::string{} : found->second;
 }
 
-/// What PostgreSQL looks at when it decides whether a commit waits for a standby.
+/// The settings by which PostgreSQL decides whether a commit waits for a standby.
 Finding judge_replication(const Settings& settings, bool required) {
   const std::string names = value_of(settings, "synchronous_standby_names");
   const std::string commit = value_of(settings, "synchronous_commit");
@@ -105,7 +105,7 @@ void judge_postgres(const Settings& settings, std::vector<Finding>& findings) {
   }
 }
 
-/// Twinbox checkpoints only where the WAL-reset bug cannot strike; other programs do as they like.
+/// Twinbox checkpoints only where the WAL-reset bug cannot happen; other programs may do otherwise.
 void name_sqlite_version(const std::string& version, std::vector<Finding>& findings) {
   findings.push_back({"version", Level::ok,
                       "SQLite " + version +
@@ -116,7 +116,7 @@ void name_sqlite_version(const std::string& version, std::vector<Finding>& findi
                                : "")});
 }
 
-/// A standby, and a primary that was told to, take no writes.
+/// A standby, and a primary in read-only mode, take no writes.
 void judge_role(const Settings& settings, std::vector<Finding>& findings) {
   if (is(settings, "in_recovery", "on")) {
     findings.push_back({"role", Level::error, "the server is a standby: it takes no writes",
@@ -193,7 +193,7 @@ void examine_clock(Session& session, const DoctorLimits& limits, std::vector<Fin
   const Instant before = this_clock();
   const Instant theirs = ask_clock(session);
   const Instant after = this_clock();
-  // Somewhere between the two: only what lies outside of them is certain.
+  // The clock was read between the two: only a difference outside of them is certain.
   const Duration skew = theirs < before  ? before - theirs
                         : theirs > after ? theirs - after
                                          : Duration{0};
@@ -301,7 +301,7 @@ Finding unreachable(const Database& database, const DatabaseError& error) {
           hint_for(error.kind())};
 }
 
-/// What a script creates under a name of its own → the statement that does.
+/// The objects that a script creates under a name of their own → the statement that creates them.
 std::map<std::string, std::string> named_things(const BoxScripts& scripts, Dialect dialect) {
   std::map<std::string, std::string> things;
   for (const Script& script : scripts.scripts) {
@@ -313,7 +313,7 @@ std::map<std::string, std::string> named_things(const BoxScripts& scripts, Diale
         const std::size_t dot = text.find("\".\"");
         const bool qualified = dot < text.find(' ', begin.size());
         const std::size_t open = qualified ? dot + 2 : begin.size();
-        // The last one counts: a later migration may have made it anew.
+        // The last one counts: a later migration may have replaced it.
         things[text.substr(open + 1, text.find('"', open + 1) - open - 1)] = text;
       }
     }
@@ -356,7 +356,7 @@ void examine_vacuum(Session& session, const BoxName& box, std::vector<Finding>& 
   });
 }
 
-/// New rows would get the numbers of old ones: a duplicate key, or a place before older messages.
+/// New rows would reuse numbers: a duplicate key, or an order before older messages.
 void examine_sequences(Session& session, const BoxName& box, std::vector<Finding>& findings) {
   std::string hidden;
   ask(session, box, "doctor_sequences", [&](const Row& row) {
@@ -420,7 +420,8 @@ std::vector<Finding> examine_session(Session& session) {
 
 std::vector<Finding> examine_database(Database& database, const DoctorLimits& limits) {
   try {
-    // As a writer: on SQLite a reader's connection says nothing about how commits are made.
+    // Through a writer: on SQLite a reader's connection says nothing about the durability of
+    // commits.
     return pool_of(database).run(Access::write, Scope::transaction, [&](Session& session) {
       std::vector<Finding> findings = {{"reach", Level::ok, database.name()}};
       examine_clock(session, limits, findings);

@@ -1,4 +1,4 @@
-// What the doctor finds about partition keys and progress.
+// The doctor's findings about partition keys and progress.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,7 @@
 namespace twinbox {
 
 /// Adds the keys that dead letters hold, those whose first delivery is due far in the future, and a
-/// box in which nothing is finished.
-/// `now` is empty but in tests.
+/// box in which no delivery finishes. `now` is empty except in tests.
 void examine_order(Session& session, const BoxName& box, const std::optional<Instant>& now,
                    std::vector<Finding>& findings);
 

@@ -11,11 +11,11 @@
 namespace twinbox {
 namespace {
 
-/// How many keyed deliveries are looked at to find those that wait, at the least and per wanted
-/// one.
+/// How many keyed deliveries are read to find the waiting ones: a minimum, and a number per
+/// requested one.
 constexpr std::int64_t least_probe = 10'000;
 constexpr std::int64_t probe_factor = 10;
-/// How many held keys are counted: one is enough for a person to be called.
+/// How many held keys are counted: one is enough for an alert.
 constexpr std::int64_t most_held = 100;
 
 void require_threshold(std::string_view name, std::int64_t value) {
@@ -142,7 +142,7 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
 
 std::optional<std::string> write_refusal(Database& database) { return pool_of(database).refusal(); }
 
-/// Under an owner of its own: it waits for no other process, and no other sees it.
+/// Under an owner of its own: it waits for no other process, and no other process sees it.
 void probe_writes(WorkQueue& queue) {
   Box& box = box_of(queue);
   const OwnerToken owner = OwnerToken::make(box.environment());

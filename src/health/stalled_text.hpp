@@ -1,4 +1,4 @@
-// One reason, for health and the doctor.
+// One reason text, shared by health and the doctor.
 #pragma once
 
 #include <string>

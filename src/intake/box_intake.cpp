@@ -9,9 +9,9 @@
 namespace twinbox {
 namespace {
 
-/// Reads each request, writes all that could be read at once, and answers each. What cannot be
-/// written together is written alone, so that nobody pays for another one's message.
-/// `read` → Item; `write(std::span<const Item>)` → a result for each; `answer(item, result)`.
+/// Reads each request, writes all readable ones at once, and answers each. If writing together
+/// fails, they are written one by one, so that no request fails for another one's message. `read` →
+/// Item; `write(std::span<const Item>)` → a result for each; `answer(item, result)`.
 template <class Read, class Write, class Answer>
 std::vector<HttpResponse> handle_batch(const IntakeOptions& options, std::string_view operation,
                                        std::span<const HttpRequest> requests, Read read,
@@ -48,8 +48,8 @@ std::vector<HttpResponse> handle_batch(const IntakeOptions& options, std::string
   if (items.empty()) return answers;
   auto failure = write_some(0, items.size());
   if (!failure) return answers;
-  // A store that cannot take anything now is everybody's trouble: nobody is made to wait for it
-  // again. Else each one finds out alone; an id that was written after all is met as a duplicate.
+  // An unavailable store affects all requests: none of them waits for it again. Otherwise each one
+  // is tried alone; an id that was written after all is a duplicate then.
   for (std::size_t i = 0; i < items.size(); ++i) {
     const bool alone = items.size() > 1 && failure->status != 503;
     auto own = alone ? write_some(i, 1) : failure;
@@ -60,7 +60,7 @@ std::vector<HttpResponse> handle_batch(const IntakeOptions& options, std::string
   return answers;
 }
 
-/// 202 for what is new, 200 for the same once more, 422 for other content under a known key.
+/// 202 for a new message, 200 for a repetition, 422 for other content under a known key.
 HttpResponse enqueued_response(const Enqueued& enqueued) {
   if (enqueued.conflict) {
     HttpResponse answer =
@@ -138,9 +138,9 @@ NewMessage OutboxIntake::read(const HttpRequest& request) const {
           : NewMessage{
                 .topic = topic, .payload = request.body, .extras = extras_of(request, options_)};
   message.topic = std::move(topic);
-  // Keys of different senders are different keys, whatever an event says about its source.
+  // Keys of different senders are different keys, whatever source an event has.
   message.source = request.sender.empty() ? Source::none() : Source{request.sender};
-  // Known before it is written: what is written again then meets itself.
+  // Set it before the write: a repeated write then finds its own message.
   if (auto id = id_of(request)) message.id = MessageId{std::move(*id)};
   if (!message.id) message.id = MessageId::make(options_.environment);
   return message;
@@ -154,7 +154,7 @@ std::vector<HttpResponse> OutboxIntake::handle(std::span<const HttpRequest> requ
   return handle_batch(
       options_, "enqueue", requests, [&](const HttpRequest& request) { return read(request); },
       [&](std::span<const NewMessage> messages) {
-        // A single one shares its commit with those of other threads.
+        // A single one shares its commit with other threads.
         return messages.size() == 1 ? std::vector{outbox_.enqueue(messages[0])}
                                     : outbox_.enqueue(messages);
       },

@@ -10,11 +10,11 @@ namespace twinbox {
 
 Arrival arrival_of(const CloudEvent& event, const HttpRequest& request,
                    const IntakeOptions& options) {
-  // The event's own context is its publisher's; the request's is only its last carrier's.
+  // The event's own context is its publisher's; the request's belongs to its last carrier.
   const bool traced = event.extension("traceparent").has_value();
   Arrival arrival =
       to_arrival(event, properties_of(request, options, {.own = {}, .with_trace = !traced}));
-  // The data alone: what carries it (a trace, a time) may differ when it is sent again.
+  // The data alone: the carrier's parts (a trace, a time) may differ when it is sent again.
   arrival.extras.hash = ContentHash::of(event.data);
   check_times(arrival.extras, options);
   check_source(arrival.source, request, options);

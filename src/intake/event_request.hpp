@@ -6,7 +6,7 @@
 
 namespace twinbox {
 
-/// As it is accepted: the envelope, with what is known of the request.
+/// The form in which it is accepted: the envelope, with the metadata of the request.
 Arrival arrival_of(const CloudEvent& event, const HttpRequest& request,
                    const IntakeOptions& options);
 

@@ -76,7 +76,7 @@ void InlineCallMonitor::work(const std::stop_token& stop) {
   }
 }
 
-/// Outside of the lock: who is told to stop may do anything.
+/// Outside of the lock: the receiver of a stop request may do anything.
 void InlineCallMonitor::report_late(const SharedCall& call) {
   call->watch.stop.request_stop();
   const Message& message = *call->message;
@@ -87,7 +87,7 @@ void InlineCallMonitor::report_late(const SharedCall& call) {
   if (observer_.timed_out) observer_.timed_out(inbox_.database().name(), message);
 }
 
-/// It may have begun meanwhile, to be called at most once.
+/// It may have begun meanwhile, as an at-most-once call.
 bool InlineCallMonitor::has_lease(const Call& call) {
   const std::scoped_lock lock{mutex_};
   return call.renew_at != never;
@@ -97,9 +97,9 @@ void InlineCallMonitor::renew(Call& call) {
   const std::vector<Lease> leases{call.message->lease()};
   try {
     const bool kept = !inbox_.renew(call.owner, leases, lease_).empty();
-    // Another worker has it, or it has just been settled: the handler has no reason to go on.
+    // Another worker has it, or it has just been settled: stop the handler.
     if (!kept && has_lease(call)) call.watch.stop.request_stop();
-  } catch (const DatabaseError& error) {  // tried again when the next third is over
+  } catch (const DatabaseError& error) {  // retried after the next third of the lease
     box_of(inbox_).log(LogLevel::warning, "renew_error", {{"error", error.what()}});
   }
 }

@@ -1,5 +1,5 @@
-// Watches handlers that run within requests, as a dispatcher watches its own: their leases are
-// renewed while they work, and who runs past its timeout is told to stop.
+// Supervises handlers that run within requests, as a dispatcher does its own: renews their leases
+// while they work, and requests a stop of those that exceed their timeout.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class InlineCallMonitor {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// What is given must outlive it.
+  /// The arguments must outlive it.
   InlineCallMonitor(Inbox& inbox, Duration lease, const DispatchObserver& observer)
       : inbox_(inbox), lease_(lease), observer_(observer) {}
 
@@ -28,18 +28,18 @@ class InlineCallMonitor {
     explicit Call(OwnerToken of) : owner(of) {}
 
     const OwnerToken owner;
-    std::shared_ptr<const Message> message = {};  ///< shared with who handles it
+    std::shared_ptr<const Message> message = {};  ///< shared with the handling thread
     Clock::time_point renew_at = {};
     Clock::time_point deadline = {};
     CallWatch watch = {};
   };
-  using SharedCall = std::shared_ptr<Call>;  // shared with the thread, for as long as it looks
+  using SharedCall = std::shared_ptr<Call>;  // shared with the monitor thread while it checks
 
-  /// Keeps the lease of a message from now on. `claimed`: right before it began.
+  /// Keeps the lease of a message from now on. `claimed`: right before the claim began.
   SharedCall track(OwnerToken owner, std::shared_ptr<const Message> message,
                    Clock::time_point claimed);
-  /// Its handler is called now: its time is watched, too. A call that is made at most once is
-  /// marked before, and has no lease to renew.
+  /// Its handler is called now: its timeout counts from here. An at-most-once call is marked
+  /// before, and has no lease to renew.
   void begin(const SharedCall& call, const HandlerOptions& options);
   void end(const SharedCall& call);
 
@@ -55,7 +55,7 @@ class InlineCallMonitor {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::list<SharedCall> calls_;
-  std::uint64_t changes_ = 0;  ///< that its thread must hear of
+  std::uint64_t changes_ = 0;  ///< for its thread
   std::jthread thread_;        // last: it uses what stands above
 };
 

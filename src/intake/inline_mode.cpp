@@ -41,7 +41,7 @@ class InlineHandler {
     return std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now());
   }
 
-  /// Watched until here, whatever is thrown.
+  /// Monitored until here, even after an exception.
   struct TrackedCalls {
     InlineCallMonitor& watch;
     std::vector<SharedCall> calls;
@@ -73,7 +73,7 @@ HttpResponse InlineHandler::retry_later(int status, std::string_view title, std:
   return answer;
 }
 
-/// Deliveries for handler keys that are not known here: released, without an attempt.
+/// Deliveries for handler keys that are not registered here: released, without an attempt.
 void InlineHandler::release_foreign(const OwnerToken& owner, std::vector<Message>& claimed) {
   const auto foreign =
       std::stable_partition(claimed.begin(), claimed.end(), [&](const Message& message) {
@@ -140,7 +140,7 @@ HttpResponse InlineHandler::handle(const SharedCall& tracked) {
                  "the handler failed, and is called at most once; the inbox has the reason");
 }
 
-/// With its lease kept and its timeout watched.
+/// Keeps its lease and enforces its timeout.
 std::optional<Verdict> InlineHandler::call(const SharedCall& tracked,
                                            const DispatchObserver& observer) {
   const Message& message = *tracked->message;
@@ -166,7 +166,7 @@ HttpResponse InlineHandler::answer(const Message& message, const Verdict& verdic
                              "; the inbox has the reason, and it will be tried again",
                          verdict.delay.value_or(options_.retry_after));
     case Verdict::Action::fail:
-      // A sender that repeats it is told that it is a duplicate.
+      // A sender that repeats it gets the answer for a duplicate.
       if (verdict.reason == "max_attempts") {
         return problem(500, "Internal Server Error",
                        "the handler failed for the last time; it is kept as a dead letter");
@@ -186,7 +186,7 @@ HttpResponse InlineHandler::answer(const Message& message, const Verdict& verdic
 
 HttpResponse InlineHandler::not_claimed(const Arrival& arrival, const Accepted& accepted) const {
   Duration wait = options_.retry_after;
-  // The stored message is another one: its sender would wait for nothing.
+  // The stored message is another one: its sender would wait in vain.
   if (accepted.conflict) return accepted_response(arrival, accepted);
   if (accepted.state == Acceptance::accepted || accepted.state == Acceptance::duplicate_open) {
     bool open = false;

@@ -53,7 +53,7 @@ void add_member(std::string& json, std::string_view name, std::string_view value
   append_json_string(json, value);
 }
 
-/// What happens here and now, or else what the sender said.
+/// The trace context of this thread, or else the sender's.
 std::optional<TraceContext> trace_of(const HttpRequest& request) {
   if (auto trace = current_trace()) return trace;
   const auto parent = request.headers.find("traceparent");

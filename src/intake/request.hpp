@@ -1,4 +1,4 @@
-// What the intakes read from a request.
+// The parts of a request that the intakes read.
 #pragma once
 
 #include <initializer_list>
@@ -12,7 +12,7 @@
 
 namespace twinbox {
 
-/// What rides along with a message in its headers.
+/// The metadata that a message's headers carry.
 struct Properties {
   std::vector<std::pair<std::string_view, std::string_view>> own = {};
   bool with_trace = true;
@@ -34,7 +34,7 @@ std::optional<std::string> query_value(const HttpRequest& request, std::string_v
 /// `Idempotency-Key` or `ce-id`.
 std::optional<std::string> id_of(const HttpRequest& request);
 
-/// A key as it is meant: a quoted one is a string of RFC 8941, without its quotation marks and
+/// The value of a key: a quoted one is a string of RFC 8941, without its quotation marks and
 /// escapes. Throws RequestError.
 std::string idempotency_key(std::string_view text);
 

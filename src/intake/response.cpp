@@ -58,7 +58,7 @@ HttpResponse response_to(const IntakeOptions& options, std::string_view operatio
     case Kind::other: return problem_response(500, "the store failed; send it again later");
     default: break;
   }
-  // Whether a commit in doubt has happened or not: the same id again is harmless.
+  // A commit in doubt may have happened: repeating the same id is harmless.
   return unavailable(options,
                      "the store cannot take it now; send it again later, with the same id");
 }
@@ -113,7 +113,7 @@ HttpResponse accepted_response(const Arrival& arrival, const Accepted& accepted)
   body += R"(,"id":)";
   append_json_string(body, arrival.id.view());
   body += accepted.conflict ? R"(,"conflict":true})" : R"(,"conflict":false})";
-  // Nothing of a conflicting arrival is stored, also where a missing delivery was added.
+  // A conflicting arrival stores no content, even if a missing delivery was added.
   return json_response(accepted.duplicate() || accepted.conflict ? 200 : 202, std::move(body));
 }
 
@@ -128,7 +128,7 @@ HttpResponse accept_and_respond(const AcceptCall& accept, Arrival arrival) {
 
 AcceptCall accept_into(Inbox& inbox, std::vector<HandlerName> handlers) {
   return [&inbox, handlers = std::move(handlers)](std::span<const Arrival> arrivals) {
-    // A single one shares its commit with those that come at the same time.
+    // A single one shares its commit with concurrent requests.
     if (arrivals.size() == 1 && handlers.empty()) {
       return std::vector<Accepted>{inbox.accept(arrivals[0])};
     }

@@ -77,7 +77,7 @@ HttpResponse SidecarIntake::deliver(const Subscription& to, const HttpRequest& r
   });
   if (answer.status < 300) return status_response("SUCCESS");
   if (answer.status >= 500) return status_response("RETRY");
-  // What is wrong with the event itself stays wrong. Everything else can be configured.
+  // An error of the event itself is permanent. Everything else can be configured.
   const bool final = answer.status == 400 || answer.status == 422;
   options_.environment.write(
       LogLevel::warning, final ? "sidecar_drop" : "sidecar_retry",

@@ -12,7 +12,7 @@ namespace twinbox {
 namespace {
 
 constexpr int message_width = 14;
-/// Held keys that are told beside other things.
+/// Held keys that are part of another result.
 constexpr std::int64_t most_shown = 100;
 
 /// In the order of StateFilter.
@@ -68,7 +68,7 @@ DeliveryView seen_delivery(std::int64_t number) {
           .last_error = {}};
 }
 
-/// All else of a filter is checked by its types.
+/// The types check the other members of a filter.
 void check_filter(const Filter& filter) {
   if (!filter.error_contains || is_blank(*filter.error_contains)) return;
   check_text("error_contains", *filter.error_contains, SIZE_MAX);
@@ -110,7 +110,7 @@ const Statement& list_statement(const Box& box, StateFilter state) {
   return box.sql().list_all;
 }
 
-/// What the chosen statement takes as @state: the state of a delivery, or of an outcome.
+/// The @state argument of the chosen statement: the state of a delivery, or of an outcome.
 Value state_value(StateFilter state) {
   if (state == StateFilter::open) return {};
   const auto number = static_cast<std::int64_t>(state);
@@ -214,7 +214,7 @@ Counts read_all_counts(const Box& box, Session& session, bool include_history, s
   return counts;
 }
 
-/// Those that messages from `first` to `last` hold.
+/// The keys that messages from `first` to `last` hold.
 std::vector<HeldKey> read_held_keys(const Box& box, Session& session, std::int64_t first,
                                     std::int64_t last, std::int64_t limit) {
   std::vector<HeldKey> held;

@@ -1,4 +1,4 @@
-// The content of one message, corrected; and what people have done.
+// Edits the content of one message, and reads the audit.
 #include <stdexcept>
 
 #include "core/json.hpp"
@@ -48,7 +48,7 @@ bool replace_content(const Box& box, Session& session, std::int64_t number,
                   box.now()}) > 0;
 }
 
-/// Sends the dead deliveries of a message again, with a line of their own in the audit.
+/// Requeues the dead deliveries of a message, with an audit entry of their own.
 void requeue_dead(Box& box, Session& session, std::int64_t number, const Operation& operation) {
   std::vector<DeliveryKey> dead;
   for (const DeliveryView& delivery : read_deliveries(box, session, number)) {

@@ -1,4 +1,4 @@
-// One page of a list: what a person sees is what an operation by filter is applied to.
+// One page of a list: the filter that a person sees is the one that an operation uses.
 #pragma once
 
 #include "queue/box.hpp"

@@ -61,7 +61,7 @@ void check_postpone(const When& when, const Operation& operation) {
 
 bool is_open(DeliveryState state) noexcept { return state < DeliveryState::done; }
 
-/// An operation: its name, what was asked for, which deliveries it is for, and how it is done.
+/// An operation: its name, its request, its deliveries, and its execution.
 struct OperationKind {
   std::string_view name;
   OperationFingerprint content;
@@ -113,7 +113,7 @@ OperationKind postpone_kind(const Box& box, const When& when) {
           .apply =
               [&box, when](Session& session, std::span<const DeliveryKey> keys,
                            const OperationRecord::State& state) {
-                // Every batch means the same time.
+                // The same time for every batch.
                 const Duration* after = std::get_if<Duration>(&when);
                 const Instant until = after != nullptr ? state.started_at + *after
                                                        : not_before_1970(std::get<Instant>(when));
@@ -121,7 +121,7 @@ OperationKind postpone_kind(const Box& box, const When& when) {
               }};
 }
 
-/// Only those that look like the group.
+/// Only those that belong to the group.
 OperationKind within(const DeadGroup& group, OperationKind kind) {
   kind.content.add("group").add(group.error);
   kind.fits = [group, fits = std::move(kind.fits)](const DeliveryEntry& entry) {
@@ -139,7 +139,7 @@ Filter group_filter(const DeadGroup& group) {
   return filter;
 }
 
-/// The deliveries of a page that the kind is for, at most `room`.
+/// The deliveries of a page that the kind applies to, at most `room`.
 std::vector<DeliveryKey> fitting(const Page& page, const OperationKind& kind, std::int64_t room,
                                  const std::optional<Instant>& died_before) {
   std::vector<DeliveryKey> keys;
@@ -152,7 +152,7 @@ std::vector<DeliveryKey> fitting(const Page& page, const OperationKind& kind, st
   return keys;
 }
 
-/// How many the kind is for, page after page.
+/// The number of deliveries that the kind applies to, page after page.
 std::size_t count_fitting(Box& box, Session* callers, const Filter& filter,
                           const Operation& operation, const OperationKind& kind) {
   std::size_t count = 0;
@@ -167,8 +167,8 @@ std::size_t count_fitting(Box& box, Session* callers, const Filter& filter,
   return count;
 }
 
-/// Looks up page after page and does the kind to what fits: one transaction for each page, unless
-/// it is the caller's.
+/// Reads page after page and applies the kind to the matching deliveries: one transaction for each
+/// page, unless it is the caller's.
 std::size_t apply_operation(Box& box, Session* callers, const Filter& filter,
                             const Operation& operation, OperationKind kind) {
   if (callers != nullptr) box.require_usable(*callers);
@@ -179,14 +179,14 @@ std::size_t apply_operation(Box& box, Session* callers, const Filter& filter,
       [&](Session& session, const OperationRecord::State& state) -> OperationRecord::Batch {
         const Page page = list_page(box, session, filter, operation.batch, state.position);
         const std::int64_t room = operation.limit - static_cast<std::int64_t>(state.changed);
-        // What has died since the first batch is none of those that were meant.
+        // Deliveries that died after the first batch were not meant.
         const auto died_before = state.position ? std::optional{state.started_at} : std::nullopt;
         const std::vector<DeliveryKey> keys = fitting(page, kind, room, died_before);
         return {kind.apply(session, keys, state), page.next};
       });
 }
 
-/// How many of the named deliveries the kind is for.
+/// The number of named deliveries that the kind applies to.
 std::size_t count_fitting(const Box& box, Session& session, std::span<const DeliveryKey> deliveries,
                           const OperationKind& kind) {
   std::size_t count = 0;
@@ -199,7 +199,7 @@ std::size_t count_fitting(const Box& box, Session& session, std::span<const Deli
   return count;
 }
 
-/// Does the kind to the named deliveries: in batches, or in the caller's transaction.
+/// Applies the kind to the named deliveries: in batches, or in the caller's transaction.
 std::size_t apply_operation(Box& box, Session* callers, std::span<const DeliveryKey> deliveries,
                             const Operation& operation, OperationKind kind) {
   if (callers != nullptr) box.require_usable(*callers);
@@ -217,7 +217,7 @@ std::size_t apply_operation(Box& box, Session* callers, std::span<const Delivery
       });
 }
 
-/// A group is a filter, and of that only what looks like it.
+/// A group is a filter, restricted to similar errors.
 std::size_t apply_operation(Box& box, Session* callers, const DeadGroup& group,
                             const Operation& operation, OperationKind kind) {
   return apply_operation(box, callers, group_filter(group), operation,

@@ -1,4 +1,4 @@
-// What operations have in common.
+// The common part of the operations.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 
 namespace twinbox {
 
-/// Throws std::out_of_range or std::invalid_argument that names what cannot be.
+/// Throws std::out_of_range or std::invalid_argument naming the invalid option.
 void check_operation(const Operation& operation);
 
-/// Dead becomes ready again, in one transaction and without a line in the audit.
+/// Dead becomes ready again, in one transaction and without an audit entry.
 std::size_t requeue_some(const Box& box, Session& session, std::span<const DeliveryKey> deliveries,
                          Duration delay);
 
-/// A look of our own or, with a session, a part of the caller's transaction.
+/// A read in a transaction of our own or, with a session, in the caller's transaction.
 template <class Look>
 auto look(Box& box, Session* callers, const Look& work) {
   return callers != nullptr ? work(*callers)
@@ -41,7 +41,7 @@ std::vector<T> in_order(std::span<const T> all, std::int64_t limit) {
   return {unique.begin(), unique.end()};
 }
 
-/// The next batch of `keys` behind a position.
+/// The next batch of `keys` after a position.
 inline std::span<const DeliveryKey> next_batch(const std::vector<DeliveryKey>& keys,
                                                const OperationRecord::State& state,
                                                const Operation& operation) {

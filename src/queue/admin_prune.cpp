@@ -1,4 +1,4 @@
-// Whole finished messages, deleted by a person.
+// Deletes whole finished messages for an operator.
 #include "database/answer_timeout.hpp"
 #include "queue/admin_list.hpp"
 #include "queue/admin_operation.hpp"
@@ -6,7 +6,7 @@
 namespace twinbox {
 namespace {
 
-/// Whole messages: their rows are locked first, and what they have is looked at under the lock.
+/// Whole messages: their rows are locked first, and their deliveries are read under the lock.
 std::size_t prune_messages(const Box& box, Session& session,
                            const std::vector<std::int64_t>& numbers) {
   if (numbers.empty()) return 0;
@@ -14,7 +14,7 @@ std::size_t prune_messages(const Box& box, Session& session,
   const Arg number{"number", ValueType::integer, values};
   box.run(session, box.sql().lock_messages, {number});
   std::size_t deleted = 0;
-  // Whatever their age, also when the clock has stepped back since they were finished.
+  // Whatever their age, even if the clock has stepped back since they were finished.
   const Arg retention{"retention", micros(-ever)};
   box.run(session, box.sql().prune,
           {number, retention, {"dead", Value{false}}, {"seen", Value{false}}, box.now()},
@@ -45,14 +45,15 @@ std::size_t count_finished(const Box& box, Session& session,
   std::size_t count = 0;
   for (const DeliveryKey& message : messages) {
     Page page = list_page(box, session, {}, 1, DeliveryKey{message.number + 1});
-    std::erase_if(page.entries,
-                  [&](const DeliveryEntry& entry) { return entry.message.number != message.number; });
+    std::erase_if(page.entries, [&](const DeliveryEntry& entry) {
+      return entry.message.number != message.number;
+    });
     count += finished_messages(box, session, page).size();
   }
   return count;
 }
 
-/// The number of each message as the place of an operation that goes from one to the next.
+/// The number of each message as the position of an operation that walks over messages.
 std::vector<DeliveryKey> keys_of(std::span<const std::int64_t> numbers,
                                  const Operation& operation) {
   std::vector<DeliveryKey> messages;

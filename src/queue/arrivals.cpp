@@ -91,9 +91,9 @@ Key key_of(const Incoming& message) { return {message.id, message.source}; }
                    "itself; give it a source of randomness, or give messages ids of your own");
 }
 
-/// Rounds in which no key comes twice, each in the order of its keys: two batches that lock the
+/// Rounds in which no key occurs twice, each in the order of its keys: two batches that lock the
 /// same keys in different orders would wait for each other. A repeated key is written after its
-/// first one, as if it had been handed over in a later call.
+/// first one, as if by a later call.
 std::vector<Positions> rounds_of(std::span<const Incoming> messages) {
   std::vector<Positions> rounds(1);
   Positions order(messages.size());
@@ -124,13 +124,13 @@ bool have_own_ids(std::span<const Incoming> messages, const Positions& chosen) {
   return std::ranges::all_of(chosen, [&](std::size_t at) { return messages[at].own_id; });
 }
 
-/// The fast way for messages that are most likely new, sorted by key. Returns the positions of
-/// those that are not, in the same order.
+/// The direct insert for messages that are most likely new, sorted by key. Returns the positions of
+/// the others, in the same order.
 Positions add_new(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
                   const Positions& chosen, const TargetHandlers& targets) {
   const Columns columns(messages, chosen);
   std::vector<Arg> args = columns.args();
-  // add takes neither a partition key nor what only concerns known messages.
+  // The direct insert takes neither a partition key nor fields for known messages only.
   args.resize(args.size() - 3, args.front());
   args.emplace_back("handler", targets.only());
   args.push_back(box.now());
@@ -148,8 +148,8 @@ Positions add_new(Box& box, const Transaction& transaction, std::span<const Inco
               named[static_cast<std::size_t>(found - chosen.begin())] = true;
             });
   });
-  // Add names those that are new on PostgreSQL, which costs it less; all others name those that are
-  // not.
+  // On PostgreSQL the statement returns the new ones, which costs it less; the other dialects
+  // return the others.
   const bool names_new = !own && box.database().dialect() == Dialect::postgres;
   Positions known;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
@@ -160,7 +160,8 @@ Positions add_new(Box& box, const Transaction& transaction, std::span<const Inco
   return known;
 }
 
-/// `way` is accept, or again for what is known, sorted by key; that may leave some unanswered.
+/// `way` is accept, or the one for known messages, sorted by key; that one may leave some
+/// unanswered.
 void accept_some(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
                  const Positions& chosen, const TargetHandlers& targets, const Statement& way,
                  std::span<std::optional<Accepted>> answers) {
@@ -179,7 +180,7 @@ void accept_some(Box& box, const Transaction& transaction, std::span<const Incom
   for (const auto& [position, accepted] : found) answers[position] = accepted;
 }
 
-/// Sets each answer once its statement has gone through `transaction`.
+/// Sets each answer once its statement has run in `transaction`.
 void write_rounds(Box& box, const Transaction& transaction, std::span<const Incoming> messages,
                   const TargetHandlers& targets, std::span<std::optional<Accepted>> answers) {
   for (const Positions& round : rounds_of(messages)) {
@@ -194,15 +195,15 @@ void write_rounds(Box& box, const Transaction& transaction, std::span<const Inco
       const Positions known = add_new(box, transaction, messages, plain, targets);
       for (const std::size_t position : plain) answers[position] = Accepted{Acceptance::accepted};
       for (const std::size_t position : known) answers[position].reset();
-      // Beside messages with partition keys they go the same way as those: one that came with a key
-      // the last time has its place among them.
+      // In a batch with partition keys all use the same statement: a message that came with a key
+      // the last time keeps its order.
       if (!known.empty() && rest.empty())
         accept_some(box, transaction, messages, known, targets, box.sql().accept_known, answers);
       for (const std::size_t position : known) {
         if (!answers[position]) rest.push_back(position);
       }
     }
-    std::sort(rest.begin(), rest.end());  // inside a partition key, order is what the caller gave
+    std::sort(rest.begin(), rest.end());  // within a partition key, the caller's order counts
     if (!rest.empty())
       accept_some(box, transaction, messages, rest, targets, box.sql().accept, answers);
   }

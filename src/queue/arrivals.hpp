@@ -1,4 +1,4 @@
-// How messages are written: columns for the database, the fast way for new ones, and accept for the
+// Writes messages: columns for the database, the direct insert for new ones, and accept for the
 // rest.
 #pragma once
 
@@ -23,14 +23,14 @@ struct Incoming {
   std::string_view topic;
   std::string_view payload;
   const MessageExtras* extras;
-  bool own_id = false;    ///< made for this very call: nobody can know it
-  bool replaces = false;  ///< takes the place of an unfinished message of the same key
+  bool own_id = false;    ///< made for this very call: no other caller knows it
+  bool replaces = false;  ///< replaces an unfinished message of the same key
 };
 
 /// New messages that one statement writes, or refuses: it needs no transaction around it.
 [[nodiscard]] bool written_at_once(std::span<const Incoming> messages);
 
-/// Who gets a delivery, checked and written down as accept takes it.
+/// The handlers that get a delivery, checked and in the form of accept.
 class TargetHandlers {
  public:
   /// No handlers: one delivery, by topic. Throws std::invalid_argument for a key that is named
@@ -52,7 +52,7 @@ void check_extras(const MessageExtras& extras);
 void check_hash(const std::optional<ContentHash>& hash);
 
 /// A call of our own that stores messages, from its beginning: once one is stored, the database is
-/// known to take writes again.
+/// known to take writes.
 class WriteRefusalReset {
  public:
   explicit WriteRefusalReset(const Box& box)
@@ -75,14 +75,14 @@ class WriteRefusalReset {
 /// Runs a piece of work in some transaction; may run it again, from the start.
 using Transaction = std::function<void(const std::function<void(Session&)>&)>;
 
-/// Writes the messages and answers for each, in order. Each statement goes through `transaction`:
-/// the caller decides whether they share one.
+/// Writes the messages and answers for each, in order. Each statement runs in `transaction`: the
+/// caller decides whether they share one.
 std::vector<Accepted> write_messages(Box& box, const Transaction& transaction,
                                      std::span<const Incoming> messages,
                                      const TargetHandlers& targets);
 
-/// Writes the messages of callers who share a commit. A message is durable once its answer is set:
-/// what has none when it throws is not.
+/// Writes the messages of callers who share a commit. A message is durable once its answer is set;
+/// one without an answer after an exception is not.
 void write_shared(Box& box, std::span<const Incoming> messages, const TargetHandlers& targets,
                   std::span<std::optional<Accepted>> answers);
 

@@ -25,7 +25,7 @@ bool AtMostOnce::call(const MessageKey& key, const Handler& handler, Claim&& cla
       try {
         release();
       } catch (const std::exception& error) {
-        // The handler's own exception is what the caller waits for.
+        // The caller expects the handler's own exception.
         box_of(*inbox_).log(LogLevel::error, "release_claim_failed",
                             {{"source", key.source.view()},
                              {"id", key.id.view()},

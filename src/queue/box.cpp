@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 constexpr Duration longest = std::chrono::hours{24 * 3650};
 constexpr std::int64_t largest_batch = 100'000;
 
-/// What a source is answered after.
+/// The default answer delay of a source.
 constexpr std::array<std::string_view, 8> taking_in = {
     "insert_new",     "accept_known",    "accept",    "observe",
     "mark_processed", "mark_processing", "mark_dead", "try_claim"};
@@ -165,7 +165,7 @@ Box::Box(Database& database, BoxKind kind, BoxOptions options)
 
 namespace {
 
-/// SQL Server takes texts that differ in blanks at their end for the same one.
+/// SQL Server treats texts that differ in trailing blanks as equal.
 void refuse_blank_end(std::span<const Arg> args) {
   constexpr std::array<std::string_view, 7> keys = {
       "id", "message_id", "source", "handler", "partition_key", "name", "operation_id"};

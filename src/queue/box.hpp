@@ -1,4 +1,4 @@
-// One box: its database, its options, its statements, and the one way they are executed.
+// One box: its database, its options, its statements, and the only function that executes them.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,8 @@ namespace twinbox {
 
 /// The statements of a box, found once.
 struct Statements {
-  /// `synchronous`: those that take something in first require a commit that waits for a standby.
+  /// `synchronous`: statements that accept messages first require a commit that waits for a
+  /// standby.
   Statements(const StatementSet& set, bool synchronous);
 
   const std::map<std::string_view, Statement> checked;
@@ -42,10 +43,10 @@ struct Statements {
 
 class Box {
  public:
-  /// Checks the options, deploys the tables when asked to, and refuses tables that do not fit.
+  /// Checks the options, deploys the tables if requested, and refuses tables of another version.
   Box(Database& database, BoxKind kind, BoxOptions options);
 
-  /// Executes a statement: the one place where they are timed.
+  /// Executes a statement: the only place where they are timed.
   std::size_t run(Session& session, const Statement& statement, std::span<const Arg> args,
                   RowSink rows = {}) const;
   std::size_t run(Session& session, const Statement& statement, std::initializer_list<Arg> args,
@@ -53,7 +54,7 @@ class Box {
     return run(session, statement, std::span{args.begin(), args.size()}, rows);
   }
 
-  /// A call of our own, in a transaction of its own. What it logs is told when that is committed.
+  /// A call in a transaction of our own. Its log events are written after the commit.
   template <class F>
   auto in_own_transaction(Access access, Scope scope, F&& work) {
     BufferedLog buffered_log;
@@ -74,10 +75,10 @@ class Box {
     return in_own_transaction(Access::write, Scope::statement, std::forward<F>(work));
   }
 
-  /// Throws UsageError unless the caller's session can carry our statements.
+  /// Throws UsageError unless the caller's session can run our statements.
   Session& require_usable(Session& session) const;
 
-  /// Something new has been committed: dispatchers of this process that wait look at once.
+  /// After a commit: wakes waiting dispatchers of this process.
   void wake() const { pool_of(database_).wake().notify(); }
 
   void log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) const;
@@ -102,11 +103,11 @@ class Box {
   std::atomic<bool> limit_advised_ = false;
 };
 
-/// `options` with its table filled in; throws for names or values that cannot be used.
+/// `options` with its table filled in; throws for invalid names or values.
 BoxOptions checked_options(BoxOptions options, BoxKind kind, Dialect dialect);
 
-/// A savepoint in somebody else's transaction: undone unless it is kept. PostgreSQL needs one only
-/// where the caller is asked in between and may throw: its own errors end the whole transaction.
+/// A savepoint in a caller's transaction: undone unless it is kept. PostgreSQL needs one only if a
+/// caller's function runs in between and may throw: its own errors end the whole transaction.
 class CallSavepoint {
  public:
   CallSavepoint(Session& session, bool asks_caller);
@@ -119,8 +120,8 @@ class CallSavepoint {
   bool plain_;  ///< as SQLite and PostgreSQL write it
 };
 
-/// A call of several statements in somebody else's transaction: a failure leaves nothing of it, and
-/// nothing of it is told. `asks_caller`: what fails may be a function of the caller's.
+/// A call of several statements in a caller's transaction: after a failure nothing of it remains,
+/// and its log events are dropped. `asks_caller`: the failure may come from a caller's function.
 template <class F>
 auto all_or_nothing(Session& session, F&& work, bool asks_caller = false) {
   CallSavepoint savepoint{session, asks_caller};
@@ -141,13 +142,12 @@ void require_lease(Duration lease);
 void require_delay(Duration delay);
 void require_limit(std::int64_t limit);
 
-/// Before 1970 is as good as 1970: due at once, and no database can count from the beginning of
-/// time.
+/// Before 1970 counts as 1970: due immediately, and within the range of every database.
 [[nodiscard]] inline Instant not_before_1970(Instant until) noexcept {
   return std::max(until, Instant{});
 }
 
-/// Longer than anybody means, and short enough for every clock to be counted back or forth by it.
+/// Longer than any sensible value, and short enough for arithmetic with every clock.
 inline constexpr Duration ever = std::chrono::years{1000};
 
 [[nodiscard]] inline std::int64_t micros(Duration duration) noexcept { return duration.count(); }

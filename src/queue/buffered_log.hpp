@@ -1,4 +1,4 @@
-// What is logged while a transaction is tried, kept until it is certain: told once, or never.
+// Log events of a transaction, kept until its result is known: written once, or never.
 #pragma once
 
 #include <list>
@@ -12,11 +12,12 @@ namespace twinbox {
 
 class BufferedLog {
  public:
-  /// To the log: at once, or, during a try, to what keeps it. The names must be literals.
+  /// Writes to the log immediately or, during an attempt, to the buffer. The names must be
+  /// literals.
   static void write(const Environment& environment, LogLevel level, std::string_view name,
                     std::vector<LogField> fields);
 
-  /// Calls `work` and keeps what it writes on this thread, without what an earlier try has written.
+  /// Calls `work` and buffers its events on this thread, without those of an earlier attempt.
   template <class Work, class... Args>
   decltype(auto) during(Work& work, Args&... args) {
     events_.clear();
@@ -26,11 +27,11 @@ class BufferedLog {
 
   /// It is committed.
   void flush() noexcept;
-  /// It stands, in a transaction that somebody else commits: told with what that one is a part of.
+  /// Kept in a transaction that its owner commits: written with the events of that transaction.
   void flush_to_outer() noexcept;
 
  private:
-  /// From here to its end, this thread's.
+  /// This thread's buffer from here to its end.
   class Try {
    public:
     explicit Try(BufferedLog& buffered_log) : outer_(std::exchange(current_, &buffered_log)) {}
@@ -46,7 +47,7 @@ class BufferedLog {
     LogLevel level;
     std::string_view name;
     std::vector<LogField> fields;
-    std::list<std::string> texts;  ///< what the fields borrow
+    std::list<std::string> texts;  ///< the storage of the fields
   };
 
   static thread_local BufferedLog* current_;

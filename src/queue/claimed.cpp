@@ -12,7 +12,7 @@ namespace {
 
 int number(const Row& row, int column) { return static_cast<int>(row.integer(column)); }
 
-/// How long the question for the next message may take to reach the database.
+/// How long the query for the next message may take to reach the database.
 constexpr Duration question_time = std::chrono::seconds{1};
 
 struct Taken {
@@ -20,7 +20,7 @@ struct Taken {
   std::vector<Message> missing = {};  ///< leased as well, and their message rows are gone
 };
 
-/// What is known of a delivery without its message.
+/// The fields of a delivery without its message.
 Message read_missing(const Row& row) {
   return Message{.delivery_id = DeliveryId{row.integer(0)},
                  .epoch = number(row, 1),
@@ -68,7 +68,7 @@ Taken claim_some(const Box& box, Session& session, const ClaimRequest& request) 
   return taken;
 }
 
-/// What was due `window` ago has been looked at.
+/// Deliveries that were due before `window` were checked by the last claim.
 std::optional<Duration> until_next_due(const Box& box, Session& session, Duration window) {
   std::optional<Duration> left;
   box.run(session, box.sql().next_due, {{"window", micros(window)}, box.now()},
@@ -78,9 +78,8 @@ std::optional<Duration> until_next_due(const Box& box, Session& session, Duratio
 
 constexpr std::string_view missing_text = "the message row is gone";
 
-/// Makes dead what can never succeed, by `fail`, and keeps the rest. True when nothing is left and
-/// something was dead: the claim is made again. A crash loop is handed out alone, so it is the
-/// whole claim.
+/// Makes hopeless deliveries dead, by `fail`, and keeps the rest. True when nothing is left and one
+/// was dead: the claim is repeated. A crash loop is handed out alone, so it is the whole claim.
 template <class Fail>
 bool only_dead(const Box& box, Taken taken, Claim& claim, const Fail& fail) {
   claim.leased = std::move(taken.leased);
@@ -111,8 +110,8 @@ Claim claim_or_dead_letter(WorkQueue& queue, const ClaimRequest& request) {
   using Clock = std::chrono::steady_clock;
   Box& box = box_of(queue);
   box.advise(request.lease, request.limit);
-  // Where begin and commit cost no round trips, both questions are one call: a second one would
-  // have to wait for the writer again.
+  // Where begin and commit cost no round trips, both queries are one call: a second one would have
+  // to wait for the writer again.
   const bool together = request.asks_next_due && box.database().dialect() == Dialect::sqlite;
   const auto fail = [&](const Deliveries& held, std::string_view error, const Failure& failure) {
     return queue.fail(request.owner, held, error, failure);
@@ -170,7 +169,7 @@ Claim claim_or_dead_letter(WorkQueue& queue, Session& session, const ClaimReques
 
 std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
                          const std::vector<Lease>& in_hand) {
-  // Others may have leased what is older.
+  // Others may have leased older ones.
   constexpr std::int64_t looked_at = 10'000;
   std::string held = "{";
   for (const Lease& lease : in_hand) {
@@ -212,7 +211,7 @@ Message read_claimed(const Row& row) {
       .expiries = number(row, 4),
       .requeues = number(row, 5),
       .visible_at = row.instant(6),
-      // What has expired may never have been leased.
+      // An expired one may never have been leased.
       .lease_until = row.is_null(7) ? row.instant(6) : row.instant(7),
       .last_error = row.is_null(8) ? std::string{} : std::string{row.text(8)},
       .source = Source{std::string{row.text(9)}, Unchecked{}},

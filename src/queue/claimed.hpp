@@ -1,4 +1,4 @@
-// Claims, with what they make dead by themselves.
+// Claims, and the deliveries that they make dead.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct DeadDelivery {
 struct Claim {
   std::vector<Message> leased = {};
   std::vector<DeadDelivery> dead = {};  ///< `crash_loop` or `message_missing`
-  /// Asked for, and nothing was leased: how long until something becomes due; below zero: it is.
+  /// Requested, and nothing was leased: how long until a delivery becomes due; below zero: it is.
   std::optional<Duration> next_due = {};
 };
 
@@ -36,23 +36,23 @@ struct ClaimRequest {
   std::int64_t limit;
   std::optional<Instant> visible_from = {};
   bool asks_next_due = false;
-  /// Nobody has said that there is something: on SQLite it is looked for before the one writer of
-  /// the file is waited for. Needs `asks_next_due`.
+  /// There was no notification: on SQLite a read checks for deliveries before the call waits for
+  /// the one writer of the file. Needs `asks_next_due`.
   bool looks_first = false;
   /// Called before anything is leased on a connection of our own; may throw.
   std::function<void(const Session&)> check = {};
 };
 
-/// WorkQueue::claim, telling what became of the rest, in a transaction of its own.
+/// WorkQueue::claim with a report on the rest, in a transaction of its own.
 Claim claim_or_dead_letter(WorkQueue& queue, const ClaimRequest& request);
 /// The same in a transaction that its owner rolls back when this throws.
 Claim claim_or_dead_letter(WorkQueue& queue, Session& session, const ClaimRequest& request);
 
-/// For how long the delivery that is due first has waited for a claim; zero: none is due.
+/// How long the delivery with the earliest due time has waited for a claim; zero: none is due.
 Duration wait_of_oldest_due(Box& box);
 
-/// Releases what a claim without an answer has leased to `owner`: everything but `in_hand`. The
-/// owner must not claim meanwhile. Returns how many there were.
+/// Releases the leases of a claim without an answer to `owner`: all except `in_hand`. The owner
+/// must not claim meanwhile. Returns how many there were.
 std::size_t release_lost(WorkQueue& queue, const OwnerToken& owner,
                          const std::vector<Lease>& in_hand);
 
@@ -69,7 +69,7 @@ bool lacks_message(const Row& row);
 bool crash_looped(const Message& message, int max_expiries) noexcept;
 std::string crash_text(const Message& message);
 inline const Failure crash_loop{.reason = "crash_loop", .handler_failed = false};
-/// Requeueing it is of no use, so it never holds its partition key.
+/// Requeueing it is pointless, so it never holds its partition key.
 inline const Failure message_missing{.reason = "message_missing", .handler_failed = false};
 
 }  // namespace twinbox

@@ -1,4 +1,4 @@
-// Delays of messages on their way in become due times, by the database's clock.
+// Converts delays of new messages into due times, by the database's clock.
 #pragma once
 
 #include <deque>
@@ -9,7 +9,7 @@
 
 namespace twinbox {
 
-/// For the messages of one call. The clock is asked once, and only when a message has a delay.
+/// For the messages of one call. Reads the clock once, and only if a message has a delay.
 class DueTimes {
  public:
   /// `session` is the transaction that the call is part of; null: the call has its own.
@@ -27,7 +27,7 @@ class DueTimes {
   std::deque<MessageExtras> changed_ = {};
 };
 
-/// Throws std::invalid_argument or std::out_of_range for times that cannot be meant.
+/// Throws std::invalid_argument or std::out_of_range for invalid times.
 void check_times(const MessageExtras& extras);
 
 }  // namespace twinbox

@@ -1,4 +1,4 @@
-// reap, expire and prune as direct calls: what fails is passed over, and told at the end.
+// reap, expire and prune as direct calls: failing rows are skipped, and reported at the end.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace twinbox {
 
-/// True: a row of the call may be the cause, and others can perhaps be changed.
+/// True: a row of the call may be the cause, and other rows may succeed.
 bool may_be_a_row(const DatabaseError& error) noexcept;
 
 struct SweepOptions {
@@ -21,8 +21,8 @@ struct SweepOptions {
 };
 
 /// Walks over the rows of a chore until the limit is reached, there are no more, or a stop is
-/// requested; `told` gets each page that was committed. Returns how many rows have changed. When
-/// rows were passed over, throws the first one's error after that, with its id and the count.
+/// requested; `told` receives each committed page. Returns how many rows have changed. After
+/// skipped rows, throws the first one's error, with its id and the count.
 std::size_t sweep_page_by_page(Box& box, const SweepOptions& sweep_options, const PageWork& work,
                                const std::stop_token& stop,
                                const std::function<void(const RowPage&)>& told);

@@ -1,5 +1,4 @@
-// Callers that come at the same time share a commit: one of them writes for all that have queued
-// up.
+// Concurrent callers share a commit: one of them writes for all that have queued up.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +21,8 @@
 namespace twinbox {
 
 /// Thread-safe. `write` stores some items durably and answers for each as soon as it is durable;
-/// what has no answer when a batch fails because of its content is written again item by item, so
-/// that one caller's item never fails another's.
+/// items without an answer when a batch fails because of its content are written again one by one,
+/// so that one caller's item never fails another's.
 template <class Item, class Answer>
 class GroupCommit {
  public:
@@ -32,15 +31,15 @@ class GroupCommit {
   GroupCommit(Write write, std::size_t most_items, std::size_t most_bytes)
       : write_(std::move(write)), most_items_(most_items), most_bytes_(most_bytes) {}
 
-  /// Returns when the item is durable; throws what its own writing threw.
+  /// Returns when the item is durable; throws the exception of its own write.
   Answer submit(Item item, std::size_t bytes) {
     Caller me{std::move(item)};
     std::unique_lock lock(mutex_);
     const std::shared_ptr<Batch> batch = join(me, bytes);
     const bool first = batch->callers.front() == &me;
     const bool begins = !std::exchange(writing_, true);
-    // The last one of those who were waited for is awake already: he writes at once, and the one
-    // who waited for him is spared.
+    // The last of the expected callers is awake already: it writes at once, and the caller that
+    // waited for it need not.
     const bool gathers = queue_.front()->gathering;
     const bool relieves = gathers && complete() && queue_.size() == 1;
     if (relieves) batch->gathering = false;
@@ -69,25 +68,25 @@ class GroupCommit {
     std::exception_ptr error = {};
   };
 
-  /// Shared by its callers, who leave it at different times. The first of them writes it when its
-  /// turn has come, or whoever relieves him.
+  /// Shared by its callers, which leave it at different times. The first of them, or its relief,
+  /// writes it when its turn has come.
   struct Batch {
     std::vector<Caller*> callers = {};
     std::size_t bytes = 0;
-    bool gathering = false;  ///< the first one waits for those he expects
+    bool gathering = false;  ///< the first one waits for the expected callers
     Signal turn = {};
     Signal written = {};  ///< from then on the callers are out of bounds
   };
 
   using Clock = std::chrono::steady_clock;
 
-  /// The callers of a batch often come again at once, and whoever began without them would make
-  /// them wait for a second commit: they get a part of the time that the last one took.
+  /// The callers of a batch often return at once, and a leader that starts without them would make
+  /// them wait for a second commit: it waits for a part of the last commit's duration.
   static constexpr int gather_part = 8;
   static constexpr Clock::duration gather_most = std::chrono::milliseconds{1};
-  /// To sleep for less takes longer.
+  /// Sleeping for less takes longer.
   static constexpr Clock::duration gather_least = std::chrono::microseconds{10};
-  /// How many items may meet contention, each alone, before the first one is written.
+  /// How many items may meet contention, each alone, before the first batch is written.
   static constexpr int most_stuck = 2;
 
   std::shared_ptr<Batch> join(Caller& me, std::size_t bytes) {
@@ -101,10 +100,10 @@ class GroupCommit {
     return batch;
   }
 
-  /// All who can be expected have come, or the first batch takes nobody else.
+  /// All expected callers have come, or the first batch is full.
   [[nodiscard]] bool complete() const { return waiting_ >= expected_ || queue_.size() > 1; }
 
-  /// Writes the first batch of the queue, unless the caller is relieved of it.
+  /// Writes the first batch of the queue, unless another caller takes it over.
   void lead(const std::shared_ptr<Batch>& batch, bool gathered) {
     if (!gathered && !gather(*batch)) return;
     close(*batch);
@@ -148,8 +147,8 @@ class GroupCommit {
     } catch (const PoolExhausted&) {
       settle_failure(batch, true);
     } catch (const DatabaseError& error) {
-      // Nothing is known of a commit in doubt, and a server that is away or takes no writes is
-      // nobody's fault: these are everybody's. Contention may be about one row.
+      // The result of a commit in doubt is unknown, and an unavailable server affects all items:
+      // these errors are for all of them. Contention may be about one row.
       using Kind = DatabaseError::Kind;
       settle_failure(batch, error.kind() == Kind::commit_in_doubt ||
                                 (error.retryable() && error.kind() != Kind::contention));
@@ -180,7 +179,7 @@ class GroupCommit {
       } catch (const DatabaseError& error) {
         caller->error = std::current_exception();
         stuck += error.kind() == DatabaseError::Kind::contention;
-        // Each of them has waited for its whole time: what holds them up holds up everything.
+        // Each of them has waited for its whole time: the cause blocks all of them.
         if (stuck == most_stuck && !any_written) everybodys = caller->error;
       } catch (...) {
         caller->error = std::current_exception();
@@ -212,9 +211,9 @@ class GroupCommit {
   std::condition_variable gathered_;
   std::deque<std::shared_ptr<Batch>> queue_;
   std::size_t waiting_ = 0;    ///< callers in the queue
-  std::size_t expected_ = 0;   ///< callers who were there when the last batch had been written
+  std::size_t expected_ = 0;   ///< callers present when the last batch had been written
   Clock::duration took_ = {};  ///< to write it
-  bool writing_ = false;       ///< somebody leads
+  bool writing_ = false;       ///< a caller leads
 };
 
 }  // namespace twinbox

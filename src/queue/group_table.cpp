@@ -40,7 +40,7 @@ void DeadGroupTable::drop_small() {
   std::nth_element(counts.begin(), middle, counts.end());
   std::size_t room = counts.size() / 2;
   for (auto at = groups_.begin(); at != groups_.end();) {
-    // Of those that are as large as the middle one, only so many go.
+    // Of the groups of median size, only this many are removed.
     if (at->second.count > *middle || room == 0) {
       ++at;
       continue;

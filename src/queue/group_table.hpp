@@ -1,4 +1,4 @@
-// Dead letters by what they died of, in bounded memory.
+// Groups dead letters by their error, in bounded memory.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@
 
 namespace twinbox {
 
-/// Counts dead letters that look alike. Keeps ten times as many groups as are wanted; when there
-/// are more, the smaller half is summed up, so that a large group is always among the largest.
+/// Counts similar dead letters. Keeps ten times as many groups as requested; beyond that, the
+/// smaller half is summed up, so that a large group is always among the largest.
 class DeadGroupTable {
  public:
   explicit DeadGroupTable(std::size_t wanted) : wanted_(wanted) {}
@@ -28,7 +28,7 @@ class DeadGroupTable {
 
   const std::size_t wanted_;
   std::map<std::tuple<std::string, std::string, std::string>, DeadGroup> groups_;
-  std::unordered_map<std::string, DeadGroup*> known_;  // by what a row says, word for word
+  std::unordered_map<std::string, DeadGroup*> known_;  // by the exact text of a row
   std::string words_;
   std::int64_t other_ = 0;
 };

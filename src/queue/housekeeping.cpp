@@ -139,7 +139,7 @@ class Housekeeping::Runner {
           rest();
           break;
         }
-        // What was stopped is unfinished and stays due; a failure may have taken its time.
+        // A stopped chore is unfinished and stays due; a failure may have taken its time.
         if (end != End::stopped)
           due = (end == End::failed ? time() : begin) + of(options_, chore).interval;
       }
@@ -171,7 +171,7 @@ class Housekeeping::Runner {
  private:
   [[nodiscard]] Duration time() const { return steady_time(queue_.database().environment()); }
 
-  /// Where one chore does not reach its store, the others need not try, and wait, in vain.
+  /// If one chore does not reach its store, the others would wait in vain and are skipped.
   void rest() {
     for (const Chore chore : chores) {
       std::optional<Duration>& due = due_[index_of(chore)];
@@ -179,7 +179,7 @@ class Housekeeping::Runner {
     }
   }
 
-  /// The chore from the lease to the last batch; whatever it throws is in the report.
+  /// The chore from the lease to the last batch; its exceptions are in the report.
   ChoreReport attend(Chore chore, const std::stop_token& stop) {
     ChoreReport report{.chore = chore, .end = End::done};
     const Duration begin = time();
@@ -205,8 +205,8 @@ class Housekeeping::Runner {
     std::optional<NamedLease> lease;
     try {
       const StopScope until_stop{stop};
-      // Held until the interval is over, and not given back at the end: that is what keeps another
-      // process from doing the same again within it.
+      // Held until the interval is over, and not released at the end: that keeps other processes
+      // from repeating the chore within it.
       lease = leases_.try_acquire(name, owner_, duration);
       if (lease) {
         sweep_under(*lease, duration, report, stop);
@@ -349,7 +349,7 @@ class Housekeeping::Runner {
   const OwnerToken owner_;
   std::array<std::optional<Duration>, chores.size()> due_{};  ///< by steady_time; empty: at once
 
-  std::array<PageWalk, 4> walks_{};  ///< by Pass: what was cut short goes on where it was
+  std::array<PageWalk, 4> walks_{};  ///< by Pass: an interrupted walk continues where it stopped
 
   bool out_of_reach_ = false;
 
@@ -360,7 +360,7 @@ class Housekeeping::Runner {
 Housekeeping::Housekeeping(WorkQueue& queue, HousekeepingOptions options, Observer observer,
                            DeadLetters dead)
     : runner_(std::make_unique<Runner>(queue, std::move(options), std::move(observer),
-                                     std::move(dead))) {}
+                                       std::move(dead))) {}
 
 Housekeeping::~Housekeeping() = default;
 

@@ -141,7 +141,7 @@ std::vector<Accepted> Inbox::accept(Session& session, std::span<const Arrival> a
   return answers;
 }
 
-/// What has crashed its workers too often is dead, and not handed out once more.
+/// A message that has crashed too many workers becomes dead instead of being handed out again.
 static std::vector<Message> without_crash_looped(Inbox& inbox, Session& session,
                                                  const OwnerToken& owner,
                                                  std::vector<Message> messages) {
@@ -160,7 +160,7 @@ static Inbox::AcceptedAndClaimed write_and_claim(Inbox& inbox, Session& session,
   DueTimes due_times{box, &session};
   const std::vector<Incoming> items = checked_items(std::span{&arrival, 1}, handlers, due_times);
   const Accepted accepted = write_items(box, session, items, TargetHandlers{handlers}).front();
-  // What is stored is another message than the caller's, perhaps of another topic.
+  // The stored message differs from the caller's, and may have another topic.
   if (accepted.conflict && arrival.on_duplicate == OnDuplicate::keep_first) return {accepted, {}};
   std::vector<Message> claimed;
   box.run(session, box.sql().claim_message,
@@ -190,7 +190,7 @@ Inbox::AcceptedAndClaimed Inbox::accept_and_claim(const Arrival& arrival, OwnerT
         return write_and_claim(*this, session, arrival, owner, lease, handlers);
       });
   storing.committed(std::span{&both.accepted, 1});
-  if (both.messages.empty()) box_->wake();  // it may be due later, and others wait for it
+  if (both.messages.empty()) box_->wake();  // it may be due later, and dispatchers wait for it
   log_accept_and_claim(*box_, arrival, both);
   return both;
 }
@@ -283,7 +283,7 @@ static bool mark_done(const Box& box, Session& session, const MessageKey& key) {
   return changed;
 }
 
-/// Told when the call is over: one that is repeated, or fails, is not told as done.
+/// Logged when the call is over: a repeated or failed call is not logged as done.
 static bool log_mark(const Box& box, LogLevel level, std::string_view action, const MessageKey& key,
                      bool changed) {
   box.log(level, action,
@@ -303,7 +303,7 @@ bool Inbox::mark_processed(Session& session, const MessageKey& key) {
   return log_mark(*box_, LogLevel::debug, "mark_processed", key, changed);
 }
 
-/// Accepted and marked at once: the answer to the arrival, and whether it is done by this call.
+/// Accepted and marked at once: the result of the arrival, and whether this call made it done.
 static std::pair<Accepted, bool> write_and_mark(Box& box, Session& session,
                                                 const Arrival& arrival) {
   DueTimes due_times{box, &session};

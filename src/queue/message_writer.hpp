@@ -24,8 +24,8 @@ class MessageWriter : public GroupCommit<Incoming, Accepted> {
             512, 4 << 20) {}
 
   Accepted submit(Incoming message, std::size_t bytes) {
-    // The caller that writes for all may be waiting for the very connection that this thread holds.
-    // A call that can be stopped neither waits for others nor ends their calls.
+    // The caller that writes for all may be waiting for the connection that this thread holds. A
+    // call that can be stopped neither waits for others nor ends their calls.
     const bool alone = Pool::holds_budgeted() || StopScope::token().stop_possible();
     return alone ? submit_alone(message) : GroupCommit::submit(message, bytes);
   }

@@ -55,7 +55,7 @@ std::optional<NamedLease> NamedLeases::try_acquire(const LeaseName& name, OwnerT
                                                    Duration duration) {
   require_lease(duration);
   Box& box = box_of(queue_);
-  // Durable: an epoch that a power cut took back would be given out a second time.
+  // Durable: an epoch lost in a power cut would be issued a second time.
   const auto epoch = box.write([&](Session& session) {
     std::optional<std::int64_t> given;
     box.run(session, box.sql().lease_acquire,
@@ -94,7 +94,7 @@ std::optional<NamedLease> NamedLeases::try_acquire_one_of(const LeaseName& name,
 bool NamedLeases::renew(const NamedLease& lease, Duration duration) {
   require_lease(duration);
   Box& box = box_of(queue_);
-  // A power cut that takes it back also ends this process on SQLite: nothing of it is needed then.
+  // On SQLite a power cut that loses it also ends this process: then it is not needed.
   const bool renewed =
       box.in_own_transaction(Access::write_relaxed, Scope::statement, [&](Session& session) {
         return box.run(session, box.sql().lease_renew,
@@ -130,7 +130,7 @@ std::optional<LeaseHolder> NamedLeases::holder(const LeaseName& name) {
   return found.front();
 }
 
-/// What is held is under the mutex; everything else belongs to the thread that steps.
+/// The held lease is under the mutex; everything else belongs to the stepping thread.
 class LeaseKeeper::State {
  public:
   State(WorkQueue& queue, LeaseName name, OwnerToken owner, LeaseKeeperOptions options)

@@ -38,7 +38,7 @@ std::size_t number_end(std::string_view text, std::size_t at) noexcept {
 
 std::string normalise_error(std::string_view error) {
   static constexpr std::size_t longest = 300;
-  // No more of it is read where dead letters are grouped.
+  // Grouping dead letters reads no more of it.
   static constexpr std::size_t longest_read = 500;
   if (error.size() > longest_read) {
     std::size_t end = longest_read;

@@ -11,7 +11,7 @@ Value text_or_null(const std::string& text) {
 
 std::string hash_of(std::string_view name, const Operation& operation,
                     const OperationFingerprint& content) {
-  // Who asks is left out: a colleague may finish what somebody has begun.
+  // Without the operator: a colleague may finish an interrupted operation.
   const OperationFingerprint whole = OperationFingerprint{}
                                          .add(name)
                                          .add(operation.reason)
@@ -98,7 +98,7 @@ std::size_t OperationRecord::run(Session& session, const Step& step) {
   return changed;
 }
 
-/// One batch, written down where it happens.
+/// One batch, recorded in its own transaction.
 OperationRecord::State OperationRecord::advance(Session& session, std::optional<std::int64_t> row,
                                                 const Step& step) {
   State state = enter(session, row);
@@ -108,7 +108,7 @@ OperationRecord::State OperationRecord::advance(Session& session, std::optional<
   state.changed += batch.changed;
   state.position = batch.position;
   state.finished = !batch.position || static_cast<std::int64_t>(state.changed) >= operation_.limit;
-  // What changed nothing, and will not be asked for again, is no line of the audit.
+  // A batch without changes that is never repeated gets no audit entry.
   if (state.finished && state.changed == 0 && operation_.operation_id.empty()) {
     box_.run(session, box_.sql().operation_forget, {{"id", state.id}});
     return state;
@@ -123,7 +123,7 @@ OperationRecord::State OperationRecord::advance(Session& session, std::optional<
   return state;
 }
 
-/// Begins it, or finds the one that was begun under its id, and holds its row.
+/// Begins it, or finds the operation with its id, and locks its row.
 OperationRecord::State OperationRecord::enter(Session& session, std::optional<std::int64_t> row) {
   std::optional<State> found;
   std::string other;

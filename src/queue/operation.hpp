@@ -1,5 +1,5 @@
-// An operation of a person as a row of the audit: begun once, moved by each batch, finished. Asked
-// for again under its id it goes on where it stopped.
+// An operation as a row of the audit: begun once, advanced by each batch, finished. Repeated under
+// its id it continues where it stopped.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace twinbox {
 
-/// What was asked for, as text in which no two things look alike.
+/// The request as unambiguous text.
 class OperationFingerprint {
  public:
   OperationFingerprint& add(std::string_view text);
@@ -32,19 +32,19 @@ class OperationFingerprint {
 
 class OperationRecord {
  public:
-  /// How far it has come.
+  /// Its progress.
   struct State {
     std::int64_t id = 0;
     Instant started_at = {};
     std::size_t changed = 0;
     std::size_t added = 0;  ///< by the last batch of this call
     bool finished = false;
-    std::optional<DeliveryKey> position = {};  ///< empty: nothing has been looked at
+    std::optional<DeliveryKey> position = {};  ///< empty: nothing has been processed
   };
   struct Batch {
     std::size_t changed = 0;
     std::optional<DeliveryKey> position =
-        {};  ///< the last that was looked at; empty: there is no more
+        {};  ///< the last processed delivery; empty: there is no more
   };
   using Step = std::function<Batch(Session&, const State&)>;
 
@@ -52,8 +52,8 @@ class OperationRecord {
   OperationRecord(Box& box, std::string_view name, const Operation& operation,
                   const OperationFingerprint& content);
 
-  /// Batch after batch, each a transaction. Returns how many were changed under this id, also by
-  /// those that were cut off. Throws UsageError when the id is another operation's.
+  /// Batch after batch, each a transaction. Returns how many deliveries were changed under this id,
+  /// interrupted runs included. Throws UsageError when the id is another operation's.
   std::size_t run(const Step& step);
   /// All of it in the caller's transaction.
   std::size_t run(Session& session, const Step& step);

@@ -51,7 +51,7 @@ struct Batch {
   std::vector<Incoming> items;
 };
 
-/// Logs what became of each, and answers.
+/// Logs the result of each, and answers.
 std::vector<Enqueued> answer_batch(const Box& box, Batch&& batch,
                                    std::span<const Accepted> answers) {
   std::vector<Enqueued> enqueued;

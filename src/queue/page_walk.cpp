@@ -7,7 +7,7 @@
 namespace twinbox {
 namespace {
 
-/// What a failure says about the rows of its page.
+/// The meaning of a failure for the rows of its page.
 enum class Cause {
   a_row,   ///< one of them
   maybe,   ///< the call did not end: a row that waits for a lock, or the server
@@ -52,8 +52,8 @@ PageWalk::Step PageWalk::step(Box& box, std::int64_t limit, const PageWork& work
   return step;
 }
 
-/// A row that makes its page wait until it is cut short must not do so for ever. What is passed
-/// over is looked at again by the next walk.
+/// A row that blocks its page until the page is interrupted must not do so forever. The next walk
+/// checks skipped rows again.
 void PageWalk::shrink(const RowPage& page) {
   size_ = std::max<std::int64_t>(static_cast<std::int64_t>(page.picked.size()) / 2, 1);
   if (page.picked.size() == 1) after_ = page.picked.front().position;

@@ -1,4 +1,4 @@
-// Walks over the rows of a chore page by page, and goes on behind a row that fails.
+// Walks over the rows of a chore page by page, and continues after a row that fails.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace twinbox {
 
 class Box;
 
-/// Where a page begins: behind a row. Each chore orders its rows by some of these, in this order.
+/// The position before a page: after a row. Each chore orders its rows by some of these fields, in
+/// this order.
 struct Position {
   std::optional<Instant> at = {};
   std::int64_t row = 0;
@@ -36,7 +37,7 @@ struct RowPage {
   std::vector<Message> dead = {};
 };
 
-/// Picks up to `limit` rows behind a position into the page, then changes them.
+/// Picks up to `limit` rows after a position into the page, then changes them.
 using PageWork = std::function<void(Session&, const Position&, std::int64_t limit, RowPage&)>;
 
 /// A row that cannot be changed, and why.
@@ -46,24 +47,24 @@ struct StuckRow {
   DatabaseError::Kind kind;
 };
 
-/// Remembers how far it has come, from one chore to the next. A page that fails is halved until one
-/// row is left, which is passed over. Failures that no row can cause are thrown.
+/// Remembers its position from one chore to the next. A failing page is halved until one row is
+/// left, which is skipped. Failures that no row can cause are thrown.
 class PageWalk {
  public:
   struct Step {
     RowPage page = {};                   ///< what was committed
-    std::optional<StuckRow> stuck = {};  ///< what was passed over
+    std::optional<StuckRow> stuck = {};  ///< the skipped row
     bool more = true;                    ///< false: the next step begins at the first row
   };
 
-  /// One transaction. `stop` says whether a call that is cancelled was cancelled by it.
+  /// One transaction. `stop` distinguishes a stop request from another cancellation.
   Step step(Box& box, std::int64_t limit, const PageWork& work, const std::stop_token& stop);
 
  private:
   void shrink(const RowPage& page);
 
   Position after_;
-  std::int64_t size_ = 0;  ///< of the next page, where one has failed; 0: the limit
+  std::int64_t size_ = 0;  ///< of the next page, after a failure; 0: the limit
 };
 
 }  // namespace twinbox

@@ -21,17 +21,16 @@ std::int64_t prune_bound(Box& box, const PruneOptions& options);
 void prune_page(const Box& box, Session& session, const PruneOptions& options, std::int64_t below,
                 const Position& after, std::int64_t limit, RowPage& page);
 
-/// One batch in somebody's transaction, from the oldest message on.
+/// One batch in a caller's transaction, from the oldest message on.
 std::size_t prune_once(Box& box, Session& session, const PruneOptions& options);
 
-/// A transaction per step; remembers how far it has come, so that what must stay is passed over
-/// once.
+/// One transaction per step; keeps its position, so that messages that must stay are skipped once.
 class Pruning {
  public:
   /// Throws as check_prune does.
   Pruning(Box& box, const PruneOptions& options);
 
-  /// False: nothing is left to look at.
+  /// False: the walk has reached its end.
   bool step();
   [[nodiscard]] std::size_t deleted() const noexcept { return deleted_; }
 

@@ -13,7 +13,7 @@
 namespace twinbox {
 namespace {
 
-/// What the table of versions says about one box: name → (version, hash).
+/// The entries of one box in the table of versions: name → (version, hash).
 using Applied = std::map<std::string, std::pair<int, std::string>>;
 
 constexpr BoxKind other(BoxKind kind) {
@@ -52,17 +52,17 @@ Applied read_applied(Session& session, const Tables& tables) {
   return applied;
 }
 
-/// A function as the database has it. SQL Server tells the name alone.
+/// A function in the database. SQL Server reports the name alone.
 struct Function {
   std::string name;  ///< quoted
   std::string body;
   std::string id;         ///< survives a replacement
-  std::string written;    ///< by which transaction: changes with each replacement
+  std::string written;    ///< the transaction that wrote it: changes with each replacement
   std::string signature;  ///< as "drop function" wants it
   std::string grants;     ///< a line for each role, as "grant … to" wants it
 };
 
-/// Those that the database has in the schema of the box.
+/// The functions of the database in the schema of the box.
 std::vector<Function> read_functions(Session& session, const Tables& tables) {
   std::vector<Function> found;
   tables.run(session, "functions", {{"schema", tables.box.schema}}, [&](const Row& row) {
@@ -82,7 +82,7 @@ Functions names_and_bodies(const std::vector<Function>& functions) {
   return result;
 }
 
-/// Those that a script makes.
+/// The functions that a script creates.
 Functions functions_of(std::string_view script, const Tables& tables, Dialect dialect) {
   const bool bodies = dialect == Dialect::postgres;
   constexpr std::string_view quote = "$twinbox$";
@@ -99,8 +99,8 @@ Functions functions_of(std::string_view script, const Tables& tables, Dialect di
   return found;
 }
 
-/// The table of versions tells what was deployed, not what somebody has done to it since: scripts
-/// whose functions are gone, or have another body, count as not applied.
+/// The table of versions records deployments, not later changes by hand: scripts whose functions
+/// are gone, or have another body, count as not applied.
 void forget_edited(Session& session, const Tables& tables, Applied& applied) {
   const Functions there = names_and_bodies(read_functions(session, tables));
   for (const Script& script : tables.known.scripts) {
@@ -166,7 +166,7 @@ void refuse_other_kind(const Database& database, BoxKind kind, const BoxOptions&
   }
 }
 
-/// The files of functions that are not as this program knows them.
+/// The files of functions that differ from this program's.
 std::string stale_functions(const SchemaState& state, const BoxScripts& known) {
   std::string names;
   for (const Script& script : known.scripts) {
@@ -181,8 +181,8 @@ std::string stale_functions(const SchemaState& state, const BoxScripts& known) {
 }
 
 /// "create or replace" changes neither the result type of a function nor the names of its
-/// arguments, and other argument types make a second function of the name. So the former functions
-/// that a script does not replace are dropped, and the new ones are granted to the same roles.
+/// arguments, and other argument types make a second function of the name. So former functions that
+/// a script does not replace are dropped, and the new ones are granted to the same roles.
 class Replacement {
  public:
   Replacement(Session& session, const Script& script, const Tables& tables)
@@ -272,7 +272,7 @@ void apply(Session& session, const Script& script, const Tables& tables) {
       session.execute(statement);
     return;
   }
-  // There is no "create or replace" before 2016 SP1: what is there is altered, and keeps its
+  // There is no "create or replace" before 2016 SP1: an existing one is altered, and keeps its
   // grants.
   const std::string create{function_head(session.dialect())};
   const Functions there = names_and_bodies(read_functions(session, tables));

@@ -26,7 +26,7 @@ std::string hash_of(std::string_view script) {
   return text;
 }
 
-/// A name that begins with the other box's is not for this one.
+/// A name with the other box's prefix is not for this one.
 bool is_for(BoxKind kind, std::string_view name) {
   const BoxKind other = kind == BoxKind::outbox ? BoxKind::inbox : BoxKind::outbox;
   return !name.starts_with(to_string(other));

@@ -1,4 +1,4 @@
-// The text of a box's schema: what there is to apply, rendered.
+// The text of a box's schema: the scripts to apply, rendered.
 #pragma once
 
 #include <memory>
@@ -29,11 +29,11 @@ struct BoxScripts {
   int version = 0;                  ///< of the last migration
 };
 
-/// Kept for the names that were asked for last, so that a thousand databases with the same names
-/// are opened quickly. Thread-safe.
+/// Cached for recently used names, so that a thousand databases with the same names open quickly.
+/// Thread-safe.
 std::shared_ptr<const BoxScripts> box_scripts(Dialect dialect, BoxKind kind, const BoxName& box);
 
-/// What stands before the name of a function where a script makes it.
+/// The text before the name of a function in the script that creates it.
 std::string_view function_head(Dialect dialect) noexcept;
 
 /// A part of what is printed for a person to run, the file print/<name>.sql; empty where the

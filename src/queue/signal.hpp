@@ -1,4 +1,4 @@
-// Something that happens once, and that many threads may wait for.
+// An event that happens once, and that many threads may wait for.
 #pragma once
 
 #include <atomic>
@@ -9,8 +9,8 @@
 
 namespace twinbox {
 
-/// Thread-safe. Waits by the system's own means: `std::atomic::wait` gives up its processor again
-/// and again before it sleeps, and with many who wait those who work get none.
+/// Thread-safe. Waits by the system's own means: `std::atomic::wait` yields repeatedly before it
+/// sleeps, and many waiting threads starve the working ones.
 class Signal {
  public:
   void wait() noexcept {
@@ -22,7 +22,7 @@ class Signal {
     }
   }
 
-  /// Wakes everybody.
+  /// Wakes all waiting threads.
   void set() noexcept {
     if (state_.exchange(happened, std::memory_order_acq_rel) != awaited) return;
     ::syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
@@ -31,7 +31,7 @@ class Signal {
  private:
   static constexpr int unset = 0;
   static constexpr int happened = 1;
-  static constexpr int awaited = 2;  ///< only then somebody has to be woken
+  static constexpr int awaited = 2;  ///< only then a thread has to be woken
   std::atomic<int> state_ = unset;
   static_assert(sizeof(std::atomic<int>) == sizeof(int));
 };

@@ -1,4 +1,4 @@
-// The time by which a process judges its own intervals.
+// The clock by which a process measures its own intervals.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace twinbox {
 
-/// The test's clock where there is one, else one that never steps; since some beginning.
+/// The test's clock if there is one, else a steady clock; since an arbitrary epoch.
 inline Duration steady_time(const Environment& environment) {
   if (const auto now = environment.now()) return now->time_since_epoch();
   return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch());

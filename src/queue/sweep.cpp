@@ -9,15 +9,14 @@
 namespace twinbox {
 namespace {
 
-/// The rows that a pick may change; the page has all that it has found.
+/// The rows that a pick may change; the page has all rows that it found.
 using Ids = std::vector<Value>;
 
 Arg max_age_of(const Box& box) {
   return {"max_age", micros(std::min(box.options().max_age.value_or(ever), ever))};
 }
 
-/// Ends deliveries that are not leased. What has lost its message row ends as well; there is
-/// nothing to tell of it.
+/// Ends deliveries without a lease, including those without a message row, which are not reported.
 void end_page(const Box& box, Session& session, const Ids& ids, std::string_view reason,
               RowPage& page) {
   if (ids.empty()) return;

@@ -1,4 +1,4 @@
-// What reap and expire do to one page of rows.
+// The effect of reap and expire on one page of rows.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ namespace twinbox {
 inline constexpr std::string_view expired_reason = "expired";
 inline constexpr std::string_view max_age_reason = "max_age";
 
-/// Clears leases that have run out, in the order in which the deliveries came.
+/// Clears expired leases, in the order of the deliveries.
 void reap_page(const Box& box, Session& session, const Position& after, std::int64_t limit,
                RowPage& page);
 
@@ -22,8 +22,8 @@ void expire_page(const Box& box, Session& session, const Position& after, std::i
 /// The number of the first open message that is too young for BoxOptions::max_age to end it.
 std::int64_t max_age_bound(const Box& box, Session& session);
 
-/// Makes open deliveries of messages that are older than max_age dead, oldest message first. What
-/// an operator has requeued is left alone; keys as in expire_page.
+/// Makes open deliveries of messages that are older than max_age dead, oldest message first.
+/// Exempts requeued deliveries; keys as in expire_page.
 void max_age_page(const Box& box, Session& session, std::int64_t below, const Position& after,
                   std::int64_t limit, RowPage& page);
 

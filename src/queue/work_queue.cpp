@@ -28,13 +28,13 @@ std::vector<Value> repeated(const Value& value, std::size_t count) {
 
 Value text_or_null(std::string_view text) { return text.empty() ? Value{} : Value{text}; }
 
-/// A way to settle deliveries: its name, and what it does to those that are still held.
+/// A way to settle deliveries: its name, and its effect on those that are still held.
 template <class Apply>
 struct Settling {
   std::string_view action;
   Apply apply;  ///< (Box&, Session&, const Deliveries&), returns how many were changed
   LogLevel level = LogLevel::debug;
-  std::string reason = {};  ///< to be told
+  std::string reason = {};  ///< for the log
   Scope scope = Scope::statement;
 };
 
@@ -78,7 +78,7 @@ auto failing(const OwnerToken& owner, std::string_view error, const Failure& fai
                   LogLevel::info, truncate_error(failure.reason)};
 }
 
-/// The statement doubles by itself; chance, or a function of the user's own, is asked here.
+/// The statement doubles the delay by itself; jitter, or a user's function, is computed here.
 bool delays_here(const RetryPolicy& retry) { return retry.custom || retry.jitter != Jitter::none; }
 
 std::vector<Value> delays_of(Box& box, Session& session, const Deliveries& held) {
@@ -139,7 +139,7 @@ auto releasing(std::string_view action, const std::optional<OwnerToken>& owner,
                   }};
 }
 
-/// Only when it is over: a call that is repeated, or fails, is not told as done.
+/// Only after the call: a repeated or failed call is not logged as done.
 void log_count(const Box& box, LogLevel level, std::string_view action, std::size_t changed,
                std::string_view reason = {}) {
   const LogField count{"count", static_cast<std::int64_t>(changed)};
@@ -163,7 +163,7 @@ std::size_t settle(Box& box, Session* callers, const Deliveries& deliveries,
   return changed;
 }
 
-/// Settles the delivery under '' of each message id.
+/// Settles the delivery without a handler key of each message id.
 template <class Apply>
 SettledById settle(Box& box, Session* callers, std::span<const MessageId> ids,
                    const Settling<Apply>& way) {
@@ -291,7 +291,7 @@ std::size_t expire_rest(Box& box, std::int64_t limit, const std::stop_token& sto
   return ended;
 }
 
-/// A row that fails must not hide what is behind it: then the rest goes page by page.
+/// A failing row must not hide the rows after it: then the rest is done page by page.
 template <class Fast, class Rest>
 std::size_t with_rest(const Fast& fast, const Rest& rest) {
   try {
@@ -394,7 +394,7 @@ std::size_t WorkQueue::postpone(Session& session, OwnerToken owner, const Delive
   return settle(*box_, &session, deliveries, releasing("postpone", owner, until));
 }
 
-/// An operator names deliveries, not claims: two claims of one delivery are the same to him.
+/// An operator names deliveries, not claims: two claims of one delivery are the same one here.
 static Deliveries without_epochs(const Deliveries& deliveries) {
   std::vector<DeliveryId> ids;
   for (const Value& id : DeliveryArgs::ids(deliveries).column)

@@ -1,4 +1,4 @@
-// Tells code from quotation marks and comments in SQL text.
+// Separates code from quotation marks and comments in SQL text.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Where the writers of a box and those who wait for work meet in a PostgreSQL database.
+// The channel between the writers of a box and its waiting dispatchers in a PostgreSQL database.
 #pragma once
 
 #include <cstdint>

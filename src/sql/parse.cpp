@@ -42,7 +42,7 @@ bool is_name(std::string_view text) noexcept {
   return true;
 }
 
-/// A part of a file: a block or a definition, with its comments taken out and its marks left in.
+/// A part of a file: a block or a definition, with its comments removed and its marks kept.
 struct Section {
   std::string_view name;
   bool is_definition;
@@ -207,7 +207,7 @@ std::vector<Statement> parse_statements(const SqlFile& file, Dialect dialect,
   std::vector<Statement> statements;
   for (const Section& part : parts) {
     if (part.is_definition) continue;
-    // Rendered before it is taken apart: a definition may hold whole statements.
+    // Rendered before it is parsed: a definition may contain whole statements.
     const std::string where = std::string{file.path} + ": block " + std::string{part.name};
     const std::string text = render_text(part.text, known, where);
     statements.push_back(BlockReader{file, part.name, dialect}.read(text));

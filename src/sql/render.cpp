@@ -69,7 +69,7 @@ void check_name(std::string_view part, std::string_view name, std::size_t limit,
   }
 }
 
-/// How the names of one box begin, before the closing quotation mark.
+/// The prefixes of the names of one box, before the closing quotation mark.
 struct Prefix {
   std::string qualified;  ///< of tables and functions
   std::string bare;    ///< of indexes and triggers, which PostgreSQL puts into the table's schema
@@ -136,7 +136,7 @@ class Expansion {
       const auto found = values_.find(word.substr(0, colon + 1));
       const std::string_view suffix = word.substr(colon + 1);
       if (found != values_.end() && !suffix.empty() && suffix.find(':') == std::string_view::npos) {
-        // An identifier holds a name that the user chose, and may hold any sign.
+        // An identifier contains a name that the user chose, and may contain any character.
         if (found->second.starts_with('"')) {
           out_.append(found->second).append(suffix) += '"';
         } else {
@@ -150,7 +150,7 @@ class Expansion {
                            "}, use one that placeholders() defines");
   }
 
-  /// Quoted parts are taken as they are: they hold names that the user chose.
+  /// Quoted parts are unchanged: they contain names that the user chose.
   void expand_replacement(std::string_view text, std::string_view word) {
     if (++nesting_ > max_nesting) {
       throw std::logic_error(std::string{where_} + ": placeholder {" + std::string{word} +
@@ -187,7 +187,7 @@ void add_sqlserver(Placeholders& values, const BoxName& box) {
        {"schema_text", "table_text", "message_text", "work_text", "failure_text", "audit_text"})
     values[text] = "N" + values[text];
   values["lock_text"] = "N" + quote_text(box.schema + "." + box.table + " ");
-  // For a statement that stands in quotation marks itself.
+  // For a statement that is in quotation marks itself.
   const std::string schema = quote_text(values["schema"]);
   values["schema_inside_text"] = schema.substr(1, schema.size() - 2);
 }

@@ -15,7 +15,7 @@
 
 namespace twinbox {
 
-/// Where a box lives, such as {"infra", "outbox"}.
+/// The schema and table of a box, such as {"infra", "outbox"}.
 struct BoxName {
   std::string schema;
   std::string table;
@@ -28,13 +28,12 @@ std::string quote_identifier(std::string_view name);
 /// `'…'`, with quotation marks inside doubled.
 std::string quote_text(std::string_view text);
 
-/// Throws std::invalid_argument with the reason and the bound when a name cannot be used in
-/// `dialect`.
+/// Throws std::invalid_argument with the reason and the bound when a name is invalid in `dialect`.
 void check_box_name(const BoxName& box, Dialect dialect);
 
-/// What `{word}` stands for. A key that ends in a colon, such as `name:`, stands for
-/// `{name:suffix}`: its value is an identifier without the closing quotation mark, which follows
-/// the suffix, or has a `%` where the suffix belongs.
+/// The values of `{word}`. A key that ends in a colon, such as `name:`, stands for `{name:suffix}`:
+/// its value is an identifier without the closing quotation mark, which follows the suffix, or has
+/// a `%` in place of the suffix.
 using Placeholders = std::map<std::string, std::string, std::less<>>;
 
 /// `box` must have passed check_box_name.
@@ -60,17 +59,17 @@ std::pair<std::string, std::vector<std::string>> rewrite_parameters(std::string_
 
 /// The blocks of one file, in its order. A block begins with a line `-- name: <word>`; its steps
 /// end with a semicolon at a line's end (on SQL Server a block is one step); the lines `-- each`,
-/// `-- one`, `-- many` and `-- call` speak about the step that follows. A line `-- define: <word>`
-/// makes what follows it, up to the next block or definition, a placeholder of this file, or, in
+/// `-- one`, `-- many` and `-- call` refer to the step that follows. A line `-- define: <word>`
+/// makes the text after it, up to the next block or definition, a placeholder of this file or, in
 /// define.sql, of all files; `-- define: <word>:` one with a suffix. Other comments are dropped.
 /// Names borrow from `file.text`. Throws std::logic_error with file and block.
 std::vector<Statement> parse_statements(const SqlFile& file, Dialect dialect,
                                         const Placeholders& values);
 
-/// `statement` with the steps of `first` before its own, in whatever form it is run on PostgreSQL.
+/// `statement` with the steps of `first` before its own, in every form that it has on PostgreSQL.
 Statement run_after(const Statement& first, const Statement& statement);
 
-/// What the file defines for itself becomes placeholders of `values`. Throws as parse_statements.
+/// The file's own definitions become placeholders of `values`. Throws as parse_statements.
 void add_definitions(const SqlFile& file, Dialect dialect, Placeholders& values);
 
 /// Every statement of a box, rendered.
@@ -79,7 +78,7 @@ class StatementSet {
   /// Throws std::invalid_argument as check_box_name does.
   StatementSet(Dialect dialect, const BoxName& box);
   /// From the given files, whose texts must outlive this. Files in folders (schema, function,
-  /// print) and files without a block are no statements and are passed over.
+  /// print) and files without a block are no statements and are skipped.
   StatementSet(Dialect dialect, const BoxName& box, std::span<const SqlFile> files);
 
   /// Throws std::logic_error when there is no such statement.

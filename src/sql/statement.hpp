@@ -14,8 +14,8 @@ namespace twinbox {
 struct Step {
   std::string sql;  ///< parameters as the dialect writes them: @name, or $1 (PostgreSQL)
   std::vector<std::string> params;  ///< names in order of their first use; $n is params[n - 1]
-  /// SQLite: runs once per row of the last step that returned rows; parameters that the call does
-  /// not give are that row's columns of the same name.
+  /// SQLite: runs once per row of the last step that returned rows; parameters without an argument
+  /// are that row's columns of the same name.
   bool each = false;
 };
 
@@ -26,15 +26,15 @@ struct Statement {
   std::string_view name;  ///< also the log's, the metric's and the prepared statement's word
   std::uint32_t number;   ///< unique in this process: the key of a connection's statement cache
   std::vector<Step> steps;
-  /// PostgreSQL: `select * from <function>(…)`, for sessions that may not set the planner (somebody
-  /// else's connection, or one behind a pooler). Empty when there is no such function.
+  /// PostgreSQL: `select * from <function>(…)`, for sessions that may not set the planner (a
+  /// caller's connection, or one behind a pooler). Empty when there is no such function.
   std::vector<Step> call = {};
-  /// PostgreSQL: what is run instead of the steps when there is one element of each column, which
-  /// is given as it is, without an array. To take arrays apart costs a single call a sixth.
+  /// PostgreSQL: the steps for one element of each column, which is passed as a scalar. For a
+  /// single call arrays cost a sixth more.
   std::vector<Step> one = {};
-  /// SQLite: what is run instead of the steps for more than a few elements, once. Takes the
-  /// columns id and epoch of the call as one JSON object @rows. What starts once is cheaper than
-  /// what starts for each, but SQLite makes a table for it.
+  /// SQLite: one run instead of the steps for more than a few elements. Takes the columns id and
+  /// epoch of the call as one JSON object @rows. One run is cheaper than one per element, but
+  /// SQLite builds a table for it.
   std::vector<Step> many = {};
 };
 

@@ -181,7 +181,7 @@ class DatabaseSet::State {
                          {{"error", std::string_view{reason}},
                           {"failures", std::int64_t{failures_}},
                           {"retry_ms", std::int64_t{delay.count()}}});
-    } catch (...) {  // a log that throws must not end the set's thread
+    } catch (...) {  // an exception of the log must not end the set's thread
     }
   }
 

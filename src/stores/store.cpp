@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t max_name_length = 255;
 
-// Taken apart by name, so that an option that is added here cannot be forgotten there.
+// Destructured by name, so that an option that is added here cannot be forgotten there.
 
 auto comparable(const RetryPolicy& policy) {
   const auto& [first_delay, max_delay, jitter, max_attempts, custom] = policy;
@@ -60,7 +60,7 @@ class Opening {
  public:
   T& get(Database& database, const BoxOptions& options) {
     if (T* box = ready_.load()) return *box;
-    // Else this thread could wait for another one that waits for its connection.
+    // Otherwise this thread could wait for another one that waits for its connection.
     pool_of(database).check_reentry(options.deploy_schema ? Access::write : Access::read);
     std::unique_lock lock{mutex_};
     while (true) {
@@ -84,8 +84,8 @@ class Opening {
   }
 
  private:
-  /// Until the try that is under way has ended; throws what it threw. One that was cancelled says
-  /// nothing to those who were not.
+  /// Waits until the current attempt has ended; throws its exception. A cancelled attempt does not
+  /// affect the other callers.
   void wait(std::unique_lock<std::mutex>& lock, const Database& database) {
     const std::uint64_t tries = tries_;
     if (!ended_.wait(lock, StopScope::token(), [&] { return tries_ != tries; })) {

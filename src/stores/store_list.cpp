@@ -10,7 +10,7 @@
 namespace twinbox {
 namespace {
 
-/// The names and the boxes that are taken.
+/// The names and the boxes in use.
 class Taken {
  public:
   /// Throws std::invalid_argument when `store` would share its name or a box with another one: two

@@ -1,4 +1,4 @@
-// The stores of a set: which of them stay, come and go when the definitions change.
+// The stores of a set: which of them are kept, added and removed when the definitions change.
 #pragma once
 
 #include <functional>
@@ -16,16 +16,16 @@ namespace twinbox {
 /// Thread-safe; one replace() at a time.
 class StoreList {
  public:
-  /// Told, where its exception can be rethrown, of a definition that cannot be used.
+  /// Called, where its exception can be rethrown, for an unusable definition.
   using Refuse = std::function<void(const std::string& name, const std::exception& error)>;
 
   [[nodiscard]] std::vector<std::shared_ptr<Store>> all() const;
   [[nodiscard]] std::shared_ptr<Store> find(std::string_view name) const;
   [[nodiscard]] std::size_t size() const;
 
-  /// Keeps the stores whose definitions are the same and makes the others. Where two definitions
-  /// exclude each other, an unchanged one stays, and else the first. Nothing has changed when it
-  /// throws.
+  /// Keeps the stores whose definitions are unchanged and creates the others. If two definitions
+  /// exclude each other, an unchanged one is kept, else the first. When it throws, nothing has
+  /// changed.
   StoreChange replace(std::vector<StoreDefinition> definitions, const Environment& environment,
                       ConnectionBudgets& budgets, const Refuse& refuse);
 

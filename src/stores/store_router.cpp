@@ -5,7 +5,7 @@
 namespace twinbox {
 namespace {
 
-/// Keys come from requests: what is shown of one is bounded.
+/// Keys come from requests: errors show a bounded part of one.
 std::string shown(std::string_view key) {
   constexpr std::size_t longest = 100;
   if (key.size() <= longest) return "'" + std::string{key} + "'";

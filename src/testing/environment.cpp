@@ -22,7 +22,7 @@ std::string text_of(const LogField& field) {
 
 }  // namespace
 
-// SplitMix64: good numbers from any seed, and a state that one atomic step moves on.
+// SplitMix64: good numbers from any seed, and a state that advances in one atomic step.
 std::uint64_t SeededRandom::bits() {
   constexpr std::uint64_t step = 0x9e3779b97f4a7c15u;
   std::uint64_t z = state_.fetch_add(step) + step;

@@ -52,7 +52,7 @@ std::optional<FaultPlan::Fault> FaultPlan::next(FaultPoint point, std::string_vi
       std::find_if(faults_.begin(), faults_.end(), [](const Fault& one) { return one.left == 0; });
   if (due == faults_.end()) return std::nullopt;
   Fault fault = std::move(*due);
-  // Of several that fall on the same moment one can happen; the others wait for the next.
+  // Of several faults for the same call one can happen; the others wait for the next.
   faults_.erase(due);
   for (Fault& other : faults_) other.left = std::max(other.left, 1);
   ++happened_;
@@ -105,7 +105,7 @@ class FaultyConnection final : public Connection {
   }
 
  private:
-  /// Never made: it only names the protected way into another session.
+  /// Never constructed: it only names the protected way into another session.
   struct Text : Connection {
     using Connection::execute_text;
   };
@@ -118,7 +118,7 @@ class FaultyConnection final : public Connection {
     }
     const auto fault = plan_.next(FaultPlan::FaultPoint::statement, name);
     if (!fault) return;
-    // What comes after an error must neither be committed nor pass for a success.
+    // Statements after an error must neither be committed nor appear to succeed.
     inner_->rollback();
     failed_ = true;
     fail(fault->kind, name.empty() ? "statement" : std::string{name});

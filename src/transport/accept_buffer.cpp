@@ -10,8 +10,8 @@
 namespace twinbox {
 namespace {
 
-/// The trouble is the store's and the same for every message: only what it says about data may be
-/// the fault of one.
+/// A store's failure is the same for every message: only an error about data may concern one of
+/// them.
 bool is_store_unavailable(const DatabaseError& error) noexcept {
   return error.kind() != DatabaseError::Kind::invalid_request;
 }
@@ -46,7 +46,7 @@ Duration AcceptBuffer::delay(int failures) const {
   return doubling.delay(failures, environment_);
 }
 
-/// In their order, and none whose partition key has an earlier one that cannot go yet.
+/// In order, without those whose partition key has an earlier one that cannot be accepted yet.
 std::vector<AcceptBuffer::Waiting> AcceptBuffer::take_ready(Time now) {
   std::vector<Waiting> ready;
   std::deque<Waiting> rest;
@@ -72,7 +72,8 @@ std::vector<AcceptResult> AcceptBuffer::step(Time now) {
     clear_error_if_recovered(*all, now);
     return std::move(*all);
   }
-  // One of them is refused, or the store is away: one by one, so that none suffers for another.
+  // One of them is refused, or the store is unavailable: one by one, so that none fails for
+  // another.
   std::vector<AcceptResult> settled;
   std::vector<Waiting> back;
   std::set<std::string, std::less<>> blocked_keys;
@@ -87,7 +88,7 @@ std::vector<AcceptResult> AcceptBuffer::step(Time now) {
     if (!key.empty()) blocked_keys.insert(key);
     back.push_back(std::move(one));
   }
-  // Before those that came later: in front of their partition key they must stay.
+  // Before later ones: they must keep their position in their partition key.
   waiting_.insert(waiting_.begin(), std::make_move_iterator(back.begin()),
                   std::make_move_iterator(back.end()));
   std::ranges::stable_sort(waiting_, {}, [](const Waiting& one) { return one.delivery.tag; });
@@ -112,7 +113,7 @@ std::optional<std::vector<AcceptResult>> AcceptBuffer::accept_all(std::vector<Wa
     return settled;
   } catch (const DatabaseError& error) {
     if (is_store_unavailable(error)) on_store_unavailable(error.what(), now);
-  } catch (const std::exception&) {  // accept_one tells which, and why
+  } catch (const std::exception&) {  // accept_one reports which, and why
   }
   return {};
 }
@@ -156,8 +157,8 @@ std::optional<AcceptResult> AcceptBuffer::failed(Waiting& one, const std::string
   return AcceptResult{one.delivery.tag, {}, cut, rest};
 }
 
-/// What failed is over when all goes well and nothing waits for its next attempt, here or with the
-/// broker.
+/// A failure is over when everything succeeds and nothing waits for its next attempt, here or with
+/// the broker.
 void AcceptBuffer::clear_error_if_recovered(const std::vector<AcceptResult>& settled, Time now) {
   const auto accepted = [](const AcceptResult& one) { return one.accepted.has_value(); };
   const auto failed = [](const Waiting& one) { return one.delivery.failures > 0; };
@@ -168,10 +169,10 @@ void AcceptBuffer::clear_error_if_recovered(const std::vector<AcceptResult>& set
 }
 
 void AcceptBuffer::on_store_unavailable(const std::string& error, Time now) {
-  // Each time is a log line and a connection: not without a rest, whatever the messages' delay is.
+  // Each attempt is a log line and a connection: pause in between, whatever the messages' delay is.
   store_retry_at_ =
       now + std::max<Duration>(delay(++store_failures_), std::chrono::milliseconds{100});
-  if (StopScope::token().stop_requested()) return;  // it is not: a stop has ended the call
+  if (StopScope::token().stop_requested()) return;  // not a recovery: a stop has ended the call
   last_error_ = truncate_error(error);
   environment_.write(
       LogLevel::warning, "store_unavailable",

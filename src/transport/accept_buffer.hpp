@@ -1,5 +1,5 @@
-// What a broker has delivered and waits to hear about: accepted together where it can be, one by
-// one where something is wrong, again after a delay, given up in the end.
+// Deliveries of a broker that wait for their result: accepted together if possible, one by one
+// after an error, retried after a delay, and finally given up.
 #pragma once
 
 #include <chrono>
@@ -20,15 +20,15 @@ struct BrokerDelivery {
   std::optional<Arrival> arrival;  ///< empty: it is no message
   std::string error = {};          ///< why it is none
   int failures = 0;                ///< how often it could not be accepted so far
-  bool can_redeliver = false;      ///< the broker can bring it again later; no order depends on it
+  bool can_redeliver = false;      ///< the broker can redeliver it later; no order depends on it
 };
 
-/// What is to be told to the broker.
+/// The answer to the broker.
 struct AcceptResult {
   std::uint64_t tag;
-  std::optional<Accepted> accepted;  ///< empty: it goes back, or to the dead-letter place
-  std::string error = {};            ///< why
-  std::optional<Duration> redeliver_after = {};  ///< it goes back, and is to come again after that
+  std::optional<Accepted> accepted;              ///< empty: it is returned, or dead-lettered
+  std::string error = {};                        ///< why
+  std::optional<Duration> redeliver_after = {};  ///< it is returned, to be redelivered after that
 };
 
 /// Not thread-safe; time is handed in.
@@ -40,15 +40,16 @@ class AcceptBuffer {
   AcceptBuffer(AcceptCall accept, SourceRetry retry, std::string name, Environment environment);
 
   void add(BrokerDelivery delivery);
-  /// Forgets those of them that wait: they are somebody else's now.
+  /// Drops the waiting ones of these: another consumer owns them now.
   void drop(const std::set<std::uint64_t>& tags);
-  /// Accepts what can be now. What fails waits here for its next attempt, and those of its
-  /// partition key behind it; unless the broker can redeliver it: then it waits with the broker.
+  /// Accepts what is possible now. A failed delivery waits here for its next attempt, and with it
+  /// the later ones of its partition key; unless the broker can redeliver it: then it waits with
+  /// the broker.
   std::vector<AcceptResult> step(Time now);
-  /// When step has something to do; empty: nothing waits.
+  /// When to call step again; empty: nothing waits.
   [[nodiscard]] std::optional<Time> next() const;
   [[nodiscard]] std::size_t size() const noexcept { return waiting_.size(); }
-  /// How many attempts have failed so far, and why the last one did; empty: that is over.
+  /// The number of failed attempts so far, and the last error; empty: it is over.
   [[nodiscard]] std::uint64_t retried() const noexcept { return retried_; }
   [[nodiscard]] const std::string& last_error() const noexcept { return last_error_; }
 
@@ -57,7 +58,7 @@ class AcceptBuffer {
     BrokerDelivery delivery;
     Time not_before = {};
   };
-  /// Answers for all of them; empty: the store is away, and nothing is known.
+  /// The answers for all of them; empty: the store is unavailable, and the result is unknown.
   std::optional<std::vector<AcceptResult>> accept_all(std::vector<Waiting>& ready, Time now);
   std::optional<AcceptResult> accept_one(Waiting& one, Time now);
   std::optional<AcceptResult> failed(Waiting& one, const std::string& error, Time now);
@@ -73,7 +74,7 @@ class AcceptBuffer {
   std::deque<Waiting> waiting_;  ///< in the order of their arrival
   Time store_retry_at_ = {};     ///< the store could not be reached
   int store_failures_ = 0;       ///< how often in a row
-  Time redelivery_until_ = {};   ///< what went back is to come again by then
+  Time redelivery_until_ = {};   ///< returned ones are redelivered by then
   std::uint64_t retried_ = 0;
   std::string last_error_;
 };

@@ -1,5 +1,5 @@
-// Accepts what a broker has delivered on a thread of its own, so that whoever talks to the broker
-// can go on doing so while a store takes its time.
+// Accepts a broker's deliveries on a thread of its own, so that the broker's thread is not blocked
+// by a slow store.
 #pragma once
 
 #include <condition_variable>
@@ -15,24 +15,23 @@
 
 namespace twinbox {
 
-/// Thread-safe, but for stop().
+/// Thread-safe, except for stop().
 class AcceptThread {
  public:
-  /// `wake` is called, on the thread, when there is something to take; it must not wait.
+  /// `wake` is called, on the thread, when results are available; it must not wait.
   AcceptThread(AcceptBuffer buffer, std::function<void()> wake);
 
   void add(BrokerDelivery delivery);
   std::vector<AcceptResult> take();
-  /// What is under way ends, unless it is being committed: the broker has it still.
+  /// Ends the current accept, unless it is being committed: the broker still has the delivery.
   void stop();
-  /// How many attempts have failed since the last call, and why the last one did, unless that is
-  /// over.
+  /// The number of failed attempts since the last call, and the last error unless it is over.
   std::pair<std::uint64_t, std::string> take_failures();
 
  private:
   void run(const std::stop_token& stop);
 
-  AcceptBuffer buffer_;  // of the thread alone
+  AcceptBuffer buffer_;  // used by the thread alone
   std::function<void()> wake_;
   std::mutex mutex_;
   std::condition_variable_any changed_;

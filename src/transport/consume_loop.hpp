@@ -1,4 +1,4 @@
-// What every source of a broker does, whatever its broker: tells of itself, and comes back.
+// The common part of every broker source: status, and reconnecting.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace twinbox {
 
-/// What is known of a source, for whoever asks. Thread-safe.
+/// The status of a source. Thread-safe.
 class SharedSourceStatus {
  public:
   template <class Change>
@@ -28,9 +28,9 @@ class SharedSourceStatus {
   SourceStatus status_;
 };
 
-/// Consumes until a stop is requested. `consume` works on one connection until that is lost, which
-/// it throws; it calls `connected` when it has one. After a failure there is a rest, longer each
-/// time until a connection holds for as long as `max_delay`, which is the longest.
+/// Consumes until a stop is requested. `consume` works on one connection until it is lost, which it
+/// throws; it calls `connected` when it has one. After a failure it waits, longer each time until a
+/// connection holds for as long as `max_delay`, which is the maximum.
 void consume_with_reconnect(
     const std::stop_token& stop, std::string_view source, Duration max_delay,
     const Environment& environment, SharedSourceStatus& shared_status,

@@ -1,4 +1,4 @@
-// By what a receiver recognises a message that comes again.
+// The key by which a receiver recognises a redelivered message.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What callers hand to the thread of a publisher, and what becomes of it.
+// Messages for the thread of a publisher, and their outcomes.
 #pragma once
 
 #include <chrono>
@@ -18,33 +18,33 @@
 
 namespace twinbox {
 
-/// `Outgoing`: what is sent of a message. Thread-safe.
+/// `Outgoing`: the wire form of a message. Thread-safe.
 template <class Outgoing>
 class PublishQueue {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// The messages of one call; shared by the caller and the thread until both are through with it.
+  /// The messages of one call; shared by the caller and the thread until both are finished.
   class Batch {
     friend class PublishQueue;
     std::vector<Outgoing> messages_;
     std::vector<Instant> postpone_until_;
-    std::vector<std::optional<Outcome>> outcomes_;  ///< guarded by mutex_, as is what follows
+    std::vector<std::optional<Outcome>> outcomes_;  ///< guarded by mutex_, as are the members below
     std::size_t pending_ = 0;
-    bool caller_gone_ = false;  ///< nobody waits any more
+    bool caller_gone_ = false;  ///< the caller has stopped waiting
     std::condition_variable_any settled_;
   };
   struct Item {
     std::shared_ptr<Batch> batch;
     std::size_t index;
-    bool isolated = false;  ///< nothing else is on its way with it
+    bool isolated = false;  ///< nothing else is in flight with it
 
     [[nodiscard]] const Outgoing& message() const { return batch->messages_[index]; }
   };
 
   // ---- for callers
 
-  /// `make(message)` says what is sent, or throws std::invalid_argument: then it never will be.
+  /// `make(message)` returns the wire form, or throws std::invalid_argument: then it is never sent.
   template <class Make>
   std::shared_ptr<Batch> enqueue(std::span<const Message> messages, const Make& make) {
     const auto batch = std::make_shared<Batch>();
@@ -71,7 +71,7 @@ class PublishQueue {
     std::unique_lock lock{mutex_};
     return batch.settled_.wait_for(lock, stop, limit, [&] { return batch.pending_ == 0; });
   }
-  /// The same, and what still waits is taken back.
+  /// The same, and takes waiting messages back.
   bool wait(Batch& batch, Duration limit, const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     if (batch.settled_.wait_for(lock, stop, limit, [&] { return batch.pending_ == 0; }))
@@ -81,7 +81,7 @@ class PublishQueue {
       std::erase_if(*some, [&](const Item& item) { return item.batch.get() == &batch; });
     return false;
   }
-  /// After wait(). What is not settled is a retry, because of `late`.
+  /// After wait(). An unsettled message is a retry, because of `late`.
   std::vector<Outcome> outcomes(Batch& batch, const std::string& late) {
     std::vector<Outcome> all;
     all.reserve(batch.outcomes_.size());
@@ -93,7 +93,7 @@ class PublishQueue {
 
   // ---- for the thread
 
-  /// Until there is something to send; false: a stop is requested.
+  /// Waits for a message to send; false: a stop is requested.
   bool wait(const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     arrived_.wait(lock, stop, [&] { return has_some(); });
@@ -103,7 +103,7 @@ class PublishQueue {
     const std::scoped_lock lock{mutex_};
     return !has_some();
   }
-  /// The next one to send while `in_flight` others are on their way; empty: none may be sent now.
+  /// The next one to send while `in_flight` others are in flight; empty: none may be sent now.
   std::optional<Item> next(std::size_t in_flight) {
     const std::scoped_lock lock{mutex_};
     if (in_flight == 0) sending_isolated_ = false;
@@ -120,8 +120,8 @@ class PublishQueue {
     const std::scoped_lock lock{mutex_};
     (item.isolated ? isolated_ : waiting_).push_front(std::move(item));
   }
-  /// One of several that the broker refused together: it is sent again, with nothing beside it,
-  /// unless nobody waits for it any more.
+  /// One of several that the broker refused together: it is sent again, alone, unless its caller
+  /// has stopped waiting.
   void retry_isolated(const Item& item) {
     const std::scoped_lock lock{mutex_};
     if (!item.batch->caller_gone_) isolated_.push_back({item.batch, item.index, true});
@@ -130,12 +130,12 @@ class PublishQueue {
     const std::scoped_lock lock{mutex_};
     settle_locked(item, std::move(outcome));
   }
-  /// No attempt is counted for what nobody could take.
+  /// Counts no attempt for messages that the broker could not take.
   void postpone(const Item& item) {
     const std::scoped_lock lock{mutex_};
     postpone_locked(item);
   }
-  /// Whatever waits, or comes before `end`, is postponed at once.
+  /// Postpones all messages that wait or arrive before `end`.
   void postpone_all_until(Time end, const std::stop_token& stop) {
     std::unique_lock lock{mutex_};
     do {
@@ -161,8 +161,8 @@ class PublishQueue {
   mutable std::mutex mutex_;
   std::condition_variable_any arrived_;
   std::deque<Item> waiting_;
-  std::deque<Item> isolated_;      ///< before those that wait
-  bool sending_isolated_ = false;  ///< the one on its way is one of those
+  std::deque<Item> isolated_;      ///< before the waiting ones
+  bool sending_isolated_ = false;  ///< one of them is in flight
 };
 
 }  // namespace twinbox

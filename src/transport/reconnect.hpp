@@ -1,4 +1,4 @@
-// How long to rest between two tries to reach a broker.
+// The delay between two attempts to reach a broker.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace twinbox {
 
-/// 0.1 s, doubled with each failure, with chance, so that not everybody comes at once.
+/// 0.1 s, doubled with each failure, with jitter, so that not all clients reconnect at once.
 inline Duration reconnect_delay(int failures, Duration max, const Environment& environment) {
   using std::chrono::milliseconds;
   const RetryPolicy policy{
@@ -18,9 +18,9 @@ inline Duration reconnect_delay(int failures, Duration max, const Environment& e
   return policy.delay(failures, environment);
 }
 
-/// How many failures in a row it makes when a connection has `connected_for` for so long: one that
-/// breaks at once, again and again, is a failure like any other; one that outlasts the longest rest
-/// makes up for those before it.
+/// The number of failures in a row after a connection that lasted for `connected_for`: one that
+/// breaks at once repeatedly is a failure like any other; one that outlasts the longest delay
+/// resets the count.
 inline int count_failures(int before, Duration connected_for, Duration max_delay) {
   return connected_for >= max_delay ? 1 : before + 1;
 }

@@ -10,7 +10,7 @@
 namespace twinbox {
 namespace {
 
-/// How a message came here, which says nothing about it where it goes.
+/// The headers of a message's past transport, which do not apply at its destination.
 constexpr std::array<std::string_view, 5> hop_headers = {"transport", "http", "rabbitmq", "nats",
                                                          "kafka"};
 constexpr std::array<std::string_view, 2> trace_headers = {"traceparent", "tracestate"};
@@ -45,9 +45,9 @@ void add_text(std::string& json, std::string_view name, std::string_view text) {
   add_member(json, name, value);
 }
 
-/// The members of the JSON object `headers`, read once: every message that goes out needs them.
+/// The members of the JSON object `headers`, parsed once: every outgoing message needs them.
 struct StoredHeaders {
-  std::string own;  ///< what they say about the message itself, as members
+  std::string own;  ///< the message's own ones, as members
   std::string parent, state;
 
   explicit StoredHeaders(std::string_view headers) {
@@ -63,7 +63,7 @@ struct StoredHeaders {
   }
 };
 
-/// Writes headers as their broker wants them.
+/// Writes headers in the form of their broker.
 class HeaderWriter {
  public:
   HeaderWriter(WireMessage& wire_message, bool percent)
@@ -118,7 +118,7 @@ BodyFormat format_of(const Message& message, BodyFormat form) {
   return is_envelope(message) ? BodyFormat::binary : BodyFormat::raw;
 }
 
-// ---- what arrives
+// ---- incoming
 
 int hex_digit(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
@@ -141,7 +141,7 @@ std::string percent_decode(std::string_view text) {
   return out;
 }
 
-/// The attributes of a CloudEvent, as HTTP would bring them: there they are read and checked.
+/// The attributes of a CloudEvent as HTTP headers, whose parser reads and checks them.
 HttpHeaders event_headers(const ReceivedMessage& received, const EventHeaderFormat& events) {
   HttpHeaders headers;
   for (const auto& [name, value] : received.wire_headers) {
@@ -175,7 +175,7 @@ class HeaderReader {
   bool percent_;
 };
 
-/// What the message says besides, how it came, and its trace.
+/// The additional fields of the message, its transport, and its trace.
 std::string headers_of(const ReceivedMessage& received, const HeaderReader& wire_headers) {
   std::string json = "{";
   add_text(json, "transport", received.transport);

@@ -1,4 +1,4 @@
-// What travels of a message over a broker, whichever it is.
+// The broker-independent form of a message.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@
 
 namespace twinbox {
 
-/// Names and values, in their order. Names of what arrives are compared without regard to case.
+/// Names and values, in their order. Names of incoming headers are compared without regard to case.
 using WireHeaders = std::vector<std::pair<std::string, std::string>>;
 
 /// How a broker's headers carry the attributes of a CloudEvent.
 struct EventHeaderFormat {
-  std::string_view written;                ///< prefix of what is sent
-  std::span<const std::string_view> read;  ///< prefixes of what arrives, in lower case
+  std::string_view written;                ///< prefix of outgoing headers
+  std::span<const std::string_view> read;  ///< prefixes of incoming headers, in lower case
   bool percent;                            ///< values are visible ASCII, everything else is %XX
 };
 
@@ -30,7 +30,7 @@ struct WireMessage {
   WireHeaders wire_headers = {};
 };
 
-/// What is said without a header: a server reads and keeps every one of them.
+/// The values without a header: a server reads and stores every one of them.
 struct NativeFields {
   bool id = false;
   bool topic = false;
@@ -43,13 +43,13 @@ WireMessage to_wire_message(const Message& message, BodyFormat form,
                             const EventHeaderFormat& events, const NativeFields& native = {});
 
 /// An event that is sent without an outbox, as a message that has been claimed now. Throws
-/// EventError for what is no event.
+/// EventError for an invalid event.
 Message direct_message(const CloudEvent& event);
 
-/// What a broker has delivered. Empty texts: it says nothing about that.
+/// A broker's delivery. Empty texts: the broker has no value.
 struct ReceivedMessage {
   std::string_view transport;  ///< the broker's name
-  std::string properties;      ///< what it says besides, as a JSON object
+  std::string properties;      ///< its other properties, as a JSON object
   std::string body;
   std::string content_type = {};
   std::string content_encoding = {};  ///< the broker's own; a header `content-encoding` counts, too

@@ -22,7 +22,7 @@ bool is_printable(std::string_view text) noexcept {
   return std::ranges::all_of(text, [](char c) { return c >= 0x20 && c < 0x7f; });
 }
 
-/// The text comes from outside, so no browser may take it for a page.
+/// The text is external, so no browser may treat it as a page.
 HttpResponse echo_token(std::string_view what, std::string token) {
   if (token.empty() || token.size() > longest_token || !is_printable(token)) {
     throw RequestError(400, std::string{what} + ": expected 1 to " + std::to_string(longest_token) +
@@ -40,7 +40,7 @@ std::string_view name_of(const Handshake& handshake) noexcept {
   return names[handshake.index()];
 }
 
-/// Digests have one length, so that the time does not tell the token's.
+/// Digests have one length, so that the time does not reveal the token's.
 bool is_one_of(std::string_view given, const std::vector<std::string>& tokens) {
   const auto digest = [](std::string_view text) {
     const Sha256 bytes = sha256(text);
@@ -53,7 +53,7 @@ bool is_one_of(std::string_view given, const std::vector<std::string>& tokens) {
   return found;
 }
 
-/// What the configuration says, never what the request says.
+/// From the configuration, never from the request.
 HttpResponse allow_origin(const CloudEventsHandshake& handshake, const HttpRequest& request) {
   const auto origin = request.headers.find("WebHook-Request-Origin");
   if (!origin) throw RequestError(400, "there is no header WebHook-Request-Origin");

@@ -1,4 +1,4 @@
-// What senders ask before they send, and the answers.
+// Verification requests of senders, and the answers.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 
 namespace twinbox {
 
-/// Throws std::invalid_argument unless the handshake goes with the scheme and lacks nothing.
+/// Throws std::invalid_argument unless the handshake fits the scheme and is complete.
 void check_handshake(const Handshake& handshake, const SignatureScheme& scheme);
 
-/// What a handshake asks for besides POST: `, OPTIONS`; empty: nothing.
+/// The methods of a handshake besides POST: `, OPTIONS`; empty: none.
 std::string_view handshake_methods(const Handshake& handshake) noexcept;
 
-/// The answer to a question that no signature comes with. Empty: it is none. Throws RequestError.
+/// The answer to an unsigned verification request. Empty: it is none. Throws RequestError.
 std::optional<HttpResponse> answer_unsigned_handshake(const Handshake& handshake,
                                                       const HttpRequest& request);
 
-/// The answer of Slack and Zoom to a question that was verified, by the secret that verified it.
-/// Empty: `body` is none, but a delivery.
+/// The answer to a signed verification request of Slack or Zoom, by the secret that verified it.
+/// Empty: `body` is a delivery.
 std::optional<HttpResponse> answer_signed_handshake(const Handshake& handshake,
                                                     const SignatureScheme& scheme,
                                                     std::string_view body, std::string_view secret);

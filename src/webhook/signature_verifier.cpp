@@ -15,7 +15,7 @@
 namespace twinbox {
 namespace {
 
-// Nobody rotates more secrets than this at once; each signature costs a comparison per secret.
+// A rotation needs no more secrets than this at once; each signature costs a comparison per secret.
 constexpr std::size_t max_signatures = 16;
 
 template <class... F>
@@ -72,7 +72,7 @@ HashFunction function_of(MacHash hash) noexcept {
   return HashFunction::sha256;
 }
 
-/// The schemes that differ in words only.
+/// The schemes that differ in names only.
 std::optional<HmacSignature> as_hmac(const SignatureScheme& scheme) {
   if (std::holds_alternative<StripeSignature>(scheme)) {
     return HmacSignature{
@@ -149,7 +149,7 @@ std::string read_public_key(std::string_view text, const std::string& which) {
 
 }  // namespace
 
-/// What a request says about itself.
+/// The parts of a request that a scheme verifies.
 struct SignatureVerifier::SignatureParts {
   HashFunction function = HashFunction::sha256;
   std::string content;
@@ -375,7 +375,7 @@ Verification SignatureVerifier::verify_client_state(const HttpRequest& request) 
 }
 
 Verification SignatureVerifier::match_token(std::string_view offered) const {
-  // Digests have one length, so that the time does not tell the token's.
+  // Digests have one length, so that the time does not reveal the token's.
   const Sha256 given = sha256(offered);
   bool found = false;
   for (const std::string& token : keys_) {

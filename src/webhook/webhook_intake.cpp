@@ -54,7 +54,7 @@ class BodyReader {
  public:
   explicit BodyReader(const HttpRequest& request) : request_(request) {}
 
-  /// `what`: for the answer when there is no such thing.
+  /// `what`: for the answer when the value is missing.
   std::string read(const ValueFrom& from, std::string_view what) {
     switch (from.kind) {
       case ValueFrom::Kind::fixed: return from.text;
@@ -108,8 +108,8 @@ bool is_name(std::string_view text) {
   });
 }
 
-/// RFC 6901; the whole body is no value of ours. A reader finds a bad escape only where the
-/// document has what stands before it.
+/// RFC 6901; the whole body is not a valid value here. The parser detects a bad escape only if the
+/// document has the part before it.
 bool is_pointer(std::string_view text) {
   if (!text.starts_with('/')) return false;
   for (std::size_t i = text.find('~'); i != std::string_view::npos; i = text.find('~', i + 1)) {

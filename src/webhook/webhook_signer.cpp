@@ -16,7 +16,7 @@ constexpr std::string_view public_prefix = "whpk_";
 constexpr std::string_view private_prefix = "whsk_";
 
 std::string seed_of(std::string bytes, const std::string& which) {
-  // Some keep the public half behind the seed.
+  // Some senders append the public half to the seed.
   if (bytes.size() == 2 * ed25519_key_size) {
     const std::string half = bytes.substr(ed25519_key_size);
     bytes.resize(ed25519_key_size);

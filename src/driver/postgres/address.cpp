@@ -91,7 +91,7 @@ Split split_pairs(std::string_view text) {
   return split;
 }
 
-/// libpq quotes the part it stumbled over, which may be a piece of a password.
+/// libpq quotes the part it failed on, which may be a piece of a password.
 std::string reason_without_quotes(const char* message) {
   std::string reason = message == nullptr ? "out of memory" : first_line(message);
   if (const auto quote = reason.find('"'); quote != std::string::npos)
@@ -152,7 +152,7 @@ void describe(Address& address) {
 }  // namespace
 
 std::vector<std::string> look_up(const std::string& host) {
-  // A list that does not fit is left to libpq, as is the folder of a socket.
+  // libpq handles a list that does not match, and the folder of a socket.
   if (host.empty() || host.front() == '/' || host.front() == '@' ||
       host.find(',') != std::string::npos)
     return {};
@@ -181,8 +181,7 @@ Address parse_address(std::string_view conninfo) {
   settings.try_emplace("fallback_application_name", "twinbox");
   const bool service = settings.contains("service") || std::getenv("PGSERVICE") != nullptr;
   if (!service) {
-    // A server that has gone without a word is found gone: in 30 s while nothing is sent, and in
-    // 15 s once something is.
+    // A server that vanished is detected in 30 s while nothing is sent, and in 15 s after a send.
     settings.try_emplace("keepalives_idle", "15");
     settings.try_emplace("keepalives_interval", "5");
     settings.try_emplace("keepalives_count", "3");

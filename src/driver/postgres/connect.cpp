@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds stop_check{50};
 
-/// libpq gives no SQLSTATE for a refused login, but its verbose text holds one: `FATAL:  28P01: …`,
-/// whatever the language of the words around it.
+/// libpq gives no SQLSTATE for a refused login, but its verbose text contains one: `FATAL:  28P01:
+/// …`, in any language.
 std::string sqlstate_in(std::string_view message) {
   for (auto at = message.find(":  "); at != std::string_view::npos;
        at = message.find(":  ", at + 1)) {
@@ -36,8 +36,8 @@ std::string sqlstate_in(std::string_view message) {
   return {};
 }
 
-/// One address may stand for several hosts, each with a line of its own; the server adds where in
-/// its source the error arose, which helps nobody here.
+/// One address may stand for several hosts, each with its own line; the server adds the place in
+/// its source where the error arose, which is of no use here.
 std::string in_one_line(std::string_view message) {
   std::string result;
   while (!message.empty()) {
@@ -51,7 +51,7 @@ std::string in_one_line(std::string_view message) {
   return result;
 }
 
-/// The settings as libpq takes them.
+/// The settings in libpq's form.
 struct Pairs {
   explicit Pairs(const Address& address) {
     for (const auto& [key, value] : address.settings) {
@@ -82,7 +82,7 @@ std::int64_t connect_timeout_of(PGconn* connection) {
   return 0;
 }
 
-/// A list as libpq writes it: `a,b,c`; an empty element stands for libpq's own default.
+/// A list in libpq's form: `a,b,c`; an empty element stands for libpq's own default.
 std::vector<std::string> elements(const std::string& list) {
   std::vector<std::string> result;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -93,8 +93,8 @@ std::vector<std::string> elements(const std::string& list) {
   return result;
 }
 
-/// One address for each host. Empty: there is only one, or the lists do not fit, which libpq says
-/// better.
+/// One address for each host. Empty: there is only one, or the lists do not match, for which libpq
+/// has the better message.
 std::vector<Address> each_host(const Address& address) {
   std::size_t count = 1;
   for (const char* key : {"host", "hostaddr"})
@@ -164,8 +164,7 @@ Handle connect_to_one(const Address& address, std::chrono::milliseconds limit,
   return handle;
 }
 
-/// One for each address of its host name. libpq still knows the name: TLS and the password file ask
-/// for it.
+/// One for each address of its host name. libpq keeps the name: TLS and the password file need it.
 std::vector<Address> each_address(const Address& host) {
   if (!setting(host, "hostaddr").empty()) return {host};
   std::vector<Address> result;
@@ -177,8 +176,8 @@ std::vector<Address> each_address(const Address& host) {
   return result;
 }
 
-/// Not by libpq's own list: only its blocking call leaves an address that does not answer for the
-/// next one. Whatever one says besides a refused login, another may do better.
+/// Not by libpq's own list: only its blocking call skips an address that does not answer. After any
+/// error except a refused login the next address may work.
 Handle connect_to_one_of(std::vector<Address> hosts, const Address& address,
                          std::chrono::milliseconds limit, const std::stop_token& stop) {
   const bool prefers = setting(address, "target_session_attrs") == "prefer-standby";
@@ -208,7 +207,7 @@ Handle connect_to_one_of(std::vector<Address> hosts, const Address& address,
                 true);
 }
 
-/// Waits for what has been asked, but neither past its limit nor past a stop request.
+/// Waits for the answer, but neither past its limit nor past a stop request.
 void await_answer(PGconn* connection, const Query& query, const std::stop_token& stop) {
   const auto deadline = Clock::now() + query.limit;
   while (PQisBusy(connection) == 1) {

@@ -1,4 +1,4 @@
-// Makes a connection to the server, and its first steps on it.
+// Connects to the server and prepares the connection.
 #pragma once
 
 #include <chrono>
@@ -19,19 +19,19 @@ struct FinishConnection {
 };
 using Handle = std::unique_ptr<PGconn, FinishConnection>;
 
-/// Of several hosts, and of several addresses of a host, the one that worked the last time is tried
-/// first. Each may take as long as `connect_timeout`, and no longer than `limit` (zero: none).
-/// Throws DatabaseError, kind `cancelled` when a stop is requested.
+/// Of several hosts, and of several addresses of a host, the last working one is tried first. Each
+/// may take as long as `connect_timeout`, and no longer than `limit` (zero: none). Throws
+/// DatabaseError, kind `cancelled` when a stop is requested.
 Handle connect_to(const Address& address, std::chrono::milliseconds limit,
                   const std::stop_token& stop = {});
 
-/// What an error says of a server that has not answered within `limit`.
+/// The error text for a server that has not answered within `limit`.
 std::string no_answer_within(std::chrono::milliseconds limit);
 
-/// What is asked on a connection that is in no pipeline.
+/// A query on a connection without a pipeline.
 struct Query {
   std::string sql;
-  std::string_view action;  ///< what it is asked for, in errors
+  std::string_view action;  ///< the purpose, for errors
   std::string_view where;
   std::chrono::milliseconds limit{0};  ///< of the wait for each part of the answer; zero: none
 };

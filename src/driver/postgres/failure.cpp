@@ -5,8 +5,8 @@ namespace {
 
 using Kind = DatabaseError::Kind;
 
-/// protocol_violation: the number of values does not fit the statement. A pooler that ends a
-/// connection with this code closes it as well, and that is what counts then.
+/// protocol_violation: the number of values does not match the statement. A pooler that ends a
+/// connection with this code also closes it, which takes precedence.
 constexpr std::string_view wrong_message = "08P01";
 
 /// PostgreSQL quotes the offending value in messages of class 22 (data exception).
@@ -53,7 +53,7 @@ Kind kind_of(std::string_view sqlstate) noexcept {
   const auto begins = [&](std::string_view prefix) { return sqlstate.starts_with(prefix); };
   if (sqlstate.empty()) return Kind::connection_lost;
   if (is("40001") || is("40P01") || is("55P03")) return Kind::contention;
-  // 3D000: no such database, as after a rename. Told to whoever connects, so nothing was refused.
+  // 3D000: no such database, as after a rename. It is reported at connect, so nothing was refused.
   if (ends_connection(sqlstate) || is("3D000")) return Kind::connection_lost;
   if (is("53100")) return Kind::out_of_space;
   if (is("25006")) return Kind::read_only;
@@ -85,7 +85,7 @@ DatabaseError failure(std::string_view statement, const ServerError& server_erro
 
 DatabaseError failure(Kind kind, std::string_view statement, const ServerError& server_error,
                       std::string_view where, bool ours) {
-  // DETAIL stays out: it carries key values, and a key may be somebody's data.
+  // Omit DETAIL: it contains key values, which may be personal data.
   std::string text{statement};
   text += ": ";
   text += server_error.sqlstate.starts_with("22") ? without_quoted_values(server_error.message)

@@ -1,4 +1,4 @@
-// From SQLSTATE to DatabaseError: the one place where PostgreSQL's codes are known.
+// Maps SQLSTATE to DatabaseError: the only place that knows PostgreSQL's codes.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace twinbox::postgres {
 
-/// What the server, or libpq in its place, said.
+/// An error from the server, or from libpq in its place.
 struct ServerError {
   std::string sqlstate;  ///< empty when it did not come from the server
   std::string message;
@@ -20,7 +20,7 @@ DatabaseError::Kind kind_of(std::string_view sqlstate) noexcept;
 /// True when the server ends the connection with this code.
 bool ends_connection(std::string_view sqlstate) noexcept;
 
-/// `ours` says that the statement is one of our own, so that a missing table has a known way out.
+/// `ours` says that the statement is one of our own, so that the hint for a missing table is known.
 DatabaseError failure(std::string_view statement, const ServerError& server_error,
                       std::string_view where, bool ours);
 DatabaseError failure(DatabaseError::Kind kind, std::string_view statement,

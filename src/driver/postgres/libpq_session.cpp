@@ -55,7 +55,7 @@ void check(PGconn* connection) {
                           true);
 }
 
-/// Leaves a COPY that nobody will feed or read, so that the caller's connection stays usable.
+/// Ends a COPY that has no reader or writer, so that the caller's connection stays usable.
 void end_copy(PGconn* connection, ExecStatusType status) {
   if (status == PGRES_COPY_IN) PQputCopyEnd(connection, "COPY cannot be used here");
   char* data = nullptr;

@@ -1,4 +1,4 @@
-// The arguments of one statement in the shape in which libpq takes them.
+// The arguments of one statement in libpq's form.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ enum class Columns {
 /// bytes.
 class Parameters {
  public:
-  /// `names[n - 1]` is `$n`. `bytes_type` is what bytes are declared as: 0 where the SQL has a
+  /// `names[n - 1]` is `$n`. `bytes_type` is the declared type of bytes: 0 where the SQL has a
   /// cast. Throws std::invalid_argument when an argument is missing, DatabaseError when a value
   /// cannot be sent.
   Parameters(std::span<const std::string> names, std::span<const Arg> args,
@@ -51,7 +51,7 @@ class Parameters {
       buffers_;  // one for each parameter that is not sent from the caller's own memory
 };
 
-/// What is run of a statement.
+/// The executed form of a statement.
 struct StatementForm {
   std::span<const Step> steps;
   Columns columns = Columns::sparse_arrays;

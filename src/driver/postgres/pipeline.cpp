@@ -14,15 +14,14 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// How often a pipeline that may be interrupted looks whether it is.
+/// How often an interruptible pipeline checks for an interrupt.
 constexpr milliseconds interrupt_check{50};
 constexpr milliseconds longest_poll = std::chrono::hours{1};
-/// How long a server that was asked to end a statement may be silent: other stores may need the
-/// thread.
+/// How long a server may stay silent after a cancel request: other stores may need the thread.
 constexpr milliseconds silence_limit{500};
 
-/// Waits until the socket can be read, or written to when `events` asks for it; no longer than
-/// `limit`, in milliseconds (-1: for ever). False: an error.
+/// Waits until the socket can be read, or written to when `events` includes it; no longer than
+/// `limit`, in milliseconds (-1: forever). False: an error.
 bool wait_for(PGconn* connection, short events, int limit, short& ready) {
   pollfd socket{PQsocket(connection), events, 0};
   if (socket.fd < 0) return false;
@@ -36,8 +35,8 @@ bool wait_for(PGconn* connection, short events, int limit, short& ready) {
 
 }  // namespace
 
-/// On a thread of its own: a server that is frozen takes the request and never closes the
-/// connection it came by. No more of them can be under way than the pool has had connections.
+/// On a thread of its own: a frozen server takes the request and never closes its connection. No
+/// more of them can be running than the pool has had connections.
 void request_cancel(const std::shared_ptr<PGcancel>& cancel) noexcept {
   if (cancel == nullptr) return;
   try {
@@ -45,7 +44,7 @@ void request_cancel(const std::shared_ptr<PGcancel>& cancel) noexcept {
       std::array<char, 256> reason{};
       PQcancel(cancel.get(), reason.data(), static_cast<int>(reason.size()));
     }).detach();
-  } catch (const std::exception&) {  // no thread to be had: the silence ends it
+  } catch (const std::exception&) {  // without a thread, the silence timeout ends it
   }
 }
 
@@ -88,8 +87,8 @@ void Pipeline::flush(milliseconds limit, const Interrupt* interrupt) {
 }
 
 bool Pipeline::send_all() {
-  // Reads while it writes: a server that cannot get rid of its answers stops reading, and with both
-  // sides writing nobody would ever read.
+  // Reads while it writes: a server that cannot send its answers stops reading, and then both sides
+  // would only write.
   for (int left = PQflush(connection_); left != 0; left = PQflush(connection_)) {
     short ready = 0;
     if (left < 0 || !wait_for(connection_, POLLIN | POLLOUT, wait_time(), ready)) return false;
@@ -131,7 +130,7 @@ bool Pipeline::out_of_time() {
   return timed_out_;
 }
 
-/// Not by whoever wants it: what has not been sent yet could not be ended.
+/// Not by the requesting thread: it could not end a statement that has not been sent yet.
 void Pipeline::interrupt_if_wanted() {
   if (interrupt_ == nullptr || !interrupt_->wanted || interrupt_->cancel == nullptr) return;
   interrupted_ = true;
@@ -146,14 +145,14 @@ bool Pipeline::take_answers(Result& answer) {
     if (result == nullptr) return answer != nullptr;
     const auto status = PQresultStatus(result.get());
     if (!answer) answer = std::move(result);
-    // A COPY would wait for data that nobody sends; the connection is given up instead.
+    // A COPY would wait for data that never comes; the connection is given up instead.
     copy_ = status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
     if (copy_ || PQstatus(connection_) == CONNECTION_BAD) return false;
   }
 }
 
 void Pipeline::take_end() {
-  // A deferred constraint speaks up at the end of the implicit transaction: an error, and then the
+  // A deferred constraint fails at the end of the implicit transaction: an error, and then the
   // Sync.
   while (wait_for_answer()) {
     Result result{PQgetResult(connection_)};

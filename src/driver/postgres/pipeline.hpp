@@ -12,12 +12,12 @@
 
 namespace twinbox::postgres {
 
-/// Asks the server to end what it does for a connection. Does not wait.
+/// Asks the server to end the running statement of a connection. Does not wait.
 void request_cancel(const std::shared_ptr<PGcancel>& cancel) noexcept;
 
-/// The connection is in pipeline mode and does not block. Outside a transaction block, what flies
-/// together is one transaction; under READ COMMITTED each statement still has a snapshot of its
-/// own.
+/// The connection is in pipeline mode and nonblocking. Outside a transaction block, the statements
+/// of a pipeline are one transaction; under READ COMMITTED each statement still has its own
+/// snapshot.
 class Pipeline {
  public:
   explicit Pipeline(PGconn* connection) : connection_(connection) {}
@@ -29,14 +29,15 @@ class Pipeline {
   std::size_t execute_prepared(const std::string& name, const Parameters& parameters);
   std::size_t execute(const std::string& sql, const Parameters& parameters, Format format);
 
-  /// How to end a pipeline that lasts: the server is asked to, once it is wanted. One that does not
-  /// answer then is left: the pipeline ends as if the connection had broken.
+  /// How to interrupt a long pipeline: by a cancel request to the server. If the server does not
+  /// answer it, the pipeline ends as if the connection had broken.
   struct Interrupt {
     const std::atomic<bool>& wanted;
-    const std::shared_ptr<PGcancel>& cancel;  // shared with whoever waits for a frozen server
+    const std::shared_ptr<PGcancel>&
+        cancel;  // shared with the thread that waits for a frozen server
   };
-  /// Sends everything and waits for all answers, no longer than `limit` (zero: for ever). When the
-  /// connection breaks or the time is up, it returns with what came.
+  /// Sends everything and waits for all answers, no longer than `limit` (zero: forever). When the
+  /// connection breaks or the time is up, it returns with the answers so far.
   void flush(std::chrono::milliseconds limit, const Interrupt* interrupt = nullptr);
 
   /// True when every answer has come; the connection can then be used again.
@@ -47,14 +48,14 @@ class Pipeline {
   [[nodiscard]] const PGresult* answer(std::size_t index) const { return answers_.at(index).get(); }
   /// The first answer that is an error, or null.
   [[nodiscard]] const PGresult* error() const noexcept;
-  /// The error that came after the last answer, when the work was to be made durable; or null.
+  /// The error after the last answer, when the work was to be made durable; or null.
   [[nodiscard]] const PGresult* error_at_end() const noexcept { return end_.get(); }
-  /// True when the server was asked to end it. That may reach it late: the connection must not be
-  /// used for anything else.
+  /// True after a cancel request. The server may receive it late: the connection must not be used
+  /// for anything else.
   [[nodiscard]] bool interrupted() const noexcept { return interrupted_; }
   /// True when the server did not answer in time.
   [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
-  /// True when a statement was a COPY, which cannot be carried out; the connection is lost to it.
+  /// True when a statement was a COPY, which cannot be executed; the connection is unusable then.
   [[nodiscard]] bool is_copy() const noexcept { return copy_; }
   [[nodiscard]] bool succeeded(std::size_t index) const;
 
@@ -62,9 +63,9 @@ class Pipeline {
   std::size_t added(int sent);
   bool send_all();
   void interrupt_if_wanted();
-  /// For how long to wait for the server now, in milliseconds; -1: for ever.
+  /// How long to wait for the server now, in milliseconds; -1: forever.
   [[nodiscard]] int wait_time() const;
-  /// Notes when the time is up.
+  /// Checks whether the time is up.
   bool out_of_time();
   /// False when the connection broke.
   bool wait_for_answer();

@@ -17,15 +17,15 @@ namespace {
 using Kind = DatabaseError::Kind;
 
 // Our statements must not depend on statistics that do not exist yet on a fresh table, nor on a
-// server's own default isolation. The text form of timestamps is the one we can read; the order of
-// day and month in what a user writes stays as it was.
+// server's own default isolation. Timestamps use the text form that we can read; the order of day
+// and month in the user's input is unchanged.
 constexpr const char* planner_settings =
     "set enable_seqscan=off; set enable_bitmapscan=off; set jit=off; set "
     "plan_cache_mode=force_generic_plan; "
     "set client_min_messages=warning; set default_transaction_isolation='read committed'; set "
     "datestyle=iso";
 
-// A caller's own statements are planned as on any other connection of his.
+// A caller's own statements are planned as on any other connection.
 // The system identifier tells clusters apart, the timeline the promotions of one. The control file
 // learns of a promotion only at the next checkpoint, the name of the current WAL file at once.
 constexpr const char* ask_history =
@@ -41,8 +41,8 @@ constexpr const char* begin_read_committed = "begin isolation level read committ
 
 constexpr std::string_view user_statement = "execute";
 
-// A server that has nothing else to do for the connection rolls back at once. One that does not
-// answer finds out that the connection has gone, and rolls back then.
+// An idle server rolls back immediately. An unresponsive one detects the lost connection later, and
+// rolls back then.
 constexpr std::chrono::seconds rollback_limit{3};
 
 }  // namespace
@@ -52,7 +52,7 @@ PostgresConnection::PostgresConnection(Handle connection, Pooler pooler, std::st
     : connection_(std::move(connection)),
       where_(std::move(where)),
       limits_(limits),
-      // A statement that somebody else has prepared under a name of ours would be run in our stead.
+      // A foreign prepared statement under one of our names would be executed instead of ours.
       pooler_(pooler == Pooler::transaction ||
               (pooler == Pooler::unknown &&
                is_behind_a_pooler(connection_.get(), "connect", where_, limits.answer, stop))) {
@@ -78,20 +78,20 @@ void PostgresConnection::apply_settings(const std::stop_token& stop) {
     const Result answer = send(settings + ask_history);
     server_identity_ = PQgetvalue(answer.get(), 0, 0);
   } catch (const DatabaseError& error) {
-    // A server without these functions, or a role that may not call them: the server_identity stays
-    // unknown.
+    // A server without these functions, or a role without the right to call them: the
+    // server_identity stays unknown.
     if (error.kind() != Kind::permission && error.kind() != Kind::missing_schema) throw;
     send(settings);
   }
 }
 
 void PostgresConnection::on_notice(void* self, const PGresult* notice) noexcept {
-  // Between two pipelines libpq takes the server's last words for a notice.
+  // Between two pipelines libpq treats the server's last message as a notice.
   const char* severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
   if (severity != nullptr && std::string_view{severity} == "FATAL") {
     static_cast<PostgresConnection*>(self)->closing_ = true;
   }
-  // Its words are in the server's language; nothing else warns from there.
+  // The text is in the server's language; no other message arrives here.
   const char* function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
   if (function != nullptr && std::string_view{function} == "SyncRepWaitForLSN") {
     static_cast<PostgresConnection*>(self)->gave_up_standby_ = true;
@@ -109,13 +109,13 @@ void PostgresConnection::begin(Access access, Scope scope) {
 }
 
 void PostgresConnection::notice_a_closed_socket(std::string_view action) {
-  // A write sent into a connection that the server had closed long ago would be a commit in doubt;
-  // found closed beforehand, it has certainly not happened.
+  // A write into a connection that the server closed long ago would be a commit in doubt; checked
+  // beforehand, it has certainly not happened.
   for (;;) {
     pollfd socket{PQsocket(connection_.get()), POLLIN, 0};
     if (socket.fd < 0 || ::poll(&socket, 1, 0) <= 0) break;
     if (PQconsumeInput(connection_.get()) != 1) break;
-    static_cast<void>(PQisBusy(connection_.get()));  // has libpq read what has come
+    static_cast<void>(PQisBusy(connection_.get()));  // has libpq read the pending input
   }
   if (usable()) return;
   const auto reason = first_line(PQerrorMessage(connection_.get()));
@@ -215,8 +215,7 @@ std::size_t PostgresConnection::add_step(Pipeline& pipeline, const Statement& st
     preparations.push_back({key, index, {std::move(name), parameters.types()}});
     return answer;
   }
-  // Prepared for a null where there is a column now, or the other way round: the types would not
-  // fit.
+  // Prepared for a null in place of a column, or the other way round: the types would not match.
   if (found->second.types != parameters.types())
     return pipeline.execute(step.sql, parameters, Format::binary);
   return pipeline.execute_prepared(found->second.name, parameters);
@@ -243,7 +242,7 @@ void PostgresConnection::flush(Pipeline& pipeline, std::string_view statement, b
   pipeline.flush(answer_timeout_, &interrupt);
   broken_ = !pipeline.complete();
   closing_ = closing_ || pipeline.interrupted();
-  // A commit is left alone: one that waits for its standby would end as if the standby had it.
+  // Never interrupt a commit: while it waits for its standby it would end as if the standby had it.
   if (pipeline.timed_out() && !pipeline.interrupted() && !may_commit) request_cancel(cancel_);
   if (broken_) fail_lost(pipeline, statement, ours, may_commit);
   if (std::exchange(gave_up_standby_, false)) {
@@ -257,8 +256,8 @@ void PostgresConnection::flush(Pipeline& pipeline, std::string_view statement, b
   if (error == nullptr) return;
   auto server_error = server_error_of(error);
   auto kind = kind_of(server_error.sqlstate);
-  // The server has forgotten our prepared statements (DISCARD ALL, another server behind the same
-  // address), or their result has changed shape with the schema: prepared anew, they work. Nothing
+  // The server has dropped our prepared statements (DISCARD ALL, another server behind the same
+  // address), or their result type has changed with the schema: prepared again, they work. Nothing
   // was committed.
   if (used_cache && (server_error.sqlstate == "26000" || server_error.sqlstate == "0A000")) {
     prepared_.clear();
@@ -287,8 +286,8 @@ void PostgresConnection::fail_lost(const Pipeline& pipeline, std::string_view st
                           ? server_error_of(error)
                           : ServerError{"", first_line(PQerrorMessage(connection_.get()))};
   // An administrator's shutdown that interrupts a statement rolls it back before the connection
-  // ends. Only the server itself can say so: a pooler's word about a server that it lost proves
-  // nothing.
+  // ends. Only the server itself can report that: a pooler's message about a server that it lost
+  // proves nothing.
   const bool rolled_back = server_error.sqlstate == "57P01" && error != pipeline.error_at_end() &&
                            !pooler_ && scope_ == Scope::statement;
   const bool in_doubt = may_commit && pipeline.sent() && !rolled_back;
@@ -332,8 +331,8 @@ void PostgresConnection::rollback() noexcept {
   interrupt_wanted_ = false;
   active_ = false;
   begin_owed_ = false;
-  // A session stays as it began. Another server may be the one to write to by now, or this one may
-  // be written to again: a new connection finds out.
+  // A session keeps its mode. Another server may be the primary now, or this one may be writable
+  // again: a new connection detects that.
   closing_ = closing_ || read_only_;
   if (!usable() || PQtransactionStatus(connection_.get()) == PQTRANS_IDLE) return;
   try {

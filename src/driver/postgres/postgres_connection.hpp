@@ -19,13 +19,12 @@
 
 namespace twinbox::postgres {
 
-/// Every call is one pipeline. A begin waits for the first statement and flies with it.
+/// Every call is one pipeline. A begin waits for the first statement and is sent with it.
 class PostgresConnection final : public Connection {
  public:
-  /// Takes a connection that has just been made. Behind a pooler in transaction mode, or in a mode
-  /// that nobody has named, nothing is kept on the server beyond a transaction. Outside of a
-  /// caller's transaction a lock is waited for as long as `limits.lock`.
-  /// Throws DatabaseError, kind `cancelled` when a stop is requested.
+  /// Takes a new connection. Behind a pooler in transaction mode, or in an unnamed mode, no state
+  /// is kept on the server beyond a transaction. Outside of a caller's transaction a lock is waited
+  /// for as long as `limits.lock`. Throws DatabaseError, kind `cancelled` when a stop is requested.
   struct Limits {
     std::chrono::milliseconds lock{0};    ///< zero: as the server says
     std::chrono::milliseconds answer{0};  ///< zero: none
@@ -53,7 +52,7 @@ class PostgresConnection final : public Connection {
     std::string name;
     std::vector<Oid> types;
   };
-  /// One that is prepared in the pipeline it is first used in.
+  /// A statement that is prepared in the pipeline of its first use.
   struct Preparation {
     std::uint64_t key;
     std::size_t index;
@@ -66,15 +65,15 @@ class PostgresConnection final : public Connection {
   /// Throws connection_lost when the server has closed the connection before `action`.
   void notice_a_closed_socket(std::string_view action);
   void check_interrupted(std::string_view action) const;
-  /// Adds the begin when it is still owed, or when a pooler needs one around a single statement.
+  /// Adds the begin when it is pending, or when a pooler needs one around a single statement.
   void add_begin(Pipeline& pipeline);
   void add_end(Pipeline& pipeline);
   std::size_t add_step(Pipeline& pipeline, const Statement& statement, std::size_t number,
                        const Step& step, const Parameters& parameters,
                        std::vector<Preparation>& preparations);
   void remember(const Pipeline& pipeline, std::vector<Preparation>& preparations);
-  /// Lands the pipeline; throws when an answer is an error. `may_commit` says that it may commit a
-  /// write.
+  /// Flushes the pipeline; throws when an answer is an error. `may_commit` says that it may commit
+  /// a write.
   void flush(Pipeline& pipeline, std::string_view statement, bool ours, bool may_commit,
              bool used_cache);
   [[noreturn]] void fail_lost(const Pipeline& pipeline, std::string_view statement, bool ours,
@@ -84,15 +83,16 @@ class PostgresConnection final : public Connection {
   static void on_notice(void* self, const PGresult* notice) noexcept;
 
   Handle connection_;
-  std::shared_ptr<PGcancel> cancel_;  // shared with a request that is under way
+  std::shared_ptr<PGcancel> cancel_;  // shared with a running cancel request
   std::string where_;
   std::string server_identity_;  // empty behind a pooler that may change the server
   Limits limits_;
-  std::chrono::milliseconds answer_timeout_{0};  // of the call that is under way
-  std::string set_lock_wait_timeout_;  // flies with each begin of our own, where nothing is kept
-  bool pooler_;                        // nothing is kept on the server beyond a transaction
-  bool broken_ = false;   // answers are missing: nobody knows what the next one would belong to
-  bool closing_ = false;  // the server has said that it ends the connection, or was asked to cancel
+  std::chrono::milliseconds answer_timeout_{0};  // of the current call
+  std::string set_lock_wait_timeout_;  // sent with each begin of our own, where no state is kept
+  bool pooler_;                        // no state is kept on the server beyond a transaction
+  bool broken_ = false;                // answers are missing: the next one could not be attributed
+  bool closing_ =
+      false;  // the server has announced the end of the connection, or got a cancel request
   bool gave_up_standby_ = false;  // the server has committed without waiting for its standby
   bool read_only_ = false;        // the server has refused a write in this transaction
   std::atomic<bool> interrupt_wanted_ = false;

@@ -9,10 +9,9 @@
 
 namespace twinbox {
 
-/// `conninfo` is any libpq URI or `key=value` string. With `twinbox_pooler=transaction` in it the
+/// `conninfo` is any libpq URI or `key=value` string. With `twinbox_pooler=transaction` the
 /// connections keep no state on the server beyond a transaction, as PgBouncer's transaction mode
-/// asks for. Connects to nothing yet. Throws std::invalid_argument when `conninfo` cannot be
-/// understood.
+/// requires. Does not connect yet. Throws std::invalid_argument when `conninfo` cannot be parsed.
 std::unique_ptr<Driver> make_postgres_driver(std::string conninfo, const DatabaseOptions& options,
                                              const Environment& environment);
 

@@ -36,7 +36,7 @@ class PostgresWatch final : public Watch {
       told = true;
     }
     const bool listens_again = take_answers();
-    // libpq finds the end of the connection only when it is asked about it.
+    // libpq detects the end of the connection only when it is called.
     static_cast<void>(PQisBusy(connection_.get()));
     if (PQstatus(connection_.get()) != CONNECTION_OK) fail();
     return told || listens_again;
@@ -55,7 +55,7 @@ class PostgresWatch final : public Watch {
     listens_ = wanted_;
   }
 
-  /// True when a listen has come into force: what was committed before it has not been told.
+  /// True when a listen has come into force: earlier commits were not reported.
   bool take_answers() {
     bool listens_again = false;
     while (asked_ && PQisBusy(connection_.get()) == 0) {
@@ -82,7 +82,7 @@ class PostgresWatch final : public Watch {
   std::string channel_;
   std::string where_;
   bool wanted_ = true;
-  bool listens_ = true;  ///< or will, once what was asked is answered
+  bool listens_ = true;  ///< or will, after the pending answer
   bool asked_ = false;
 };
 
@@ -94,8 +94,8 @@ Address watch_address(Address address) {
   if (limit <= 0 || limit > longest_connect) {
     settings["connect_timeout"] = std::to_string(longest_connect);
   }
-  // Nothing is ever sent here, so that only the system can find out that nobody is there any more:
-  // also where a service file has kept our defaults out of the address.
+  // Nothing is ever sent here, so that only TCP keepalive can detect a vanished server: also when a
+  // service file has removed our defaults from the address.
   settings.try_emplace("keepalives_idle", "15");
   settings.try_emplace("keepalives_interval", "5");
   settings.try_emplace("keepalives_count", "3");

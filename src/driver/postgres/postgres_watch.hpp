@@ -10,11 +10,10 @@
 
 namespace twinbox::postgres {
 
-/// The address as a watch uses it: gives up sooner, and notices a server that has gone silently.
+/// The address for a watch: shorter timeouts, and keepalive for a server that vanished.
 Address watch_address(Address address);
 
-/// Throws DatabaseError; WatchImpossible behind a pooler, also when the address does not mention
-/// it.
+/// Throws DatabaseError; WatchImpossible behind a pooler, even if the address does not mention it.
 std::unique_ptr<Watch> open_postgres_watch(const Address& address, const NotifyChannel& channel,
                                            const std::stop_token& stop);
 

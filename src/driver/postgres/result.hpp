@@ -1,4 +1,4 @@
-// What one statement answered.
+// The result of one statement.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ std::size_t row_count(const PGresult* result);
 /// Hands the rows to `sink`, one after the other.
 void deliver(const PGresult* result, RowSink sink);
 
-/// The server's error, or libpq's when the server said nothing.
+/// The server's error, or libpq's without one from the server.
 ServerError server_error_of(const PGresult* result);
 
 }  // namespace twinbox::postgres

@@ -36,7 +36,7 @@ std::optional<Instant> read_instant(std::string_view text);    ///< ISO, any off
 std::optional<std::string> read_bytes(std::string_view text);  ///< hex or escape
 std::optional<Uuid> read_uuid(std::string_view text);
 
-/// One row in text form: what every text result of ours shares, wherever its cells come from.
+/// One row in text form: the common part of every text result, whatever the origin of its cells.
 class TextRow : public Row {
  public:
   [[nodiscard]] bool is_null(int column) const final { return !cell(column).has_value(); }
@@ -52,7 +52,7 @@ class TextRow : public Row {
   ~TextRow() = default;
   /// Empty for null. Throws std::out_of_range when there is no such column.
   [[nodiscard]] virtual std::optional<std::string_view> cell(int column) const = 0;
-  /// Forgets what the row before has decoded.
+  /// Drops the decoded values of the previous row.
   void next_row() { decoded_.clear(); }
 
  private:

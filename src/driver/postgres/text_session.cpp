@@ -104,7 +104,7 @@ std::size_t PostgresTextSession::execute_text(std::string_view sql, std::span<co
 
 DatabaseError PostgresTextSession::error(std::string_view sqlstate,
                                          std::string_view message) const {
-  // The first line only: the lines behind it may hold values (DETAIL) or the statement itself.
+  // The first line only: later lines may contain values (DETAIL) or the statement itself.
   const postgres::ServerError server_error{std::string{sqlstate},
                                            without_severity(postgres::first_line(message))};
   const auto kind = sqlstate.empty() ? DatabaseError::Kind::other : postgres::kind_of(sqlstate);

@@ -10,7 +10,7 @@ bool BusyWait::operator()(int tries) {
   const auto now = steady_clock::now();
   if (tries == 0) started_ = now;
   if (interrupted_ || now - started_ >= limit_) return false;
-  // A commit takes some 0.2 ms, so the first waits are as short; later ones spare the processor,
+  // A commit takes about 0.2 ms, so the first waits are as short; later ones spare the processor,
   // yet end soon enough for an interrupt.
   const auto longest = std::min<std::int64_t>(4'000, std::int64_t{100} << std::min(tries, 6));
   const auto half = static_cast<std::uint64_t>(longest / 2);

@@ -1,4 +1,4 @@
-// Waiting for a file that another connection or process holds.
+// Waits for a file that another connection or process has locked.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace twinbox {
 
-/// Short waits with chance in them, until the limit has passed or the connection was interrupted.
-/// Not thread-safe. `interrupted` is borrowed.
+/// Short waits with jitter, until the limit has passed or the connection was interrupted. Not
+/// thread-safe. `interrupted` is borrowed.
 class BusyWait {
  public:
   BusyWait(std::chrono::milliseconds limit, const Environment& environment,

@@ -78,8 +78,8 @@ void SqliteConnection::refuse_read_only_file() {
 
 void SqliteConnection::switch_to_wal() {
   if (in_memory_ || sqlite3_db_readonly(db_.get(), "main") == 1) return;
-  // SQLite does not call the busy handler where two connections that switch at once would wait for
-  // each other: both are told that the file is busy, and one of them must come again.
+  // SQLite does not call the busy handler for two connections that switch to WAL at once and would
+  // wait for each other: both get a busy error, and one of them must retry.
   for (int tries = 0;; ++tries) {
     sqlite3_stmt* raw = nullptr;
     int code = sqlite3_prepare_v2(db_.get(), "pragma journal_mode = wal", -1, &raw, nullptr);
@@ -169,7 +169,7 @@ void SqliteConnection::commit() {
   throw error;
 }
 
-// What was committed to a file that lost its name meanwhile may be gone with the next restart.
+// A commit to a file that lost its name meanwhile may be gone with the next restart.
 void SqliteConnection::refuse_to_confirm() const {
   if (store_ == nullptr || access_ == Access::read) return;
   const std::string problem = store_->problem();
@@ -182,7 +182,7 @@ void SqliteConnection::refuse_to_confirm() const {
 
 void SqliteConnection::checkpoint() noexcept {
   if (checkpoints_ == nullptr || access_ == Access::read || !checkpoints_->due()) return;
-  // Its commit is done, so its caller waits for no other writer: the next commit tries again.
+  // Its commit is done, so its caller waits for no other writer: the next commit retries it.
   wait_when_busy(false);
   const int code = sqlite3_step(begin_immediate_.get());
   sqlite3_reset(begin_immediate_.get());
@@ -191,9 +191,9 @@ void SqliteConnection::checkpoint() noexcept {
   rollback();
 }
 
-// Those who watch the directory saw the commit being written, but not when it became visible: they
-// also see that the directory is opened. It changes nothing there, so that the next sync has no
-// more to write. A claim brings nothing new.
+// Watchers of the directory saw the commit being written, but not when it became visible: opening
+// the directory is the second signal. It changes nothing there, so that the next sync has no more
+// to write. A claim adds nothing new.
 void SqliteConnection::notify_other_processes() noexcept {
   if (access_ != Access::write || in_memory_) return;
   const int opened = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -203,8 +203,8 @@ void SqliteConnection::notify_other_processes() noexcept {
 DatabaseError SqliteConnection::commit_error() {
   const int code = sqlite3_extended_errcode(db_.get());
   auto error = handle_.error("commit");
-  // The frames were written, but the disk did not say whether they stay: the next reader of the
-  // file may or may not find them. Every other failure comes before that point.
+  // The frames were written, but the disk did not confirm them: the next reader of the file may or
+  // may not find them. Every other failure comes before that point.
   if ((code & 0xff) != SQLITE_IOERR || access_ == Access::read) return error;
   return {DatabaseError::Kind::commit_in_doubt,
           std::string{error.what()} + "; look whether the changes are there before you repeat them",
@@ -222,8 +222,8 @@ void SqliteConnection::rollback() noexcept {
   try {
     environment_.write(LogLevel::warning, "rollback",
                        {{"file", std::string_view{handle_.file}}, {"code", std::int64_t{code}}});
-  } catch (
-      ...) {  // a log that throws changes nothing: the connection is closed, which undoes the rest
+  } catch (...) {  // an exception of the log changes nothing: the connection is closed, which
+                   // undoes the rest
   }
 }
 

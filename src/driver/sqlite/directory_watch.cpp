@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::uint32_t changes = IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM |
                                   IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF;
-// Only of the directory itself: whoever commits opens it. Files in it are opened all the time.
+// Only of the directory itself: a commit opens it. Files in it are opened all the time.
 constexpr std::uint32_t interesting = changes | IN_OPEN | IN_ONLYDIR;
 
-/// So many files are asked in the time of one read.
+/// One read serves the queries of this many files.
 constexpr std::size_t files_in_a_read = 64;
 constexpr std::chrono::microseconds just_now{50};
 constexpr int most_links = 40;
@@ -29,8 +29,8 @@ std::string_view base_of(std::string_view name) {
   return name;
 }
 
-/// A commit writes to the log, or ends with the journal. The file itself is written by checkpoints,
-/// and the log's index and the log are made and removed by whoever opens and closes the file.
+/// A commit writes to the log, or ends with the journal. Checkpoints write the file itself, and
+/// opening and closing the file creates and removes the log and its index.
 bool may_be_a_commit(std::string_view name, std::uint32_t event) {
   if (name.ends_with("-shm")) return false;
   if (name.ends_with("-wal")) return (event & IN_MODIFY) != 0;
@@ -116,14 +116,14 @@ void DirectoryWatch::Hint::confirm() {
 bool DirectoryWatch::Hint::lost() const { return lost_; }
 
 void DirectoryWatch::drain() {
-  // A thousand files ask one after the other; what has come since the first of them asked keeps the
+  // A thousand files are queried one after the other; events since the first query keep the
   // descriptor readable.
   const auto now = Clock::now().time_since_epoch();
   if (now - Clock::duration{drained_} < just_now * (1 + hints_ / files_in_a_read)) return;
   const std::scoped_lock lock{mutex_};
   drained_ = now.count();
   alignas(inotify_event) std::array<char, 16384> buffer{};
-  // Bounded: what comes in the meantime makes the descriptor readable again.
+  // Bounded: later events make the descriptor readable again.
   for (int round = 0; round < 64; ++round) {
     const ssize_t size = ::read(descriptor_, buffer.data(), buffer.size());
     if (size <= 0) return;
@@ -168,7 +168,7 @@ void DirectoryWatch::mark_written(int directory) {
   if (found == directories_.end()) return;
   for (auto& [name, hint] : found->second) {
     if (hint->written_) hint->told_ = true;
-    // No proof will come: what was written is told twice, not with every commit to other files.
+    // No confirmation follows: a write is reported twice, not with every commit to other files.
     if (hint->notify_ == Notify::commits) hint->written_ = false;
   }
 }
@@ -186,7 +186,7 @@ void DirectoryWatch::lose(int directory) {
     hint->lost_ = true;
     hint->told_ = true;
   }
-  ::inotify_rm_watch(descriptor_, directory);  // a directory that was moved is still there
+  ::inotify_rm_watch(descriptor_, directory);  // a moved directory still exists
   directories_.erase(found);
 }
 

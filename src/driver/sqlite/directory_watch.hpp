@@ -1,4 +1,4 @@
-// Tells that something has happened to a file: inotify, one instance for the whole process.
+// Reports changes of a file: inotify, one instance for the whole process.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,11 @@
 
 namespace twinbox {
 
-/// Thread-safe. The system gives a user few instances (128), so that all files share one, and the
+/// Thread-safe. The system limits the instances per user (128), so all files share one, and the
 /// files of one directory share a watch.
 class DirectoryWatch {
  public:
-  /// The instance of this process, as long as somebody has it; null when the system has none to
-  /// give.
+  /// The instance of this process, while it has users; null when the system has none left.
   static std::shared_ptr<DirectoryWatch> shared();
 
   explicit DirectoryWatch(int descriptor) noexcept : descriptor_(descriptor) {}
@@ -29,24 +28,24 @@ class DirectoryWatch {
   DirectoryWatch(const DirectoryWatch&) = delete;
   DirectoryWatch& operator=(const DirectoryWatch&) = delete;
 
-  /// What a hint is given for: any change of the file, its log and its journal; or only those that
-  /// a commit makes, so that opening, closing and checkpointing the file tell nothing.
+  /// The events for a hint: any change of the file, its log and its journal; or only those of a
+  /// commit, so that opening, closing and checkpointing the file report nothing.
   enum class Notify { changes, commits };
 
-  /// What is known about one file, its log and its journal.
+  /// The state of one file, its log and its journal.
   class Hint {
    public:
     ~Hint();
     Hint(const Hint&) = delete;
     Hint& operator=(const Hint&) = delete;
 
-    /// True when something has happened since the last call.
+    /// True after a change since the last call.
     bool take();
-    /// True when take() would be. Whoever asks for one file also reads what has happened to others.
+    /// True when take() would be. A query for one file also reads the events of the others.
     [[nodiscard]] bool told() const;
-    /// What was written has been seen: nobody needs to be told once more when it is committed.
+    /// The write has been seen: its commit need not be reported again.
     void confirm();
-    /// True once the directory is gone: nothing will be told any more.
+    /// True once the directory is gone: no further event is reported.
     [[nodiscard]] bool lost() const;
 
    private:
@@ -57,9 +56,9 @@ class DirectoryWatch {
     int directory_;
     std::string name_;
     Notify notify_;
-    // Without the lock: a thousand files are asked at each turn.
+    // Without the lock: a thousand files are queried at each turn.
     std::atomic<bool> told_ = false;
-    bool written_ = false;  ///< and not confirm yet
+    bool written_ = false;  ///< and not confirmed yet
     std::atomic<bool> lost_ = false;
   };
 
@@ -73,23 +72,23 @@ class DirectoryWatch {
   static Hints follow(const std::shared_ptr<DirectoryWatch>& shared, const std::string& file,
                       Notify tells);
 
-  /// Readable when something has happened to some file.
+  /// Readable after a change of some file.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
  private:
   using Names = std::multimap<std::string, Hint*, std::less<>>;
 
-  /// Reads what has happened and marks the hints it concerns.
+  /// Reads the events and marks their hints.
   void drain();
   void mark(int directory, std::string_view name, std::uint32_t event);
-  /// Somebody has committed, to one of the files that were written.
+  /// A commit to one of the written files has ended.
   void mark_written(int directory);
   void mark_all();
   void lose(int directory);
 
   const int descriptor_;
   mutable std::mutex mutex_;
-  std::unordered_map<int, Names> directories_;  ///< by the system's number
+  std::unordered_map<int, Names> directories_;  ///< by the watch descriptor
   std::atomic<std::size_t> hints_ = 0;
   using Clock = std::chrono::steady_clock;
   std::atomic<Clock::rep> drained_ = std::numeric_limits<Clock::rep>::min() / 2;

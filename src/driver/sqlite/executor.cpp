@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t blocks_bound = 512;
 constexpr std::size_t texts_bound = 32;
 constexpr std::size_t kept_bytes_bound = 1U << 20U;
-/// From so many elements on, one run for all of them costs less than one for each.
+/// Above this number of elements, one run for all costs less than one run for each.
 constexpr std::size_t many = 8;
 
 std::string_view parameter_name(std::string_view what, sqlite3_stmt* statement, int parameter) {
@@ -189,7 +189,7 @@ void SqliteExecutor::plan_step(Block& block, std::size_t number, std::span<const
   auto& step = block.steps[number];
   PreparedStep* source = nullptr;
   if (step.each) {
-    // A step that returns nothing hands on the rows it ran for itself.
+    // A step without results passes on the rows it ran for.
     step.source = number == 0 ? 0 : number - 1;
     while (step.source > 0 && !block.steps[step.source].returns_rows &&
            block.steps[step.source].each) {
@@ -241,7 +241,7 @@ std::size_t SqliteExecutor::run(Block& block, std::span<const Arg> args, RowSink
   return total;
 }
 
-/// `block` is what is run for many.
+/// `block` is the form for many elements.
 std::size_t SqliteExecutor::run_many(Block& block, std::span<const Arg> args, RowSink rows) {
   std::vector<Arg> scalars;
   const Arg* ids = nullptr;
@@ -341,7 +341,7 @@ std::size_t SqliteExecutor::run_step(const Block& block, std::size_t number, Row
   const SqliteRow row{statement};
   while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
     ++count;
-    // Kept before the sink sees the row: reading a column as another type converts it in place.
+    // Copied before the sink sees the row: reading a column as another type converts it in place.
     if (number + 1 < block.steps.size() && block.steps[number + 1].each) {
       kept_[number].add(statement, step.kept_columns);
     }

@@ -1,5 +1,5 @@
 // Runs statements on one SQLite connection: our own blocks and the caller's SQL, prepared once and
-// kept.
+// cached.
 #pragma once
 
 #include <cstdint>

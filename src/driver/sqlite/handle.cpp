@@ -10,8 +10,8 @@ using Kind = DatabaseError::Kind;
 
 constexpr int primary(int code) { return code & 0xff; }
 
-// SQLite has one code, SQLITE_ERROR, for a missing table, a missing column and a slip of the pen;
-// only its words tell them apart. This is the only place that reads them.
+// SQLite has one code, SQLITE_ERROR, for a missing table, a missing column and a syntax error; only
+// its text distinguishes them. This is the only place that reads it.
 bool names_missing_table(std::string_view message) {
   return message.starts_with("no such table") || message.starts_with("no such view");
 }
@@ -79,7 +79,7 @@ std::string_view hint_for(int code, Kind kind, std::string_view when_busy) {
   }
 }
 
-// After these the connection's view of the file may be wrong; a fresh one reads it anew.
+// After these the connection's view of the file may be wrong; a fresh connection reads it again.
 bool breaks_connection(int code) {
   switch (primary(code)) {
     case SQLITE_CORRUPT:

@@ -1,5 +1,4 @@
-// One SQLite connection as the code above it sees it, and its result codes as errors that say what
-// to do.
+// One SQLite connection as the code above it sees it, and its result codes as errors with a fix.
 #pragma once
 
 #include <atomic>
@@ -18,8 +17,8 @@ struct SqliteHandle {
   SqliteHandle(sqlite3* connection, std::string file_name, std::string busy_way_out)
       : db(connection), file(std::move(file_name)), when_busy(std::move(busy_way_out)) {}
 
-  /// SQLite's latest error on this connection as ours: "<what>: <SQLite's words>; <the way out>
-  /// (<file>)". Marks the connection as broken when it cannot be trusted any more.
+  /// SQLite's latest error on this connection as ours: "<what>: <SQLite's text>; <fix> (<file>)".
+  /// Marks the connection as broken when it cannot be trusted any more.
   [[nodiscard]] DatabaseError error(std::string_view what);
   /// Throws DatabaseError `cancelled` once `interrupted` is set.
   void check_interrupted(std::string_view what) const;
@@ -27,7 +26,7 @@ struct SqliteHandle {
 
   sqlite3* db;
   std::string file;       ///< as messages show it
-  std::string when_busy;  ///< the way out of a busy file
+  std::string when_busy;  ///< the hint for a busy file
   std::atomic<bool> interrupted = false;
   bool broken = false;
 };

@@ -33,7 +33,7 @@ class SqliteDriver final : public Driver {
   }
 
   std::unique_ptr<Connection> connect(Access access) override {
-    // Before it is opened: a file that was removed must not be made anew.
+    // Check before opening: a removed file must not be created again.
     if (store_ != nullptr) store_->check("open");
     return std::make_unique<SqliteConnection>(file_, store_, access, options_, environment_);
   }
@@ -47,7 +47,7 @@ class SqliteDriver final : public Driver {
     return {.server = "files", .database = failed ? file_ : path.string()};
   }
 
-  /// The file tells of every box in it.
+  /// The file reports commits to every box in it.
   [[nodiscard]] OpenWatch watch(const BoxName& /*box*/) const override {
     if (file_ == ":memory:") return {};
     return [file = file_](const std::stop_token& /*stop*/) {

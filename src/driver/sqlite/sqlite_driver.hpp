@@ -1,4 +1,4 @@
-// Databases that are one SQLite file, or none at all (`:memory:`).
+// Databases in one SQLite file, or in memory (`:memory:`).
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace twinbox {
 
-/// Nothing is opened yet. Throws std::invalid_argument when `file` is empty or holds a NUL.
+/// Opens nothing yet. Throws std::invalid_argument when `file` is empty or contains a NUL.
 std::unique_ptr<Driver> make_sqlite_driver(std::string file, const DatabaseOptions& options,
                                            const Environment& environment);
 

@@ -34,7 +34,7 @@ int SqliteInotifyWatch::descriptor() const noexcept {
 
 std::optional<Watch::Clock::time_point> SqliteInotifyWatch::look_again() const {
   if (!waiting_) return {};
-  // Another watch has read it: the descriptor will not tell it again.
+  // Another watch has read the event: the descriptor will not report it again.
   const bool told = std::ranges::any_of(hints_, [](const auto& hint) { return hint->told(); });
   return told ? std::optional{Clock::time_point{}} : std::nullopt;
 }

@@ -1,4 +1,4 @@
-// Learns of commits in a SQLite file without opening it: by inotify alone.
+// Detects commits in a SQLite file without opening it: by inotify alone.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace twinbox {
 
-/// Tells when a commit was written to the log, and again when a commit of Twinbox has ended. A
-/// commit of another program may become visible a little later: look a few times.
+/// Reports a commit when it was written to the log, and again when a commit of Twinbox has ended. A
+/// commit of another program may become visible a little later: poll a few times.
 class SqliteInotifyWatch final : public Watch {
  public:
   /// Throws DatabaseError when the directory cannot be watched now, WatchImpossible when the system
-  /// has no inotify to give.
+  /// has no inotify instance left.
   SqliteInotifyWatch(const std::string& file, const std::shared_ptr<DirectoryWatch>& directories);
 
   [[nodiscard]] int descriptor() const noexcept override;

@@ -38,7 +38,7 @@ class SqliteSession::State {
     }
   }
 
-  /// As SqliteDriver::location() writes it.
+  /// In the form of SqliteDriver::location().
   [[nodiscard]] const std::string& database() const noexcept { return database_; }
 
   [[nodiscard]] bool in_transaction() const noexcept { return handle_.in_transaction(); }

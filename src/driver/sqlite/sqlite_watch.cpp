@@ -14,11 +14,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The hint comes when a commit is written, its proof only once it is on disk: so it is looked for
-// again and again, a quarter later each time. A disk that took t to sync costs t / 4 at most.
+// The hint comes when a commit is written, the confirmation only once it is on disk: so it is
+// polled repeatedly, each time after a quarter of the time so far. A disk that took t to sync costs
+// t / 4 at most.
 constexpr std::chrono::microseconds first_step = 100us;
-constexpr std::chrono::milliseconds slow_sync = 50ms;  // from here on twice as long each time
-// For what no hint tells of: a directory on the way that is replaced, a network's file system.
+constexpr std::chrono::milliseconds slow_sync = 50ms;  // from here on the interval doubles
+// For changes without a hint: a replaced parent directory, a network file system.
 constexpr std::chrono::seconds heartbeat = 5s;
 constexpr std::chrono::milliseconds blind_interval = 10ms;
 
@@ -51,7 +52,7 @@ int SqliteWatch::descriptor() const noexcept {
 
 std::optional<Watch::Clock::time_point> SqliteWatch::look_again() const {
   if (!waiting_) return {};
-  // Somebody else has read it: the descriptor will not tell it again.
+  // Another watch has read the event: the descriptor will not report it again.
   const bool told = std::ranges::any_of(hints_, [](const auto& hint) { return hint->told(); });
   return told ? Clock::time_point{} : next_look_;
 }
@@ -117,7 +118,7 @@ void SqliteWatch::plan(bool restart) {
   }
   waited_ += step_;
   next_look_ = Clock::now() + step_;
-  // Many files that nothing happens to are looked at together: one wake-up for all of them.
+  // Many idle files are polled together: one wake-up for all of them.
   if (step_ == heartbeat) {
     next_look_ = Clock::time_point{} +
                  std::chrono::ceil<std::chrono::seconds>(next_look_.time_since_epoch()) /
@@ -130,7 +131,7 @@ bool SqliteWatch::look() {
   auto identity = find();
   if (!identity) {
     close();
-    follow_links();  // its directory may be another one by now
+    follow_links();  // its directory may have changed
     identity = find();
     if (!identity) return false;
   }

@@ -1,4 +1,4 @@
-// Learns of commits in a SQLite file: `data_version` is the proof, inotify the hint when to look.
+// Detects commits in a SQLite file: `data_version` is the proof, inotify the hint to check it.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace twinbox {
 /// The file may be missing, may be replaced, and may lie behind symbolic links.
 class SqliteWatch final : public Watch {
  public:
-  /// Without `directories`, or where they cannot be watched, the file is looked at every few
+  /// Without `directories`, or where they cannot be watched, the file is polled every few
   /// milliseconds. Throws DatabaseError.
   SqliteWatch(const std::string& file, std::shared_ptr<DirectoryWatch> directories);
 
@@ -30,14 +30,14 @@ class SqliteWatch final : public Watch {
   struct Close {
     void operator()(sqlite3* db) const noexcept { sqlite3_close_v2(db); }
   };
-  /// Which file a path leads to.
+  /// The file that a path leads to.
   struct Identity {
     dev_t device = 0;
     ino_t number = 0;
     bool operator==(const Identity&) const = default;
   };
-  /// Counts the watches of this process that have no hints, which share a bound of what looking
-  /// may cost.
+  /// Counts the watches of this process that have no hints; they share a bound for the cost of
+  /// polling.
   class PollingWatchCount {
    public:
     PollingWatchCount() noexcept;
@@ -65,7 +65,7 @@ class SqliteWatch final : public Watch {
   std::optional<Identity> identity_;
   std::int64_t version_ = 0;
   bool waiting_ = true;
-  bool busy_ = false;  ///< the last look got no answer
+  bool busy_ = false;  ///< the last poll got no answer
   Clock::duration step_ = {};
   Clock::duration waited_ = {};  ///< since the last hint or change
   Clock::time_point next_look_ = {};

@@ -1,4 +1,4 @@
-// Which file a store is, so that it is noticed when its name leads to another one or to none.
+// The identity of a store's file: detects when its name leads to another file or to none.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace twinbox {
 /// Thread-safe.
 class StoreFile {
  public:
-  /// `path` as it was given; relative ones count from where the process is now.
+  /// `path` as it was given; relative ones count from the current directory of the process.
   explicit StoreFile(const std::string& path);
 
   /// A connection that is open. End it before the connection is closed: the last one removes the

@@ -214,7 +214,7 @@ Pairs pairs_of(Url url) {
   });
   if (driver.empty()) driver = installed_driver();
   Pairs pairs{{"Driver", driver}};
-  // A section of freetds.conf says where the server is; FreeTDS takes only one of the two.
+  // A section of freetds.conf has the server's address; FreeTDS takes only one of the two.
   if (find(url.parameters, {"servername"}) == nullptr) {
     pairs.emplace_back("Server", url.host + "," + url.port);
   }
@@ -236,8 +236,8 @@ bool is_one_of(std::string_view value, std::initializer_list<std::string_view> w
   return std::ranges::any_of(words, [&](auto word) { return same_word(value, word); });
 }
 
-/// FreeTDS passes over the words it does not know, Microsoft's for encryption among them: who asked
-/// for it would talk in clear text.
+/// FreeTDS ignores unknown keywords, including Microsoft's for encryption: a connection that should
+/// be encrypted would be in clear text.
 void translate_encryption(Pairs& pairs) {
   for (auto& [key, value] : pairs) {
     if (same_word(key, "encrypt")) {
@@ -253,7 +253,7 @@ void translate_encryption(Pairs& pairs) {
   }
 }
 
-/// Whatever FreeTDS's own configuration says: microseconds and long text need this protocol.
+/// Overrides FreeTDS's own configuration: microseconds and long text need this protocol.
 void complete(Pairs& pairs) {
   const auto* driver = find(pairs, {"driver"});
   const bool freetds = driver != nullptr && (driver->find("TDS") != std::string::npos ||

@@ -1,4 +1,4 @@
-// An address taken apart: what the ODBC driver is told, and what may be shown.
+// A parsed address: the settings for the ODBC driver, and the parts that may be shown.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 namespace twinbox::sqlserver {
 
 struct Address {
-  /// What ODBC is given. May hold a password.
+  /// The connection string for ODBC. May contain a password.
   std::string connection_string;
-  /// Who, where and which database; never a password.
+  /// User, host and database; never a password.
   std::string shown;
   std::string server = {};    ///< host and port
   std::string database = {};  ///< its name there; empty: the login's own
@@ -18,7 +18,7 @@ struct Address {
 /// True for `sqlserver://…`, and for an ODBC connection string: one with DRIVER=, DSN= or FILEDSN=.
 bool is_address(std::string_view text) noexcept;
 
-/// Throws std::invalid_argument; the message holds nothing that could be a password.
+/// Throws std::invalid_argument; the message contains nothing that could be a password.
 Address parse_address(std::string_view text);
 
 }  // namespace twinbox::sqlserver

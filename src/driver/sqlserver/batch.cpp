@@ -28,7 +28,7 @@ std::vector<std::string> names_of(const Statement& statement) {
   return names;
 }
 
-/// A driver may name what broke the connection by a state of its own.
+/// A driver may report a broken connection with a state of its own.
 bool is_dead(SQLHDBC connection) {
   SQLUINTEGER dead = SQL_CD_FALSE;
   SQLGetConnectAttr(connection, SQL_ATTR_CONNECTION_DEAD, &dead, 0, nullptr);
@@ -49,7 +49,7 @@ Answer execute(const ExecutionContext& target, std::string_view action, bool our
   auto code = SQLExecDirectW(statement.get(), wide(text), static_cast<SQLINTEGER>(text.size()));
   code = Parameters::feed(statement.get(), code);
   Answer answer;
-  // SQL_NO_DATA: a statement that has changed nothing, which is an answer and no end.
+  // SQL_NO_DATA: a statement without changes, which is an answer and not an end.
   while (succeeded(code) || code == SQL_NO_DATA) {
     if (succeeded(code)) answer.take(statement.get(), action, target.where, ours);
     code = SQLMoreResults(statement.get());
@@ -102,8 +102,8 @@ Batch::Batch(const Statement& statement, std::span<const Arg> args)
   const auto names = names_of(statement);
   declare(names, args);
   if (parameters_.count() == 0) return;
-  // Only result sets count: what a block changes on its way is nobody's answer. What the server
-  // runs with parameters has settings of its own, so that this one ends with it.
+  // Only result sets count: intermediate changes of a block are not part of its result. The setting
+  // is local to the parameterized execution and ends with it.
   begin_with("set nocount on");
 }
 

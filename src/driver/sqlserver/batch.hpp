@@ -1,4 +1,4 @@
-// One text for the server, with the values that go with it: a call is one round trip.
+// One text for the server, with its values: a call is one round trip.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@
 
 namespace twinbox::sqlserver {
 
-/// What a connection is doing, for whoever wants to end it from another thread.
+/// The running statement of a connection, for a thread that wants to cancel it.
 class Running {
  public:
-  /// Ends what runs, and keeps anything new from beginning until reset().
+  /// Cancels the running statement, and blocks new ones until reset().
   void interrupt() noexcept;
   void reset() noexcept { wanted_ = false; }
   [[nodiscard]] bool interrupted() const noexcept { return wanted_; }
@@ -45,8 +45,8 @@ class Running {
 struct ExecutionContext {
   SQLHDBC connection;
   std::string_view where;      ///< for errors
-  Running* running = nullptr;  ///< null: nobody can end it
-  SQLULEN answer_seconds = 0;  ///< how long the server may take; 0: for ever
+  Running* running = nullptr;  ///< null: it cannot be cancelled
+  SQLULEN answer_seconds = 0;  ///< how long the server may take; 0: forever
 };
 
 /// T-SQL with `@name` stays as it is: a declaration before it gives each name its value,
@@ -56,11 +56,11 @@ class Batch {
   /// One of our own: all its steps. Columns become `@rows` and `@bytes` (see Rows).
   /// Throws std::invalid_argument when an argument is missing.
   Batch(const Statement& statement, std::span<const Arg> args);
-  /// A statement of the caller's own. Without arguments its text goes as it is: it may be one that
-  /// has to be the first of its batch, or that has variables of its own.
+  /// A statement of the caller's own. Without arguments its text is sent unchanged: it may have to
+  /// be the first of its batch, or have variables of its own.
   Batch(std::string_view sql, std::span<const Arg> args);
 
-  /// True when it is about columns without elements: there is nothing to do.
+  /// True for columns without elements: there is nothing to do.
   [[nodiscard]] bool idle() const noexcept { return rows_ && rows_->count == 0; }
   /// Puts a statement without parameters before it.
   void begin_with(std::string_view sql) { text_.insert(0, std::string{sql} + ";\n"); }
@@ -78,12 +78,12 @@ class Batch {
   Parameters parameters_;
 };
 
-/// What a transaction on the server is in. One that is doomed can only be rolled back.
+/// The state of a transaction on the server. A doomed one can only be rolled back.
 enum class TransactionState { none, open, doomed };
 TransactionState transaction_state(const ExecutionContext& target);
 
-/// Runs a batch in a caller's transaction, behind a savepoint: a failure, also one of the sink's,
-/// leaves nothing of it behind. Some errors end the whole transaction nevertheless (a deadlock,
+/// Runs a batch in a caller's transaction, in a savepoint: after a failure, also one of the sink's,
+/// nothing of it remains. Some errors end the whole transaction nevertheless (a deadlock,
 /// XACT_ABORT): they then say so.
 std::size_t run_for_caller(Batch& batch, const ExecutionContext& target, RowSink rows);
 

@@ -11,7 +11,7 @@ namespace twinbox::sqlserver {
 /// Throws DatabaseError.
 ConnectionHandle connect_to(SQLHENV environment, const Address& address);
 
-/// Throws UsageError for a statement that begins or ends a transaction; a savepoint is none.
+/// Throws UsageError for a statement that begins or ends a transaction; a savepoint is allowed.
 void check_transaction_words(std::string_view sql);
 
 }  // namespace twinbox::sqlserver

@@ -20,7 +20,7 @@ constexpr std::array known{
     Known{208, Kind::missing_schema},     // no such table or view
     Known{229, Kind::permission},         // on an object
     Known{230, Kind::permission},         // on a column
-    Known{233, Kind::connection_lost},    // nobody at the other end
+    Known{233, Kind::connection_lost},    // no process at the other end
     Known{262, Kind::permission},         // in the database
     Known{297, Kind::permission},         // to action
     Known{300, Kind::permission},         // on the server
@@ -85,7 +85,7 @@ std::string_view hint_for(const ServerError& server_error, Kind kind, bool ours)
     return "install an ODBC driver for SQL Server and name it in the address (driver=…, as in "
            "odbcinst -q -d)";
   }
-  // FreeTDS has no more to say when a server listens and the handshake fails.
+  // FreeTDS has no more detail when a server listens and the handshake fails.
   if (server_error.sqlstate == "08001" && server_error.native == 0) {
     return "a server that listens there was not agreed with: check Encrypt, and that its "
            "certificate is vouched for by the ca file of freetds.conf and holds its name "
@@ -107,7 +107,7 @@ std::string_view hint_for(const ServerError& server_error, Kind kind, bool ours)
   }
 }
 
-/// The server's words about a duplicate or about data that do not fit hold the value itself.
+/// The server's text about a duplicate or invalid data contains the value itself.
 std::string without_values(const ServerError& server_error) {
   if (server_error.native == 2601 || server_error.native == 2627) {
     return server_error.message.substr(0, server_error.message.find(" ("));
@@ -130,8 +130,8 @@ std::string without_values(const ServerError& server_error) {
   return result;
 }
 
-/// Babelfish has one number for all that it knows no number of SQL Server's for; only its words
-/// tell a missing table from a slip of the pen. This is the only place that reads them.
+/// Babelfish has one number for all errors without a number of SQL Server's; only the text
+/// distinguishes a missing table from a syntax error. This is the only place that reads it.
 constexpr std::int32_t unnumbered = 33557097;
 
 Kind kind_of_words(std::string_view message, Kind otherwise) noexcept {
@@ -162,7 +162,7 @@ Kind kind_of_state(std::string_view state) noexcept {
 }  // namespace
 
 Kind kind_of(const ServerError& server_error) noexcept {
-  // A state that comes from this side of the wire; its number is the driver's own.
+  // A state of the client side; its number is the driver's own.
   if (server_error.sqlstate.starts_with("08")) return Kind::connection_lost;
   const auto* found =
       std::lower_bound(known.begin(), known.end(), server_error.native,

@@ -1,4 +1,4 @@
-// From the server's numbers and ODBC's states to DatabaseError: the one place where they are known.
+// Maps the server's numbers and ODBC's states to DatabaseError: the only place that knows them.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace twinbox::sqlserver {
 
-/// What the server, or the ODBC driver in its place, said.
+/// An error from the server, or from the ODBC driver in its place.
 struct ServerError {
   std::string sqlstate = {};
-  std::int32_t native = 0;  ///< the server's number; 0 or the driver's own when it is not its word
+  std::int32_t native = 0;  ///< the server's number; 0 or the driver's own if the driver reports it
   std::string message = {};
 };
 
 DatabaseError::Kind kind_of(const ServerError& server_error) noexcept;
 
-/// `ours` says that the statement is one of our own, so that a missing table has a known way out.
+/// `ours` says that the statement is one of our own, so that the hint for a missing table is known.
 DatabaseError failure(std::string_view statement, const ServerError& server_error,
                       std::string_view where, bool ours);
 DatabaseError failure(DatabaseError::Kind kind, std::string_view statement,

@@ -8,7 +8,7 @@
 namespace twinbox::sqlserver {
 namespace {
 
-/// "The statement has been terminated", which follows the error that says why.
+/// "The statement has been terminated", which follows the error with the reason.
 constexpr SQLINTEGER statement_terminated = 3621;
 
 /// `[FreeTDS][SQL Server]Invalid object name …` becomes `Invalid object name …`.

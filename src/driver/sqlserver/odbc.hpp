@@ -1,4 +1,4 @@
-// ODBC handles with owners, and what a driver says when it refuses.
+// ODBC handles with owners, and their diagnostics.
 #pragma once
 
 #include <memory>
@@ -30,7 +30,7 @@ ConnectionHandle new_connection(SQLHENV environment);
 /// Throws DatabaseError.
 StatementHandle new_statement(SQLHDBC connection, std::string_view action, std::string_view where);
 
-/// The first thing that the driver has to say about `handle` and that is more than a remark.
+/// The first diagnostic of `handle` that is more than a remark.
 ServerError server_error_of(SQLSMALLINT type, SQLHANDLE handle);
 
 inline bool succeeded(SQLRETURN code) noexcept {

@@ -22,7 +22,7 @@ constexpr std::size_t short_text = 4000;
 constexpr std::size_t short_bytes = 8000;
 constexpr std::size_t piece = 64U * 1024U;
 
-// datetime2 knows the years 1 to 9999; what lies outside is as good as never.
+// datetime2 covers the years 1 to 9999; values outside are clamped.
 constexpr Instant earliest{std::chrono::sys_days{std::chrono::year{1} / 1 / 1}};
 constexpr Instant latest =
     Instant{std::chrono::sys_days{std::chrono::year{9999} / 12 / 31}} + 24h - microseconds{1};
@@ -33,8 +33,8 @@ void append_number(std::string& out, std::int64_t number) {
              std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
 }
 
-/// A JSON string without escapes: SQL Server reads them, servers that stand in for it may not. The
-/// statements turn the signs back (`{plain:…}`).
+/// A JSON string without escapes: SQL Server reads them, compatible servers may not. The statements
+/// turn the signs back (`{plain:…}`).
 void append_text(std::string& out, std::string_view text) {
   std::string coded;
   coded.reserve(text.size());
@@ -148,7 +148,7 @@ struct Parameters::Fill {
 void* Parameters::Slot::data() noexcept {
   if (c_type == SQL_C_WCHAR) return text.data();
   if (c_type != SQL_C_BINARY) return &fixed;
-  // What comes back when the driver asks for the bytes of this slot.
+  // The token that the driver returns when it asks for the bytes of this slot.
   if (length <= SQL_LEN_DATA_AT_EXEC_OFFSET) return this;
   static char nothing = '\0';
   return bytes.empty() ? &nothing : const_cast<char*>(bytes.data());
@@ -208,7 +208,7 @@ Rows::Rows(std::span<const Arg> args, std::string_view statement)
   json += ']';
 }
 
-/// A null is written, too: in every row the same members.
+/// Nulls are written, too: every row has the same members.
 void Rows::append(const Arg& arg, const Value& value) {
   json.append(",\"").append(arg.name);
   if (arg.type != ValueType::bytes) {

@@ -1,4 +1,4 @@
-// The arguments of one batch in the shape in which ODBC takes them.
+// The arguments of one batch in ODBC's form.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace twinbox::sqlserver {
 
 /// The values of the `?` of one text, in their order. Borrows text and bytes until the text has
-/// been executed. Long bytes are handed over piece by piece while it is.
+/// been executed, and passes long bytes piece by piece meanwhile.
 class Parameters {
  public:
   Parameters() = default;
@@ -24,9 +24,9 @@ class Parameters {
   void add(const Value& value);
   [[nodiscard]] std::size_t count() const noexcept { return slots_.size(); }
 
-  /// Names the values to the statement. Throws DatabaseError.
+  /// Binds the values to the statement. Throws DatabaseError.
   void bind(SQLHSTMT statement, std::string_view action, std::string_view where);
-  /// Answers SQL_NEED_DATA until the driver has all of it; returns what the execution returned.
+  /// Answers SQL_NEED_DATA until the driver has all data; returns the result of the execution.
   static SQLRETURN feed(SQLHSTMT statement, SQLRETURN code);
 
  private:
@@ -53,7 +53,7 @@ class Parameters {
   std::deque<Slot> slots_;  // ODBC keeps their addresses
 };
 
-/// What a variable of T-SQL that takes `value` is declared as; null: of any type but binary.
+/// The T-SQL type of a variable for `value`; null: any type but binary.
 std::string_view declared_type(const Value& value);
 
 /// The columns of a call as one JSON text, an array with an object per element, and the bytes in

@@ -136,8 +136,8 @@ class Answer::Fetch {
     cell.size += data.size();
   }
 
-  /// Both return the first length, which may be SQL_NULL_DATA. A driver that does not know how much
-  /// is left says SQL_NO_TOTAL.
+  /// Both return the first length, which may be SQL_NULL_DATA. A driver that does not know the
+  /// remaining length returns SQL_NO_TOTAL.
   SQLLEN read_bytes(SQLUSMALLINT column, Cell& cell) {
     SQLLEN first = 0;
     buffer_.resize(first_piece);
@@ -185,7 +185,7 @@ class Answer::Fetch {
     return first;
   }
 
-  /// Room for all that is left, so that long values take two calls.
+  /// Room for the whole rest, so that long values take two calls.
   void grow(SQLLEN left, std::size_t taken, std::size_t terminator) {
     if (left != SQL_NO_TOTAL) {
       buffer_.resize(std::max(buffer_.size(), static_cast<std::size_t>(left) - taken + terminator));
@@ -296,7 +296,7 @@ class Answer::CellRow final : public Row {
   const Set& set_;
   const std::string& bytes_;
   std::size_t row_ = 0;
-  mutable std::deque<std::string> made_;  // what had to be written as text
+  mutable std::deque<std::string> made_;  // values that had to be written as text
 };
 
 void Answer::deliver(RowSink sink) const {

@@ -1,4 +1,4 @@
-// What one batch answered: all its result sets, read to the end.
+// The result of one batch: all its result sets, read to the end.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace twinbox::sqlserver {
 
-/// A batch fails with its last result set as well as with its first, and a connection can do
-/// nothing else before it has been read: so all is read before anything is handed over.
+/// A batch can fail with its last result set as well as with its first, and its connection is
+/// blocked until all are read: so all are read before any row is passed on.
 class Answer {
  public:
   /// Reads the result that the statement stands on. Throws DatabaseError.

@@ -13,14 +13,14 @@ using Kind = DatabaseError::Kind;
 
 constexpr std::string_view user_statement = "execute";
 
-// Whatever the login, the database or the driver have for a default.
+// Overrides the defaults of the login, the database and the driver.
 constexpr std::string_view settings =
     "set implicit_transactions off; set nocount off; "
     "set transaction isolation level read committed; set quoted_identifier on; set ansi_nulls on; "
     "set ansi_padding on; set ansi_warnings on; set arithabort on; set concat_null_yields_null on; "
     "set numeric_roundabort off";
 
-// In a caller's transaction an error need not end it, and his locks are waited for as he likes.
+// In a caller's transaction an error need not end it, and the caller's lock timeout applies.
 constexpr std::string_view begin_callers =
     "set xact_abort off; set lock_timeout -1; begin transaction";
 
@@ -51,7 +51,7 @@ void SqlServerConnection::check(std::string_view action) const {
   if (running_.interrupted()) {
     throw failure(Kind::cancelled, action, {.message = "stopped on request"}, where_, true);
   }
-  // What came now would be a transaction of its own.
+  // A statement now would be a transaction of its own.
   if (failed_) {
     throw failure(Kind::invalid_request, action,
                   {.message = "an earlier error has ended the transaction: roll it back and begin "
@@ -61,12 +61,12 @@ void SqlServerConnection::check(std::string_view action) const {
 }
 
 void SqlServerConnection::fail(const DatabaseError& error, std::string_view action) {
-  // After a cancelled or timed out statement nobody knows what the server still does for it.
+  // After a cancelled or timed out statement the state of the server's work is unknown.
   lost_ = lost_ || error.kind() == Kind::connection_lost;
   broken_ = broken_ || lost_ || error.kind() == Kind::cancelled;
   failed_ = failed_ || broken_ || scope_ != Scope::caller || !is_open();
   if (!running_.interrupted()) {
-    // Nobody has asked for it: the server has not answered in time, and nothing was committed.
+    // Without a request: the server has not answered in time, and nothing was committed.
     if (error.kind() != Kind::cancelled || answer_seconds_ == 0) throw error;
     throw failure(Kind::connection_lost, action, {.message = error.what()}, {}, true);
   }
@@ -89,11 +89,10 @@ void SqlServerConnection::begin(Access access, Scope scope) {
   access_ = access;
   scope_ = scope;
   active_ = true;
-  // One statement that only reads is its own transaction. For a write the begin is a round trip of
-  // its own: a connection that the server has closed long ago is found closed before anything is in
-  // doubt.
+  // One statement that only reads is its own transaction. For a write the begin is a separate round
+  // trip: a connection that the server has closed long ago is detected before anything is in doubt.
   if (access == Access::read && scope == Scope::statement) return;
-  open_ = true;  // whether it was opened is not certain when the call is ended in its middle
+  open_ = true;  // uncertain when the call is interrupted
   try {
     run_text(target(), "begin",
              scope == Scope::caller ? transaction_sql_.begin_callers : transaction_sql_.begin_own);
@@ -153,7 +152,7 @@ void SqlServerConnection::commit() {
   } catch (const DatabaseError& error) {
     lost_ = error.kind() == Kind::connection_lost;
     broken_ = true;
-    open_ = true;  // should anything be: whoever called rolls back
+    open_ = true;  // if it is: the caller rolls back
     const bool answered = !lost_ && error.kind() != Kind::cancelled;
     if (answered || access_ == Access::read) throw;
     throw failure(Kind::commit_in_doubt, "commit", {.message = error.what()}, {}, true);
@@ -164,7 +163,7 @@ void SqlServerConnection::rollback() noexcept {
   running_.reset();
   active_ = false;
   failed_ = false;
-  // Not left to the end of the connection: a driver manager that pools would keep it open, with
+  // Do not leave it to the end of the connection: a pooling driver manager would keep it open, with
   // its locks.
   if (!std::exchange(open_, false) || lost_) return;
   try {

@@ -12,26 +12,26 @@ namespace twinbox::sqlserver {
 
 struct Address;
 
-/// What a connection says of its own. On a server with other words, another ODBC driver can be
-/// asked how it all ends.
+/// The statements that control a connection. On a server with other ones, a connection attribute of
+/// the ODBC driver can end a transaction.
 struct TransactionSql {
   std::string settings;
   std::string begin_own;
   std::string begin_callers;
   std::string commit;
-  std::string rollback;  ///< also where nothing is open
+  std::string rollback;  ///< also valid without a transaction
 };
 
 /// SQL Server's. A lock is waited for as long as `lock_wait_timeout`.
 TransactionSql transaction_sql(std::chrono::milliseconds lock_wait_timeout);
 
-/// An error ends a transaction of ours (XACT_ABORT), so that nothing half is ever committed. In a
-/// caller's, it leaves what came before the call, and the transaction usable where the server
+/// An error ends a transaction of ours (XACT_ABORT), so that no partial work is ever committed. In
+/// a caller's, the work before the call remains, and the transaction stays usable if the server
 /// allows it.
 class SqlServerConnection final : public Connection {
  public:
   /// Connects. The server may take as long as `answer_timeout`, in whole seconds, to answer; zero:
-  /// for ever. Throws DatabaseError.
+  /// forever. Throws DatabaseError.
   SqlServerConnection(const Address& address, TransactionSql words,
                       std::chrono::milliseconds answer_timeout = {});
 
@@ -50,10 +50,10 @@ class SqlServerConnection final : public Connection {
   std::size_t execute_text(std::string_view sql, std::span<const Arg> args, RowSink rows) override;
   template <class Work>
   std::size_t run(std::string_view action, const Work& work);
-  /// What an error means for the connection, and what a stop makes of it.
+  /// The effect of an error on the connection, and of a stop on the error.
   [[noreturn]] void fail(const DatabaseError& error, std::string_view action);
   [[nodiscard]] bool is_open() noexcept;
-  /// Throws DatabaseError when nothing more may be executed.
+  /// Throws DatabaseError when no further statement may be executed.
   void check(std::string_view action) const;
   [[nodiscard]] ExecutionContext target() noexcept {
     return {connection_.get(), where_, &running_, answer_seconds_};
@@ -62,7 +62,7 @@ class SqlServerConnection final : public Connection {
   std::string where_;
   TransactionSql transaction_sql_;
   const SQLULEN answer_timeout_;
-  SQLULEN answer_seconds_;         // of the call that is under way
+  SQLULEN answer_seconds_;         // of the current call
   EnvironmentHandle environment_;  // one each: unixODBC may serialise the connections of one
   ConnectionHandle connection_;
   Running running_;
@@ -72,7 +72,7 @@ class SqlServerConnection final : public Connection {
   bool open_ = false;    // a transaction may be, on the server
   bool failed_ = false;  // a statement in it has
   bool broken_ = false;  // to be thrown away
-  bool lost_ = false;    // and nothing can be said to the server any more
+  bool lost_ = false;    // and the server cannot be reached any more
 };
 
 }  // namespace twinbox::sqlserver

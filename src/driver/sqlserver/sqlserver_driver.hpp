@@ -9,9 +9,9 @@
 
 namespace twinbox {
 
-/// `sqlserver://user@host:port/database?Encrypt=yes`, where every parameter is handed on to the
-/// ODBC driver, or an ODBC connection string. Connects to nothing yet. Throws std::invalid_argument
-/// when it cannot be understood.
+/// `sqlserver://user@host:port/database?Encrypt=yes`, whose parameters are all passed to the ODBC
+/// driver, or an ODBC connection string. Does not connect yet. Throws std::invalid_argument when it
+/// cannot be parsed.
 std::unique_ptr<Driver> make_sqlserver_driver(std::string_view address,
                                               const DatabaseOptions& options,
                                               const Environment& environment);

@@ -44,14 +44,14 @@ void start_curl() {
 
 }  // namespace
 
-/// All input and output happens on one thread; senders hand over their transfers and wait.
+/// All input and output happens on one thread; senders enqueue their transfers and wait.
 class HttpClient::Loop {
  public:
   explicit Loop(HttpClientOptions options)
       : options_(std::move(options)), filter_(options_.allow), multi_(curl_multi_init()) {
     if (multi_ == nullptr) throw std::bad_alloc{};
     curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, static_cast<long>(options_.idle_connections));
-    // Of several requests over one HTTP/2 connection, now and then one never sees the end of its
+    // Of several requests over one HTTP/2 connection, sometimes one never sees the end of its
     // answer (libcurl 7.88: 4 of 14 400, on a busy machine).
     curl_multi_setopt(multi_, CURLMOPT_PIPELINING, static_cast<long>(CURLPIPE_NOTHING));
     thread_ = std::jthread{[this](const std::stop_token& stop) { work(stop); }};
@@ -87,7 +87,7 @@ class HttpClient::Loop {
   }
 
  private:
-  /// Requests to one host: so many run, the others wait for their turn.
+  /// Requests to one host: a limited number runs, the others wait for their turn.
   struct Host {
     std::size_t running = 0;
     std::deque<TransferPtr> waiting = {};
@@ -99,7 +99,7 @@ class HttpClient::Loop {
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
     while (!stop.stop_requested()) {
-      // Asked before the look at what has arrived: who is told to stop later asks again.
+      // Read before the arrived data is processed: a later stop request is seen at the next turn.
       const bool cancelling = cancelling_.exchange(false);
       start_arrived();
       if (cancelling) cancel();
@@ -180,8 +180,8 @@ class HttpClient::Loop {
     }
   }
 
-  /// Ends what was cancelled and has had its grace. Returns how many milliseconds to wait at most
-  /// until there is more of that.
+  /// Ends cancelled transfers whose grace period is over. Returns how many milliseconds to wait at
+  /// most until the next one.
   int abort_expired() {
     using namespace std::chrono;
     constexpr milliseconds longest{60'000};
@@ -200,7 +200,7 @@ class HttpClient::Loop {
       }
     }
     for (CURL* easy : late) end(easy, CURLE_ABORTED_BY_CALLBACK);
-    // What takes its turn in their place is to be started at once.
+    // Their successors are started at once.
     return late.empty() ? static_cast<int>(ceil<milliseconds>(next - now).count()) : 0;
   }
 

@@ -22,7 +22,7 @@ bool is_weekday(std::string_view text) noexcept {
       weekdays, [&](std::string_view name) { return text == name || text == name.substr(0, 3); });
 }
 
-/// Reads a text of fixed columns from left to right; one thing that does not fit spoils it all.
+/// Reads a text of fixed columns from left to right; one mismatch invalidates it.
 class Columns {
  public:
   explicit Columns(std::string_view text) noexcept : text_(text) {}

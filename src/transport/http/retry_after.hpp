@@ -1,4 +1,4 @@
-// When a receiver wants to be asked again.
+// When a receiver wants the next attempt.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace twinbox {
 /// A date of HTTP (RFC 9110, section 5.6.7) in any of its three forms; empty when it is none.
 std::optional<Instant> parse_http_date(std::string_view text, Instant now) noexcept;
 
-/// The value of Retry-After: seconds, or a date; one in the past is zero. Empty when it is neither,
-/// or more than a thousand years.
+/// The value of Retry-After: seconds, or a date; a past one is zero. Empty when it is neither, or
+/// more than a thousand years.
 std::optional<std::chrono::microseconds> parse_retry_after(std::string_view value,
                                                            Instant now) noexcept;
 

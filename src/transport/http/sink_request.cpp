@@ -51,7 +51,7 @@ HttpContent content_of(const Message& message, BodyFormat form) {
   return raw_content(message);
 }
 
-/// Where a receiver would rather have it, without what may be a secret.
+/// The redirect target, without parts that may be secret.
 std::string redirect_of(const HttpResponse& response) {
   const auto location = response.headers.find("Location");
   if (!location) return "redirects are not followed";
@@ -66,8 +66,8 @@ std::string error_of(const HttpResponse& response, const std::string& display_na
   return truncate_error(error);
 }
 
-/// A Twinbox has taken the request for a duplicate and keeps the content it had. Longer bodies
-/// cannot be its answer and are not looked at.
+/// A Twinbox receiver has treated the request as a duplicate and keeps its content. Longer bodies
+/// cannot be its answer and are not parsed.
 bool is_conflict(const HttpResponse& response) {
   constexpr std::size_t longest = 4096;
   constexpr std::array<std::string_view, 4> members = {"state", "source", "id", "conflict"};
@@ -82,7 +82,7 @@ std::optional<Duration> delay_of(const HttpResponse& response, const HttpSinkOpt
                                  Instant now) {
   const auto value = response.headers.find("Retry-After");
   if (!value) return {};
-  // By the receiver's own clock, where it tells it.
+  // By the receiver's own clock, if it sends one.
   const auto date = response.headers.find("Date");
   const std::optional<Instant> its_now = date ? parse_http_date(*date, now) : std::nullopt;
   const auto delay = parse_retry_after(*value, its_now.value_or(now));
@@ -100,7 +100,8 @@ HttpRequest request_of(const Message& message, const HttpSinkOptions& options) {
                       .headers = std::move(content.headers),
                       .body = std::move(content.body)};
   request.headers.add("twinbox-attempt", std::to_string(std::int64_t{message.attempts} + 1));
-  // As it is: a span of its own that nobody exports would leave the receiver's without a parent.
+  // Unchanged: a span of its own that is never exported would leave the receiver's without a
+  // parent.
   std::optional<TraceContext> trace = current_trace();
   if (!trace) trace = trace_of(message);
   if (trace) {

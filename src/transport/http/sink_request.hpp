@@ -1,4 +1,4 @@
-// What an HTTP sink says, and what it makes of the answer; without a socket.
+// The request of an HTTP sink, and the outcome of its answer; without a socket.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace twinbox {
 /// sent as an event.
 HttpRequest request_of(const Message& message, const HttpSinkOptions& options);
 
-/// What the answer means. `display_name`: the receiver, as errors name it. Throws ReceiverGone for
+/// The outcome of the answer. `display_name`: the receiver, for errors. Throws ReceiverGone for
 /// 410.
 Outcome outcome_of(const HttpResponse& response, const HttpSinkOptions& options,
                    const std::string& display_name, Instant now);

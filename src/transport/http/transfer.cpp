@@ -94,7 +94,7 @@ void Transfer::set_request(const HttpRequest& request) {
     check_header(field);
     add(field.value.empty() ? field.name + ";" : field.name + ": " + field.value);
   }
-  add("Expect:");  // would cost a round trip, and a second where the receiver does not know it
+  add("Expect:");  // costs a round trip, and a second with receivers that do not support it
   if (!request.headers.find("Content-Type")) add("Content-Type:");
   if (!request.headers.find("User-Agent")) set(easy_, CURLOPT_USERAGENT, "twinbox");
   set(easy_, CURLOPT_URL, url_.text.c_str());
@@ -123,7 +123,7 @@ void Transfer::set_connection(const HttpClientOptions& options, Duration timeout
   set(easy_, CURLOPT_TCP_KEEPALIVE, 1L);
   set(easy_, CURLOPT_CONNECTTIMEOUT_MS, millis(options.connect_timeout));
   set(easy_, CURLOPT_TIMEOUT_MS, millis(timeout));
-  // A name server that hangs must not hold up the thread that serves everybody else.
+  // A hanging name server must not block the thread that serves all other transfers.
   set(easy_, CURLOPT_QUICK_EXIT, 1L);
   set(easy_, CURLOPT_PROXY, options.proxy.c_str());
   if (options.proxy.empty()) set(easy_, CURLOPT_NOPROXY, "*");
@@ -150,7 +150,7 @@ std::size_t Transfer::read_header(char* data, std::size_t size, std::size_t coun
   if (transfer.header_bytes_ > max_header_bytes) return 0;
   try {
     const bool first = line.starts_with("HTTP/");
-    if (first) {  // what came before was an interim answer
+    if (first) {  // the previous one was an interim answer
       transfer.response_ = {};
       transfer.headers_ended_ = false;
     }
@@ -189,7 +189,7 @@ curl_socket_t Transfer::open_socket(void* self, curlsocktype, curl_sockaddr* add
       try {
         transfer.refused_ = (ip ? ip->str() + " is " : "its address is ") + std::string{why};
       } catch (...) {
-        transfer.refused_.clear();  // then the answer is that it could not connect
+        transfer.refused_.clear();  // then the error is that it could not connect
       }
       return CURL_SOCKET_BAD;
     }

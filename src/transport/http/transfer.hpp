@@ -1,4 +1,4 @@
-// One request on its way.
+// One request in progress.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ class Transfer {
   using Clock = std::chrono::steady_clock;
 
   std::atomic<bool> cancelled = false;
-  Duration grace = {};                             ///< once it is cancelled, if it is under way
+  Duration grace = {};                             ///< after cancellation, if it is in progress
   std::optional<Clock::time_point> abort_at = {};  ///< the loop's: when that is over
   CURLcode result = CURLE_OK;
   std::promise<void> done;

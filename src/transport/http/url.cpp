@@ -25,7 +25,7 @@ HttpUrl HttpUrl::parse(const std::string& text) {
   const std::string before_query = text.substr(0, text.find_first_of("?#"));
   const std::unique_ptr<CURLU, void (*)(CURLU*)> url{curl_url(), curl_url_cleanup};
   if (!url) throw std::bad_alloc{};
-  // A user may be in there, with a password: then nothing of it is shown.
+  // It may contain a user and a password: then no part of it is shown.
   const std::string before = before_query.find('@') == std::string::npos ? before_query : "…";
   const CURLUcode code = text.find('\0') == std::string::npos
                              ? curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0)

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Each is decided by an option, or by what a sink and a source promise.
+/// Each is set by an option, or by the guarantees of sinks and sources.
 constexpr std::array<std::string_view, 17> decided = {"bootstrap.servers",
                                                       "metadata.broker.list",
                                                       "acks",
@@ -30,12 +30,12 @@ constexpr std::array<std::string_view, 17> decided = {"bootstrap.servers",
                                                       "socket.connection.setup.timeout.ms",
                                                       "client.software.name"};
 
-/// What is good for both; the user may say otherwise.
+/// Defaults for both; the user may override them.
 const Settings& default_settings() {
   static const Settings settings = {{"client.id", "twinbox"},
                                     {"socket.keepalive.enable", "true"},
                                     {"socket.nagle.disable", "true"},
-                                    // What has been missing is noticed soon once it is there.
+                                    // Detect a new topic soon after its creation.
                                     {"topic.metadata.refresh.interval.ms", "10000"},
                                     {"reconnect.backoff.max.ms", "2000"}};
   return settings;
@@ -50,10 +50,10 @@ void set(rd_kafka_conf_t* conf, const std::string& name, const std::string& valu
   throw std::invalid_argument("settings: " + name + ": " + error.data());
 }
 
-/// Everything worth knowing comes as an error event; the rest must not go to standard error.
+/// Relevant messages come as error events; the rest must not go to standard error.
 void no_log(const rd_kafka_t*, int, const char*, const char*) {}
 
-/// They would not be used, and what they should protect would go unprotected.
+/// They would be ignored, and their protection would be missing.
 void refuse_unused_settings(const Settings& settings) {
   const auto found = settings.find("security.protocol");
   std::string protocol = found == settings.end() ? "plaintext" : found->second;
@@ -106,8 +106,8 @@ void check(const KafkaConnection& connection) {
                                 " is decided by the options, because guarantees rest on it");
   }
   refuse_unused_settings(connection.settings);
-  // Settings that exclude each other, and certificates that cannot be read, show only in a handle;
-  // without an address it connects to nobody.
+  // Conflicting settings, and unreadable certificates, are detected only in a handle; without an
+  // address it does not connect.
   KafkaConnection nowhere = connection;
   nowhere.brokers.clear();
   open(RD_KAFKA_PRODUCER, configure(nowhere, {{"enable.idempotence", "true"}}));
@@ -146,7 +146,7 @@ void ClusterHealth::error(rd_kafka_t* handle, int code, const char* reason) {
   needs_probe_ = true;
   if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
     unreachable_ = true;
-    if (!last_error_.empty()) return;  // the reason came before, and says more
+    if (!last_error_.empty()) return;  // the earlier reason has more detail
   }
   last_error_ = reason;
 }

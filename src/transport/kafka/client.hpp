@@ -1,4 +1,5 @@
-// What producers and consumers share: settings, errors, and the life of a handle of librdkafka.
+// The common part of producers and consumers: settings, errors, and the lifetime of a librdkafka
+// handle.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -30,19 +31,19 @@ struct Destroy {
 template <class Handle>
 using Owned = std::unique_ptr<Handle, Destroy>;
 
-/// Throws std::invalid_argument naming the option. Connects to nobody.
+/// Throws std::invalid_argument naming the option. Does not connect.
 void check(const KafkaConnection& connection);
-/// Throws std::invalid_argument unless it can be a topic; `option` says whose name it is.
+/// Throws std::invalid_argument unless it is a valid topic; `option` names the setting.
 void check_topic(std::string_view option, std::string_view topic);
 
-/// `ours` give way to what the user has set, which `check` has allowed.
+/// The user's settings, which `check` has allowed, override `ours`.
 Owned<rd_kafka_conf_t> configure(const KafkaConnection& connection, const Settings& ours);
 /// Takes `conf`, also when it throws std::invalid_argument, because settings exclude each other.
 Owned<rd_kafka_t> open(rd_kafka_type_t type, Owned<rd_kafka_conf_t> conf);
 
 int milliseconds(Duration time) noexcept;
 
-/// As errors and logs name the cluster.
+/// The cluster's name in errors and logs.
 std::string display_name(const KafkaConnection& connection);
 
 /// Whether a cluster can be reached. Not thread-safe.
@@ -51,12 +52,12 @@ class ClusterHealth {
   /// For the error callback of a handle.
   void error(rd_kafka_t* handle, int code, const char* reason);
 
-  /// Something went wrong since it last answered: ask whether it answers. That all brokers are down
-  /// is not always said: the client library counts them, and may miss the last one.
+  /// An error occurred since the last answer: probe it. "All brokers down" is not always reported:
+  /// the client library counts them, and may miss the last one.
   [[nodiscard]] bool needs_probe() const noexcept { return needs_probe_; }
   [[nodiscard]] bool unreachable() const noexcept { return unreachable_; }
   [[nodiscard]] const std::string& last_error() const noexcept { return last_error_; }
-  /// Nothing but a new handle helps.
+  /// Only a new handle helps.
   [[nodiscard]] bool is_fatal() const noexcept { return fatal_; }
   void on_answer() noexcept { needs_probe_ = unreachable_ = false; }
   void on_no_answer() noexcept { unreachable_ = true; }

@@ -7,7 +7,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using List = Owned<rd_kafka_topic_partition_list_t>;
 
-/// For a commit, or for leaving: then the group finds out by itself.
+/// For a commit, or for leaving: after that the group detects it by itself.
 constexpr Duration answer_timeout = 5s;
 
 Settings settings_of(const KafkaSourceOptions& options) {
@@ -64,18 +64,18 @@ Consumer::Consumer(const KafkaConnection& connection, const KafkaSourceOptions& 
 Consumer::~Consumer() {
   close();
   queue_.reset();
-  // Whoever is closed needs no second, unbounded try.
+  // A closed consumer needs no second, unbounded attempt.
   rd_kafka_destroy_flags(handle_.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
 }
 
-/// With brokers that do not answer, leaving could take for ever.
+/// With unresponsive brokers, leaving could take forever.
 void Consumer::close() {
   const Owned<rd_kafka_queue_t> last{rd_kafka_queue_new(handle_.get())};
   const Owned<rd_kafka_error_t> error{rd_kafka_consumer_close_queue(handle_.get(), last.get())};
   if (error) return;
   const auto end = Clock::now() + answer_timeout;
   while (rd_kafka_consumer_closed(handle_.get()) == 0 && Clock::now() < end) {
-    // Records that were fetched before come, too, and are left to whoever is next.
+    // Records that were fetched before arrive, too, and are left to the next consumer.
     const Owned<rd_kafka_message_t> late{rd_kafka_consume_queue(last.get(), 100)};
   }
 }
@@ -91,7 +91,7 @@ void Consumer::rebalance(rd_kafka_resp_err_t error, rd_kafka_topic_partition_lis
   const bool gained = error == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
   if (!gained) {
     events_.revoked(partitions_of(*partitions));
-    // Of lost partitions somebody else may have committed more by now.
+    // Another consumer may have committed more of lost partitions.
     if (rd_kafka_assignment_lost(handle) == 0) commit();
   }
   if (in_steps) {
@@ -102,7 +102,8 @@ void Consumer::rebalance(rd_kafka_resp_err_t error, rd_kafka_topic_partition_lis
     rd_kafka_assign(handle, gained ? partitions : nullptr);
   }
   if (!gained) return;
-  // One that was paused when it went would still be when it comes back.
+  // A partition that was paused when it was revoked would still be paused when it is assigned
+  // again.
   rd_kafka_resume_partitions(handle, partitions);
   events_.assigned(static_cast<std::size_t>(partitions->cnt));
 }
@@ -117,8 +118,8 @@ void Consumer::failed(rd_kafka_t* handle, int code, const char* reason, void* se
   static_cast<Consumer*>(self)->health_.error(handle, code, reason);
 }
 
-/// The one thing worth knowing that the client library tells in no other way: messages may have
-/// been passed over, or come once more.
+/// The one event that the client library reports in no other way: messages may have been skipped,
+/// or are redelivered.
 void Consumer::logged(const rd_kafka_t* handle, int level, const char* about, const char* text) {
   constexpr int warning = 4;  // of syslog
   if (level > warning || std::string_view{about} != "OFFSET") return;
@@ -147,7 +148,7 @@ void Consumer::store(const std::map<Partition, std::int64_t>& positions) {
     rd_kafka_topic_partition_list_add(list.get(), partition.topic.c_str(), partition.number)
         ->offset = position;
   }
-  // Refused for a partition that is not ours any more, whose new owner reads it again.
+  // Refused for a lost partition, whose new owner reads it again.
   rd_kafka_offsets_store(handle_.get(), list.get());
 }
 

@@ -1,4 +1,4 @@
-// A member of a consumer group. Used by one thread, but for wake().
+// A member of a consumer group. Used by one thread, except for wake().
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@
 
 namespace twinbox::kafka {
 
-/// What a member hears while it polls.
+/// Events of a member while it polls.
 struct GroupEvents {
   /// `count` partitions have become its own.
   std::function<void(std::size_t count)> assigned;
-  /// They are going to somebody else; what has been stored of them is committed after this.
+  /// They are revoked; their stored offsets are committed after this call.
   std::function<void(std::span<const Partition>)> revoked;
   std::function<void(const std::string& error)> commit_failed;
-  /// Where it was to go on is not there any more, so it goes on elsewhere. Called on any thread.
+  /// Its position no longer exists, so it continues elsewhere. Called on any thread.
   std::function<void(const std::string& reason)> offset_reset;
 };
 
-/// Throws std::invalid_argument for settings that no member can have. Connects to nobody.
+/// Throws std::invalid_argument for invalid settings. Does not connect.
 void check_consumer_settings(const KafkaConnection& connection, const KafkaSourceOptions& options);
 
 class Consumer {
@@ -30,21 +30,21 @@ class Consumer {
   /// Joins the group at the first poll.
   Consumer(const KafkaConnection& connection, const KafkaSourceOptions& options,
            GroupEvents events);
-  /// Commits what is stored and leaves the group, if the cluster answers in time.
+  /// Commits the stored offsets and leaves the group, if the cluster answers in time.
   ~Consumer();
   Consumer(const Consumer&) = delete;
   Consumer& operator=(const Consumer&) = delete;
 
-  /// A record or an error (`err`); empty: nothing came. Must be called often, also by a member that
-  /// wants nothing: the group would take it for dead.
+  /// A record or an error (`err`); empty: no event. Must be called often, even by an idle member:
+  /// otherwise the group considers it dead.
   Owned<rd_kafka_message_t> poll(Duration limit);
   /// Ends a poll, from any thread.
   void wake() const noexcept { rd_kafka_queue_yield(queue_.get()); }
   static void wake_up(rd_kafka_t*, void* self) noexcept { static_cast<Consumer*>(self)->wake(); }
 
-  /// Whether records of its partitions come.
+  /// Whether records of its partitions are delivered.
   void pause(bool on);
-  /// To be committed, once a second or so.
+  /// To be committed, about once a second.
   void store(const std::map<Partition, std::int64_t>& positions);
   ClusterHealth& health() noexcept { return health_; }
   /// Asks any broker.

@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration report_limit = 30s;
-/// Whatever has come may be sent on; the cluster decides.
+/// All fetched records may be sent on; the cluster decides.
 constexpr std::size_t any_size = 900'000'000;
 
 }  // namespace
@@ -61,7 +61,7 @@ std::vector<std::uint64_t> DeadLetterPublisher::step(Time now) {
       if (!pending.sent && pending.not_before <= now) send(pending);
     }
     producer_->poll(0ms);
-  } catch (const std::exception& error) {  // the next one may find a cluster
+  } catch (const std::exception& error) {  // the next one may reach a cluster
     if (producer_) producer_->purge();
     producer_.reset();
     for (PendingDeadLetter& pending : pending_) {
@@ -86,7 +86,7 @@ void DeadLetterPublisher::send(PendingDeadLetter& pending) {
 void DeadLetterPublisher::report(const rd_kafka_message_t& message) {
   const std::uint64_t tag = reinterpret_cast<std::uintptr_t>(message._private);
   const auto found = std::ranges::find(pending_, tag, &PendingDeadLetter::tag);
-  if (found == pending_.end()) return;  // its partition has gone to somebody else
+  if (found == pending_.end()) return;  // its partition belongs to another consumer
   const ReportResult result = report_result_of(message.err, false);
   if (result == ReportResult::written) {
     const std::string cut = truncate_error(found->error);
@@ -104,7 +104,7 @@ void DeadLetterPublisher::report(const rd_kafka_message_t& message) {
   }
 }
 
-/// Nothing is lost: it stays in its topic until its place can be reached.
+/// Nothing is lost: it stays in its topic until its destination can be reached.
 void DeadLetterPublisher::retry_later(PendingDeadLetter& pending, const std::string& why) {
   pending.sent = false;
   pending.not_before =

@@ -1,4 +1,4 @@
-// Records that could not be accepted, on their way to the topic for them. Not thread-safe.
+// Records that could not be accepted, published to the dead-letter topic. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -18,19 +18,19 @@ class DeadLetterPublisher {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// `on_producer` hears of each producer, to ask it for a word when reports have come.
+  /// `on_producer` receives each producer, to be notified of reports.
   DeadLetterPublisher(const KafkaConnection& connection, const KafkaSourceOptions& options,
                       const Environment& environment, SharedSourceStatus& status,
                       std::function<void(const Producer&)> on_producer);
 
-  /// `message` stays where it is until it is delivered or dropped.
+  /// `message` stays in place until it is delivered or dropped.
   void add(std::uint64_t tag, const rd_kafka_message_t& message, std::string error);
-  /// Sends what is to be sent; the tags of those that have been delivered.
+  /// Sends pending records; returns the tags of the delivered ones.
   std::vector<std::uint64_t> step(Time now);
   /// When step has something to send; empty: nothing waits.
   [[nodiscard]] std::optional<Time> next() const;
   void drop(const std::set<std::uint64_t>& tags);
-  /// What has not been delivered stays in its topic.
+  /// Undelivered records stay in their topic.
   void stop();
 
  private:

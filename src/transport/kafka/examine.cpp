@@ -66,7 +66,7 @@ class TopicExaminer {
     return heard;
   }
 
-  /// Empty: it is not there, and a finding says so.
+  /// Empty: it does not exist, and a finding says so.
   std::optional<TopicSettings> examine_topic(Findings& findings, const std::string& name) {
     std::optional<TopicSettings> topic;
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;

@@ -31,15 +31,15 @@ class OffsetTracker {
       found->second.open.erase(offset);
     }
   }
-  /// Where reading begins again after a crash: nothing before it is open. Known partitions only.
+  /// Where reading resumes after a crash: every earlier record is settled. Known partitions only.
   [[nodiscard]] std::int64_t position(const Partition& partition) const {
     const OffsetRange& range = ranges_.at(partition);
     return range.open.empty() ? range.end : *range.open.begin();
   }
   [[nodiscard]] bool knows(const Partition& partition) const { return ranges_.contains(partition); }
-  /// It belongs to somebody else now.
+  /// It belongs to another consumer now.
   void drop(const Partition& partition) { ranges_.erase(partition); }
-  /// The widest stretch that would be read again: from what is still open to the end.
+  /// The largest range that would be read again: from the oldest open record to the end.
   [[nodiscard]] std::int64_t widest_open_range() const {
     std::int64_t widest = 0;
     for (const auto& [partition, range] : ranges_) {

@@ -9,7 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// After the first address has refused, others are tried: so long a silence is none yet.
+/// After a refusal by the first address others are tried: a shorter silence is not an outage.
 constexpr Duration grace = 500ms;
 
 Settings settings_of(Duration timeout, std::size_t max_bytes) {
@@ -17,12 +17,12 @@ Settings settings_of(Duration timeout, std::size_t max_bytes) {
   return {{"enable.idempotence", "true"},
           {"acks", "all"},
           {"delivery.timeout.ms", std::to_string(std::max(1, milliseconds(timeout)))},
-          // Some room for what the protocol adds; max_bytes has been checked before.
+          // Some room for the protocol's overhead; max_bytes has been checked before.
           {"message.max.bytes", std::to_string(std::clamp(max_bytes + 1000, least, most))},
-          // A topic that nobody knows is a failed attempt, not a timeout.
+          // An unknown topic is a failed attempt, not a timeout.
           {"topic.metadata.propagation.max.ms", "5000"},
           {"linger.ms", "1"},
-          // As other clients spread keys, so that a key stays in its partition.
+          // The same partitioner as other clients, so that a key stays in its partition.
           {"partitioner", "murmur2_random"}};
 }
 

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using kafka::Producer;
 using kafka::ReportResult;
 
-/// Messages on their way: enough to keep a cluster and the network busy.
+/// Messages in flight: enough to keep a cluster and the network busy.
 constexpr std::size_t max_in_flight = 10'000;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -67,12 +67,12 @@ std::vector<Outcome> KafkaPublisher::Loop::publish(std::span<const Message> mess
   const auto batch = queue_.enqueue(
       messages, [&](const Message& message) { return kafka::record_of(message, options_); });
   wake();
-  // The client library reports what has taken too long; it looks once a second.
+  // The client library reports timeouts; it checks once a second.
   queue_.wait(*batch, options_.timeout + 5s, stop);
   return queue_.outcomes(*batch, display_name_ + ": not delivered in time");
 }
 
-/// Connected while there is work, and from then on; a cluster that is unreachable puts work off.
+/// Connects at the first message and stays connected; an unreachable cluster postpones messages.
 void KafkaPublisher::Loop::run(const std::stop_token& stop) {
   int failures = 0;
   while (queue_.wait(stop)) {
@@ -97,7 +97,7 @@ void KafkaPublisher::Loop::run(const std::stop_token& stop) {
   }
 }
 
-/// Whatever ends it, every record that is on its way gets its outcome.
+/// However it ends, every record in flight gets its outcome.
 void KafkaPublisher::Loop::serve(Producer& producer, const std::stop_token& stop) {
   {
     const std::scoped_lock lock{mutex_};
@@ -121,13 +121,13 @@ void KafkaPublisher::Loop::serve(Producer& producer, const std::stop_token& stop
   }
 }
 
-/// Empty: nothing is to be sent now.
+/// Empty: there is nothing to send now.
 std::optional<KafkaPublisher::Loop::Queue::Item> KafkaPublisher::Loop::next_item() {
   if (in_flight_ >= max_in_flight) return {};
   return queue_.next(in_flight_);
 }
 
-/// False: nothing more can be sent before something else has happened.
+/// False: nothing more can be sent before another event.
 bool KafkaPublisher::Loop::send_some(Producer& producer) {
   constexpr int at_once = 500;  // then reports are read
   std::string error;
@@ -176,13 +176,14 @@ void KafkaPublisher::Loop::report(const rd_kafka_message_t& message) {
     case ReportResult::failed: return queue_.settle(*item, Outcome::retry(why()));
     case ReportResult::refused: break;
   }
-  // A request with several records is refused as a whole, and nobody says for which of them.
+  // A request with several records is refused as a whole, without saying which of them is the
+  // cause.
   if (item->isolated) return queue_.settle(*item, Outcome::dead(why()));
   queue_.retry_isolated(*item);
 }
 
-/// The cluster is there and does not take it; the client library tries again until the time is
-/// over, and tells nobody why. Said once, until the topic takes something.
+/// The cluster is reachable and does not take it; the client library retries until the timeout, and
+/// reports no reason. Logged once, until the topic takes a record.
 void KafkaPublisher::Loop::topic_blocked(const std::string& topic) {
   if (!blocked_.insert(topic).second) return;
   environment_.write(

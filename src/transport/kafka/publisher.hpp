@@ -1,4 +1,4 @@
-// The thread of a publisher: what waits, what is on its way, and what the reports say about it.
+// The thread of a publisher: waiting messages, messages in flight, and their delivery reports.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ class KafkaPublisher::Loop {
   std::mutex mutex_;
   kafka::Producer* current_ = nullptr;  ///< guarded by mutex_
 
-  std::size_t in_flight_ = 0;      ///< of the thread alone, as is what follows
+  std::size_t in_flight_ = 0;      ///< used by the thread alone, as are the members below
   std::set<std::string> blocked_;  ///< topics that take nothing now
   std::jthread thread_;
 };

@@ -16,7 +16,7 @@ using kafka::Owned;
 using kafka::Partition;
 using Clock = std::chrono::steady_clock;
 
-/// As many may have been accepted behind one that is stuck; a crash would bring them all again.
+/// How many may have been accepted after a stuck one; a crash would redeliver them all.
 constexpr std::int64_t max_uncommitted = 100'000;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -44,8 +44,8 @@ KafkaSourceOptions checked(KafkaSourceOptions options) {
   return options;
 }
 
-/// One member of the group: what it has in hand, and how far each partition may be committed.
-/// Everything happens on one thread, so that no accept is under way when a partition is taken away.
+/// One member of the group: its open records, and the offsets that may be committed. Everything
+/// happens on one thread, so that no accept is running when a partition is revoked.
 class GroupConsumer {
  public:
   GroupConsumer(const KafkaConnection& connection, const KafkaSourceOptions& options,
@@ -66,8 +66,8 @@ class GroupConsumer {
                    .revoked = [this](std::span<const Partition> gone) { drop(gone); },
                    .commit_failed = [this](const std::string& error) { commit_failed(error); },
                    .offset_reset = [this](const std::string& reason) { offset_reset(reason); }}) {}
-  /// The consumer commits what has been accepted; the rest comes again to whoever is next. It does
-  /// not end while one of its records is in hand.
+  /// The consumer commits the accepted records; the next consumer gets the rest. It does not end
+  /// while one of its records is in hand.
   ~GroupConsumer() {
     dead_letters_.stop();
     open_records_.clear();
@@ -88,7 +88,7 @@ class GroupConsumer {
   }
 
  private:
-  /// A record as it came; kept until it is settled.
+  /// An unchanged record; kept until it is settled.
   struct OpenRecord {
     Owned<rd_kafka_message_t> message;
     Partition partition;
@@ -141,13 +141,14 @@ class GroupConsumer {
       status.accepted += done.size() - duplicates;
       status.duplicates += duplicates;
       status.retried += retried;
-      // One of the dead letters' is not over because this one is.
+      // An error of the dead letters is not over because this one is.
       if (reported_error_ != before && (!reported_error_.empty() || status.error == before))
         status.error = reported_error_;
     });
   }
 
-  /// They need not come again: the offsets of their partitions move on, up to what is still open.
+  /// They need not be redelivered: the offsets of their partitions advance, up to the oldest open
+  /// record.
   void finish(const std::vector<std::uint64_t>& tags) {
     std::map<Partition, std::int64_t> positions;
     for (const std::uint64_t tag : tags) {
@@ -161,7 +162,7 @@ class GroupConsumer {
     consumer_.store(positions);
   }
 
-  /// How long nothing is to be done, unless somebody wakes us.
+  /// How long to wait, unless woken.
   [[nodiscard]] Duration until_next() const {
     const auto now = Clock::now();
     auto next = now + (consumer_unreachable_ ? 200ms : 1s);
@@ -170,7 +171,8 @@ class GroupConsumer {
     return std::max<Duration>(0ms, std::chrono::ceil<Duration>(next - now));
   }
 
-  /// Partitions pause while too much waits here, and polling goes on: the group keeps us.
+  /// Partitions pause while too many records wait here, and polling continues: the group keeps the
+  /// member.
   void pause_or_resume() {
     const auto limit = static_cast<std::size_t>(options_.prefetch);
     const bool too_far_ahead = offsets_.widest_open_range() > max_uncommitted;
@@ -183,7 +185,7 @@ class GroupConsumer {
     }
   }
 
-  /// Lost and found again; librdkafka connects again by itself, and the group may not even notice.
+  /// Lost and recovered; librdkafka reconnects by itself, and the group may not even notice.
   void check_connectivity() {
     kafka::ClusterHealth& health = consumer_.health();
     if (health.is_fatal()) throw BrokerError(health.last_error());
@@ -230,7 +232,7 @@ class GroupConsumer {
         {{"source", std::string_view{options_.group}}, {"error", std::string_view{cut}}});
   }
 
-  /// What was in hand of them is forgotten: whoever gets them reads it again.
+  /// Their open records are dropped: the new owner reads them again.
   void drop(std::span<const Partition> gone) {
     std::set<std::uint64_t> tags;
     for (const Partition& partition : gone) offsets_.drop(partition);
@@ -274,13 +276,13 @@ class GroupConsumer {
   kafka::OffsetTracker offsets_;
   std::map<std::uint64_t, OpenRecord> open_records_;  ///< by tag, in the order of their arrival
   std::uint64_t last_tag_ = 0;
-  std::uint64_t retried_ = 0;   ///< told already
-  std::string reported_error_;  ///< what went wrong last
+  std::uint64_t retried_ = 0;   ///< reported already
+  std::string reported_error_;  ///< the last error
   bool paused_ = false;
   bool has_partitions_ = false;
   bool consumer_unreachable_ = false;
   kafka::DeadLetterPublisher dead_letters_;  // wakes the consumer
-  Consumer consumer_;                        // calls the above until it has gone
+  Consumer consumer_;                        // calls the above until it is closed
 };
 
 class KafkaSource : public BrokerSource {

@@ -6,7 +6,8 @@ namespace {
 using namespace std::chrono_literals;
 using Level = Finding::Level;
 
-/// Somebody must notice that nobody reads, and mend it, before anything is deleted.
+/// Time for an operator to notice that no consumer reads, and to fix it, before records are
+/// deleted.
 constexpr std::chrono::milliseconds least_retention = 24h;
 
 std::string change(const std::string& topic, const std::string& setting) {

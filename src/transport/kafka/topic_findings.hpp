@@ -1,4 +1,4 @@
-// What is unsafe about a topic, as its settings tell. Pure: who asked for them is somebody else.
+// Unsafe settings of a topic. Pure: the caller reads the settings.
 #pragma once
 
 #include <chrono>
@@ -11,17 +11,17 @@
 
 namespace twinbox::kafka {
 
-/// Empty: nobody could be asked.
+/// Empty: the cluster could not be asked.
 struct TopicSettings {
   std::string name;
   int replicas = 0;  ///< of the partition that has the fewest
   std::optional<int> min_insync = {};
   std::optional<bool> unclean_election = {};
-  std::optional<std::chrono::milliseconds> retention = {};  ///< negative: for ever
+  std::optional<std::chrono::milliseconds> retention = {};  ///< negative: forever
   std::optional<bool> compacted = {};
 };
 
-/// `consumed`: a source reads it, and must find what it has not read yet.
+/// `consumed`: a source reads it, and must find unread records.
 std::vector<Finding> findings_of(const TopicSettings& topic, bool consumed);
 
 }  // namespace twinbox::kafka

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view content_type_header = "content-type";
 
-/// Ours are written anew on a dead letter.
+/// A dead letter gets new values for our headers.
 bool is_hop_header(std::string_view name) {
   return name == "twinbox-error" || name == "twinbox-origin";
 }
@@ -41,7 +41,7 @@ void for_each_header(const rd_kafka_message_t& message, Call call) {
 
 std::string topic_of(const rd_kafka_message_t& message) { return rd_kafka_topic_name(message.rkt); }
 
-/// A key is bytes. What cannot be a partition key as it is stands there as its hash, so that its
+/// A key is bytes. A key that is not a valid partition key is replaced by its hash, so that its
 /// records still keep their order.
 std::string key_text(const std::string& key) {
   try {
@@ -52,7 +52,7 @@ std::string key_text(const std::string& key) {
   }
 }
 
-/// What the cluster says of a record. Of several headers with one name the last counts.
+/// The cluster's metadata of a record. Of several headers with one name the last counts.
 std::string properties_json(const rd_kafka_message_t& message) {
   std::string out = R"({"topic":)";
   append_json_string(out, topic_of(message));
@@ -94,7 +94,7 @@ const EventHeaderFormat& event_header_format() {
 }
 
 Record record_of(const Message& message, const KafkaSinkOptions& options) {
-  // The record's own time says when it was made, and a first attempt is nothing to tell.
+  // The record's own time is its creation time, and a first attempt needs no header.
   WireMessage wire_message = to_wire_message(message, options.form, event_header_format(),
                                              {.created_at = true, .first_attempt = true});
   Record record{.topic = options.topic.empty() ? message.topic.str() : options.topic,

@@ -12,7 +12,7 @@
 
 namespace twinbox::kafka {
 
-/// As the CloudEvents binding for Kafka has it.
+/// By the CloudEvents binding for Kafka.
 const EventHeaderFormat& event_header_format();
 
 /// A record, ready to be produced. A missing value is not the same as an empty one.
@@ -27,15 +27,15 @@ struct Record {
 /// Throws std::invalid_argument for what cannot be sent.
 Record record_of(const Message& message, const KafkaSinkOptions& options);
 
-/// Where a record lies: `topic/partition/offset`.
+/// The position of a record: `topic/partition/offset`.
 std::string position_of(const rd_kafka_message_t& message);
-/// Throws std::invalid_argument for what is no message.
+/// Throws std::invalid_argument for an invalid message.
 Arrival read_arrival(const rd_kafka_message_t& message, const KafkaSourceOptions& options);
 
-/// Where the dead letters of a topic go.
+/// The topic for the dead letters of a topic.
 std::string dead_letter_topic_of(const KafkaSourceOptions& options, const std::string& topic);
-/// The record for the dead letters: as it came, with the reason and its place besides.
-/// `without_reason`: as it came, because more would be too large.
+/// The record for the dead letters: unchanged, plus the reason and its position. `without_reason`:
+/// unchanged, because more would be too large.
 Record dead_letter_record(const rd_kafka_message_t& message, const KafkaSourceOptions& options,
                           const std::string& error, bool without_reason);
 

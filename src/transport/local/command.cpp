@@ -11,7 +11,7 @@
 namespace twinbox {
 namespace {
 
-// What a program cannot do without; the secrets of this process are not among it.
+// Variables that a program needs; the secrets of this process are not among them.
 constexpr const char* inherited_variables[] = {"PATH", "HOME",   "LANG", "LC_ALL",
                                                "TZ",   "TMPDIR", "USER"};
 

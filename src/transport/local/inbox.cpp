@@ -6,7 +6,7 @@
 namespace twinbox {
 namespace {
 
-/// The same message on its way in: who made it, what it says and what it belongs to stay.
+/// The same message as an arrival: its origin, its content and its keys are unchanged.
 Arrival arrival_of(const Message& message, const InboxSinkOptions& options) {
   return {.source = message.source == Source::none() ? options.source : message.source,
           .id = message.id,
@@ -21,7 +21,7 @@ Arrival arrival_of(const Message& message, const InboxSinkOptions& options) {
           .on_duplicate = OnDuplicate::keep_first};
 }
 
-/// A duplicate is what was to be achieved; other content under the id is lost, and must be seen.
+/// A duplicate is a success; other content under the id is lost, and must be reported.
 Outcome outcome_of(const Accepted& accepted, const Arrival& arrival) {
   if (!accepted.conflict) return Outcome::done();
   return Outcome::conflict("the inbox has other content under the id '" + arrival.id.str() +

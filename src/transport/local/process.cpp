@@ -46,8 +46,8 @@ class Descriptor {
   int number_;
 };
 
-/// Standard input is a file in memory: a program that does not read it blocks nobody and breaks no
-/// pipe.
+/// Standard input is a file in memory: a program that does not read it blocks no thread and breaks
+/// no pipe.
 void write_input(const Descriptor& file, std::string_view input) {
   while (!input.empty()) {
     const ssize_t written = ::write(file.get(), input.data(), input.size());
@@ -65,7 +65,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// No signal is delivered to this thread while it lives, nor to a child until it says so.
+/// Blocks signals for this thread while it lives, and for a child until the child unblocks them.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -81,7 +81,7 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-/// What a child needs, made before the fork: between fork and exec only system calls are allowed,
+/// Data for a child, prepared before the fork: between fork and exec only system calls are allowed,
 /// since other threads may have held any lock.
 struct ExecArguments {
   std::vector<char*> command;
@@ -93,12 +93,12 @@ struct ExecArguments {
   pid_t parent;
 };
 
-/// The child's own part, step by step; returns only when a step failed. `failure` is where to write
-/// why.
+/// The child's own part, step by step; returns only when a step failed. `failure` is where the
+/// error is written.
 void set_up_and_exec(const ExecArguments& start, int& failure) {
   constexpr int first_free = 3;
-  // The kernel ends the program when the thread that waits for it is gone, and with it the process.
-  // Who had died before that was set is no longer the parent.
+  // The kernel ends the program when its waiting thread is gone, and with it the process. A parent
+  // that died before that call is no longer the parent.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
   if (getppid() != start.parent) _exit(127);
   if (setpgid(0, 0) != 0) return;
@@ -107,7 +107,7 @@ void set_up_and_exec(const ExecArguments& start, int& failure) {
     usual.sa_handler = SIG_DFL;
     sigaction(number, &usual, nullptr);  // fails for those that cannot be caught
   }
-  // Out of the way of the numbers that they are to have.
+  // Moves them out of the range of their target numbers.
   const int input = fcntl(start.input, F_DUPFD_CLOEXEC, first_free + 3);
   const int error = fcntl(start.error, F_DUPFD_CLOEXEC, first_free + 3);
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -118,7 +118,7 @@ void set_up_and_exec(const ExecArguments& start, int& failure) {
   }
   if (dup2(input, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0) return;
   if (dup2(error, STDERR_FILENO) < 0) return;
-  // Whatever else is open here is nobody's business there, close-on-exec or not.
+  // All other open descriptors are closed there, close-on-exec or not.
   if (close_range(first_free + 1, ~0U, 0) != 0) return;
   if (start.directory != nullptr && chdir(start.directory) != 0) return;
   sigset_t none;
@@ -165,7 +165,7 @@ pid_t start_program(const ProcessOptions& options, int input, int error) {
   fail("'" + options.command[0] + "' cannot be run", got == sizeof code ? code : EIO);
 }
 
-/// A child that nobody has waited for yet: until then its number, and its group's, is its own.
+/// A child that has not been waited for: until then its pid, and its group's, is not reused.
 class Child {
  public:
   explicit Child(pid_t pid) : pid_(pid) {}
@@ -178,7 +178,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void signal_group(int number) const noexcept { kill(-pid_, number); }
-  /// How it ended; empty when somebody else has asked before us.
+  /// Its exit status; empty when another waiter took it.
   std::optional<siginfo_t> wait() noexcept {
     siginfo_t info{};
     int result = 0;
@@ -193,7 +193,7 @@ class Child {
   pid_t pid_;
 };
 
-/// Reads what is there, and keeps the end of it. False: there will be no more.
+/// Reads the available output, and keeps the end of it. False: there will be no more.
 bool read_error(int pipe, std::string& kept) {
   std::array<char, 4096> piece{};
   for (;;) {
@@ -233,7 +233,7 @@ class ProcessWatcher {
   }
 
  private:
-  /// Asks it to end, and makes it end when it was asked before. Returns when to look again.
+  /// Requests its end, and forces it after an earlier request. Returns when to check again.
   Clock::time_point terminate_or_kill(bool stopped) {
     if (ending_because_) {
       child_.signal_group(SIGKILL);
@@ -245,7 +245,7 @@ class ProcessWatcher {
   }
 
   ProcessResult finished() {
-    // A process that it left behind may still hold the pipe: what has been written must do.
+    // A process that it left behind may still hold the pipe: use the output so far.
     if (error_ >= 0) read_error(error_, text_);
     if (ending_because_) child_.signal_group(SIGKILL);
     const std::optional<siginfo_t> info = child_.wait();

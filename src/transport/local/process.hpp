@@ -26,7 +26,7 @@ struct ProcessResult {
   std::string error = {};  ///< the last bytes of standard error
 };
 
-/// Runs it to its end; where it was told to end, to that of its whole process group. Throws
+/// Runs it to its end; after a termination request, to the end of its whole process group. Throws
 /// std::system_error when it could not be started.
 ProcessResult run_process(const ProcessOptions& options, std::string_view input,
                           const std::stop_token& stop);

@@ -118,7 +118,7 @@ class Routes::RunningRoute : public std::enable_shared_from_this<Routes::Running
     return outcomes;
   }
 
-  // By the database's clock, which claims go by: to the time at which the claim would have ended.
+  // By the database's clock, like claims: to the time at which the claim would have ended.
   static std::vector<Outcome> postpone_all(std::span<const Message> messages) {
     std::vector<Outcome> outcomes;
     for (const Message& message : messages) {

@@ -56,8 +56,8 @@ std::string last_text(natsStatus status) {
   return of != status || text == nullptr || *text == '\0' ? natsStatus_GetText(status) : text;
 }
 
-/// Who hears of errors, by a number that the library is given for it: it may call when the
-/// connection has long been destroyed.
+/// The listeners for errors, by a number that is passed to the library: it may call after the
+/// connection has been destroyed.
 struct ListenerRegistry {
   std::mutex mutex;
   std::map<std::uintptr_t, std::weak_ptr<Listener>> all;
@@ -85,7 +85,7 @@ void on_error(natsConnection*, natsSubscription*, natsStatus status, void* handl
   listener->refused(named ? text.substr(begin + 1, end - begin - 1) : "", text);
 }
 
-/// Whoever listens lives until the library calls no more.
+/// A listener lives until the library calls no more.
 using ListenerPtr = std::shared_ptr<Listener>;
 
 void on_message(natsConnection*, natsSubscription*, natsMsg* message, void* closure) {
@@ -199,7 +199,7 @@ void Connection::check(natsStatus status, const std::string& what) const {
   throw BrokerError(display_name_ + ": " + what + ": " + reason_of(status));
 }
 
-/// A server answers nothing to whoever lacks a right, and says so beside it.
+/// A server does not answer a request without permission, and reports it separately.
 std::string Connection::reason_of(natsStatus status) const {
   std::string reason = last_text(status);
   const char* text = nullptr;
@@ -223,7 +223,7 @@ void Connection::connect(const NatsConnection& options, const Address& address) 
   natsOptions_SetPingInterval(made, milliseconds(options.heartbeat));
   natsOptions_SetMaxPingsOut(made, 2);
   natsOptions_SetWriteDeadline(made, milliseconds(options.connect_timeout));
-  // The library would keep for later what is published meanwhile; the outbox does that better.
+  // The library would keep messages published meanwhile for later; the outbox does that better.
   natsOptions_SetAllowReconnect(made, false);
   natsOptions_SetErrorHandler(made, on_error, registration_.handle());
   if (address.tls) {
@@ -259,7 +259,7 @@ void Connection::listen(std::shared_ptr<Listener> listener) {
   natsSubscription_SetPendingLimits(subscription, -1, -1);
   const natsStatus status =
       natsSubscription_SetOnCompleteCB(subscription, on_complete, listener_ptr.get());
-  // Lost meanwhile: the library may still be about to call, and tells nobody when it has ended.
+  // Lost meanwhile: the library may still be about to call, and does not report its last call.
   ListenerPtr* const forgotten = listener_ptr.release();
   if (status != NATS_OK) (*forgotten)->closed();
 }

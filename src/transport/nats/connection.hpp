@@ -16,7 +16,7 @@ struct Server {
   int port;
 };
 
-/// What `url` says.
+/// The parts of `url`.
 struct Address {
   std::vector<std::string> urls;  ///< with users and passwords
   std::vector<Server> servers;
@@ -24,7 +24,7 @@ struct Address {
 
   /// Throws std::invalid_argument.
   static Address parse(const std::string& url);
-  /// As errors and logs name it: without users and passwords.
+  /// Its name in errors and logs: without users and passwords.
   [[nodiscard]] std::string display_name() const;
 };
 
@@ -34,7 +34,7 @@ void check(const NatsConnection& options);
 bool is_name(std::string_view text) noexcept;
 bool is_subject(std::string_view text) noexcept;
 
-/// Destroys what the library gives away.
+/// Destroys objects that the library returns.
 struct Destroyer {
   void operator()(natsMsg* message) const noexcept { natsMsg_Destroy(message); }
   void operator()(natsOptions* options) const noexcept { natsOptions_Destroy(options); }
@@ -48,22 +48,22 @@ template <class T>
 using Owned = std::unique_ptr<T, Destroyer>;
 using MessagePtr = Owned<natsMsg>;
 
-/// Hears what comes to the inbox of a connection, on a thread of the library.
+/// Receives the messages to the inbox of a connection, on a thread of the library.
 class Listener {
  public:
   virtual ~Listener() = default;
   virtual void receive(MessagePtr nats_message) = 0;
-  /// The user lacks the right to publish to `subject`, or to subscribe to it: no answer comes to
-  /// what is sent there. `text`: the server's words.
+  /// The user lacks the right to publish to `subject`, or to subscribe to it: messages sent there
+  /// get no answer. `text`: the server's words.
   virtual void refused(const std::string& subject, const std::string& text) = 0;
-  /// Once: nothing comes any more.
+  /// Once: nothing follows.
   virtual void closed() = 0;
 };
 
-/// Not connected again once it is lost. Thread-safe.
+/// Does not reconnect. Thread-safe.
 class Connection {
  public:
-  /// `listener` hears what comes under inbox(), and is kept until it has been told `closed`. Throws
+  /// `listener` receives the messages under inbox(), and is kept until `closed` was called. Throws
   /// BrokerError.
   Connection(const NatsConnection& options, std::shared_ptr<Listener> listener);
   ~Connection();
@@ -74,18 +74,18 @@ class Connection {
   /// Ends with a dot; a reply subject is this and anything.
   [[nodiscard]] const std::string& inbox() const noexcept { return inbox_; }
   [[nodiscard]] jsCtx* jet_stream() const noexcept { return context_.get(); }
-  /// Why it was lost, as far as anybody knows.
+  /// Why it was lost, as far as known.
   [[nodiscard]] std::string last_error() const;
 
   /// Sent soon, with others; NATS_MAX_PAYLOAD when the server would not take it.
   natsStatus publish(natsMsg& message);
   natsStatus publish(const std::string& subject, const std::string& reply, std::string_view body);
-  /// Until the server has read all that was published. Throws BrokerError.
+  /// Until the server has read all published messages. Throws BrokerError.
   void flush(Duration limit);
-  /// Nothing is delivered any more; what is on its way still comes, and then `closed`.
+  /// Stops deliveries; those in flight still arrive, and then `closed`.
   void drain(Duration limit) noexcept;
 
-  /// Throw BrokerError, beginning with `what`, unless all is well.
+  /// Throw BrokerError, beginning with `what`, for any status but success.
   void check(natsStatus status, const std::string& what) const;
 
  private:
@@ -93,7 +93,7 @@ class Connection {
   [[nodiscard]] std::string reason_of(natsStatus status) const;
   void listen(std::shared_ptr<Listener> listener);
 
-  /// While it lives, its listener hears what the library reports of a connection, however late.
+  /// While it lives, its listener receives what the library reports of a connection, however late.
   class ListenerRegistration {
    public:
     explicit ListenerRegistration(const std::shared_ptr<Listener>& listener);

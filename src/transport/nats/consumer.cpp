@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A server may have forgotten a request.
+/// A server may have dropped a request.
 constexpr auto request_limit = 10s;
 constexpr auto answer_timeout = 10s;
 
@@ -20,7 +20,7 @@ std::chrono::steady_clock::duration ack_wait_of(const jsConsumerInfo& info) {
   return nanoseconds > 0 ? std::chrono::nanoseconds{nanoseconds} : std::chrono::nanoseconds{30s};
 }
 
-/// Whoever asks for more than a consumer allows gets nothing. Zero: it allows anything.
+/// A request above a consumer's limit gets nothing. Zero: no limit.
 template <class T>
 T allowed(T wanted, std::int64_t limit) {
   return limit > 0 ? std::min(wanted, T{limit}) : wanted;
@@ -32,7 +32,7 @@ std::int64_t max_deliver_of(const NatsSourceOptions& options, const jsConsumerIn
   return allowed(ours, info.Config->MaxDeliver);
 }
 
-/// What is unacknowledged, but for what we gave back ourselves: no order depends on that.
+/// Unacknowledged deliveries, except those that we returned ourselves: no order depends on them.
 PendingRedeliveries pending_redeliveries_of(const jsConsumerInfo& info, const NakTracker& naks) {
   const auto pending = static_cast<std::uint64_t>(info.NumAckPending);
   return {info.Delivered.Stream, pending - std::min<std::uint64_t>(pending, naks.all().size())};
@@ -47,7 +47,7 @@ void ReceiveQueue::receive(MessagePtr nats_message) {
 }
 
 void ReceiveQueue::refused(const std::string& subject, const std::string& text) {
-  constexpr std::size_t most = 100;  // whoever lacks a right may be told a thousand times
+  constexpr std::size_t most = 100;  // a user without permission may get a thousand errors
   const std::scoped_lock lock{mutex_};
   if (refusals_.size() < most) refusals_.push_back({subject, text});
   woken_ = true;
@@ -118,7 +118,8 @@ void Consumer::run(const std::stop_token& stop) {
     check_pending_redeliveries();
     pull();
     const bool closed =
-        received_->is_closed();  // before what came is taken, or the last were missed
+        received_
+            ->is_closed();  // before the arrived messages are taken, or the last ones were missed
     for (MessagePtr& nats_message : received_->take(stop, next_time()))
       receive(std::move(nats_message));
     if (closed) throw BrokerError(connection_.last_error());
@@ -128,12 +129,12 @@ void Consumer::run(const std::stop_token& stop) {
   nak_all();
 }
 
-/// A right that is missing is told once, not for every message that is acknowledged.
+/// A missing permission is logged once, not for every acknowledged message.
 void Consumer::handle_refusals() {
   for (const ReceiveQueue::Refusal& one : received_->take_refusals()) {
     pull_refused_ = one.subject == pull_subject();
     refusal_ = connection_.display_name() + ": " + one.text;
-    const bool answering = one.subject.starts_with("$JS.ACK.");  // each has a subject of its own
+    const bool answering = one.subject.starts_with("$JS.ACK.");  // each has its own subject
     if (!logged_refusals_.insert(answering ? "$JS.ACK." : one.subject).second) continue;
     const std::string source = name();
     const std::string cut = truncate_error(refusal_);
@@ -142,12 +143,12 @@ void Consumer::handle_refusals() {
   }
 }
 
-/// Asks for as much as there is room for, once the last request is through.
+/// Requests as much as there is room for, once the last request is served.
 void Consumer::pull() {
   const auto now = Clock::now();
   if ((pull_remaining_ > 0 && now < pull_expires_at_) || now < next_pull_at_) return;
   auto room = std::int64_t{options_.prefetch} - static_cast<std::int64_t>(open_.size());
-  // After each ack_wait what is overdue comes first, and may be what everything here waits for.
+  // After each ack_wait overdue deliveries come first, and may block everything that waits here.
   if (pending_redeliveries_.open()) {
     room += static_cast<std::int64_t>(pending_redeliveries_.count()) * ((now - begin_) / ack_wait_);
   }
@@ -213,7 +214,7 @@ void Consumer::deliver(MessagePtr nats_message, const DeliveryMetadata& metadata
   if (std::exchange(pull_refused_, false)) refusal_.clear();
   const std::uint64_t sequence = metadata.sequence;
   const auto known = open_.find(sequence);
-  if (known != open_.end()) {  // we were too slow to say that we still have it
+  if (known != open_.end()) {  // our progress report came too late
     known->second = {std::move(nats_message), metadata};
     return;
   }
@@ -234,7 +235,8 @@ void Consumer::accept_held() {
   for (auto& [sequence, delivery] : std::exchange(held_, {})) accepting_.add(std::move(delivery));
 }
 
-/// Others may have what was unacknowledged when we began: the server knows when it is settled.
+/// Other consumers may have deliveries that were unacknowledged when we began: the server knows
+/// when they are settled.
 void Consumer::check_pending_redeliveries() {
   const auto now = Clock::now();
   if (!pending_redeliveries_.open() || now < check_at_) return;
@@ -279,7 +281,7 @@ void Consumer::settle() {
   });
 }
 
-/// The server brings it again after the delay, to whoever asks then; its place here is free.
+/// The server redelivers it after the delay, to any consumer; its slot here is free.
 void Consumer::nak(std::uint64_t sequence, Duration delay) {
   const auto found = open_.find(sequence);
   if (found == open_.end()) return;
@@ -289,7 +291,7 @@ void Consumer::nak(std::uint64_t sequence, Duration delay) {
   open_.erase(found);
 }
 
-/// It does not come again.
+/// It is not redelivered.
 void Consumer::forget(std::uint64_t sequence) {
   open_.erase(sequence);
   naks_.settled(sequence);
@@ -303,7 +305,7 @@ void Consumer::answer(std::uint64_t sequence, const std::string& word) {
       "acknowledging");
 }
 
-/// Tells the server that we still have what we have.
+/// Reports progress on the open deliveries.
 void Consumer::extend_ack_wait() {
   const auto now = Clock::now();
   if (now < extend_at_) return;
@@ -311,7 +313,7 @@ void Consumer::extend_ack_wait() {
   for (const auto& [sequence, open] : open_) answer(sequence, "+WPI");
 }
 
-/// Sends on what goes to the dead letters; its delivery ends when a stream has taken it there.
+/// Publishes dead letters; a delivery ends when a stream has stored it.
 void Consumer::publish_dead_letters() {
   const auto now = Clock::now();
   for (PendingDeadLetter& pending : pending_dead_letters_) {
@@ -328,7 +330,7 @@ void Consumer::publish_dead_letters() {
     if (status == NATS_MAX_PAYLOAD) {
       if (!std::exchange(pending.without_reason, true)) {
         pending.not_before = now;
-      } else {  // the server took it once, when it took larger ones
+      } else {  // the server took it once, when its limit was higher
         retry_later(pending, "larger than max_payload of the server");
       }
       continue;
@@ -360,7 +362,7 @@ void Consumer::read_dead_letter_answer(natsMsg& message) {
   status_.update([](SourceStatus& status) { ++status.dead; });
 }
 
-/// Nothing is lost: it stays with its stream until its place can be reached.
+/// Nothing is lost: it stays in its stream until its destination can be reached.
 void Consumer::retry_later(PendingDeadLetter& pending, std::string_view reason) const {
   pending.not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);
   const std::string source = name();
@@ -368,7 +370,7 @@ void Consumer::retry_later(PendingDeadLetter& pending, std::string_view reason) 
                      {{"source", std::string_view{source}}, {"reason", reason}});
 }
 
-/// Whoever is next gets it at once, instead of after ack_wait or its delay.
+/// The next consumer gets it at once, instead of after ack_wait or its delay.
 void Consumer::nak_all() {
   connection_.drain(2s);
   for (MessagePtr& nats_message : received_->take({}, Clock::now())) {
@@ -376,8 +378,8 @@ void Consumer::nak_all() {
       open_.try_emplace(metadata->sequence, OpenDelivery{std::move(nats_message), *metadata});
     }
   }
-  // Asked about the consumer, a server forgets our last request; one that still had it (2.9) would
-  // take what is given back for delivered.
+  // After a query for the consumer, a server drops our last request; with an open one (2.9) it
+  // would count returned deliveries as delivered.
   if (!open_.empty() || !naks_.all().empty()) {
     const auto info = find_consumer(connection_, options_.stream.name, options_.consumer);
     if (info) naks_.update(info->AckFloor.Stream, info->Delivered.Stream);

@@ -1,4 +1,4 @@
-// The deliveries of one connection: asked for, handed to the store, acknowledged, or dead-lettered.
+// The deliveries of one connection: requested, passed to the store, acknowledged, or dead-lettered.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace twinbox::nats {
 
-/// What has come to the inbox of a connection. Thread-safe.
+/// The messages to the inbox of a connection. Thread-safe.
 class ReceiveQueue : public Listener {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -25,9 +25,9 @@ class ReceiveQueue : public Listener {
   void receive(MessagePtr nats_message) override;
   void refused(const std::string& subject, const std::string& text) override;
   void closed() override;
-  /// Whoever waits looks again.
+  /// Wakes the waiting thread.
   void wake();
-  /// Waits for something, at most until `limit`.
+  /// Waits for an event, at most until `limit`.
   std::vector<MessagePtr> take(const std::stop_token& stop, Time limit);
   [[nodiscard]] bool is_closed() const;
   struct Refusal {
@@ -52,7 +52,7 @@ class Consumer {
            const jsConsumerInfo& info, const NatsSourceOptions& options, const AcceptCall& accept,
            const Environment& environment, SharedSourceStatus& status, NakTracker& naks);
 
-  /// Until `stop`; what has been accepted is acknowledged by then, and the rest given back. Throws
+  /// Until `stop`; accepted deliveries are acknowledged by then, and the rest returned. Throws
   /// BrokerError when the connection or the consumer is lost.
   void run(const std::stop_token& stop);
 
@@ -66,7 +66,7 @@ class Consumer {
     std::uint64_t sequence;
     std::string error;
     Clock::time_point not_before;
-    std::uint64_t number = 0;     ///< of its publish; 0: not under way
+    std::uint64_t number = 0;     ///< of its publish; 0: not in flight
     bool without_reason = false;  ///< with the reason it was too large
   };
 
@@ -98,9 +98,9 @@ class Consumer {
   SharedSourceStatus& status_;
   NakTracker& naks_;
   const Clock::duration ack_wait_;
-  const std::int64_t max_deliver_;      ///< after that it does not come again, or is dead-lettered
-  const std::int64_t request_size_;     ///< deliveries that may be asked for at once
-  const Clock::duration request_time_;  ///< after that a request ends, and is made again
+  const std::int64_t max_deliver_;      ///< after that it is not redelivered, or is dead-lettered
+  const std::int64_t request_size_;     ///< deliveries per request
+  const Clock::duration request_time_;  ///< after that a request ends, and is repeated
   const Clock::time_point begin_ = Clock::now();
 
   std::map<std::uint64_t, OpenDelivery> open_;  ///< by their number in the stream
@@ -110,14 +110,14 @@ class Consumer {
   Clock::time_point check_at_ = begin_;
   std::vector<PendingDeadLetter> pending_dead_letters_;
   std::uint64_t dead_letter_publishes_ = 0;
-  std::int64_t pull_remaining_ = 0;  ///< deliveries that may still come of the last request
+  std::int64_t pull_remaining_ = 0;  ///< deliveries outstanding of the last request
   std::uint64_t requests_ = 0;
   Clock::time_point pull_expires_at_ = {};
   Clock::time_point next_pull_at_ = {};
   Clock::time_point extend_at_;
-  std::set<std::string> logged_refusals_;  ///< what the log says already of rights that are missing
-  std::string refusal_;                    ///< the last of them, unless that is over
-  bool pull_refused_ = false;              ///< it was that
+  std::set<std::string> logged_refusals_;  ///< missing permissions that are in the log already
+  std::string refusal_;                    ///< the last of them, unless it is over
+  bool pull_refused_ = false;              ///< the pull request was refused
   AcceptThread accepting_;
 };
 

@@ -10,7 +10,7 @@ using nats::Connection;
 using Level = Finding::Level;
 using Findings = std::vector<Finding>;
 
-/// Nothing is listened to.
+/// Ignores all events.
 class NullListener : public nats::Listener {
  public:
   void receive(nats::MessagePtr) override {}
@@ -62,7 +62,7 @@ void examine_sync(Findings& findings, const NatsConnection& connection) {
   }
 }
 
-/// That something is missing: how bad that is, and what to do.
+/// A missing object: how severe it is, and what to do.
 void add_missing(Findings& findings, const char* check, const std::string& found,
                  Topology topology) {
   if (topology == Topology::declare) {
@@ -73,7 +73,7 @@ void add_missing(Findings& findings, const char* check, const std::string& found
   }
 }
 
-/// What a stream may lose, or refuse.
+/// Settings by which a stream may lose or refuse messages.
 void examine_stream(Findings& findings, const jsStreamInfo& info) {
   const jsStreamConfig& config = *info.Config;
   const std::string name = "stream '" + std::string{config.Name} + "' ";
@@ -168,7 +168,7 @@ void examine_dead_letters(Findings& findings, const Connection& connection,
   }
 }
 
-/// Opens, asks, and says what went wrong.
+/// Connects, queries, and reports errors.
 template <class Ask>
 Findings examine(const NatsConnection& options, Ask ask) {
   Findings findings;
@@ -190,7 +190,7 @@ Findings examine(const NatsConnection& options, Ask ask) {
   return findings;
 }
 
-/// Empty: it is not there, and the finding says so.
+/// Empty: it does not exist, and the finding says so.
 nats::Owned<jsStreamInfo> look_for_stream(Findings& findings, const Connection& connection,
                                           const std::string& name, Topology topology) {
   auto info = nats::find_stream(connection, name);

@@ -68,8 +68,8 @@ Headers parse_headers(std::string_view text) {
 }
 
 Headers read_headers(const natsMsg& message) {
-  // No function gives the bytes. They stand in one block with the subject, the reply subject and
-  // the data, each but the last with a zero behind it: so in every release from 3.0 to 3.13.
+  // No function returns the bytes. They are in one block with the subject, the reply subject and
+  // the data, each but the last followed by a zero: so in every release from 3.0 to 3.13.
   static_assert(NATS_VERSION_MAJOR == 3, "see whether natsMsg_create still makes one block");
   const char* before = natsMsg_GetReply(&message);
   if (before == nullptr) before = natsMsg_GetSubject(&message);
@@ -80,8 +80,8 @@ Headers read_headers(const natsMsg& message) {
 }
 
 void add_headers(natsMsg& message, WireHeaders list) {
-  // The library adds the value to a header that is there already and begins like this one: the
-  // shorter names must come first.
+  // The library appends the value to an existing header with the same prefix: the shorter names
+  // must come first.
   std::ranges::stable_sort(list, {}, [](const auto& one) { return one.first.size(); });
   for (const auto& [name, value] : list) {
     if (natsMsgHeader_Add(&message, name.c_str(), value.c_str()) != NATS_OK) throw std::bad_alloc();

@@ -12,9 +12,9 @@ namespace twinbox::nats {
 
 struct Headers {
   std::string status = {};       ///< three digits, of the server's own messages
-  std::string description = {};  ///< beside the status
-  WireHeaders list = {};         ///< as they came; a name may come several times
-  std::string fault = {};        ///< what is wrong with them; the list has the others
+  std::string description = {};  ///< follows the status
+  WireHeaders list = {};         ///< in order; a name may occur several times
+  std::string fault = {};        ///< the error in them; the list has the others
 
   /// The first value of exactly that name; empty: there is none.
   [[nodiscard]] std::string_view find(std::string_view name) const noexcept;
@@ -22,8 +22,7 @@ struct Headers {
 
 /// `text`: from `NATS/1.0` to the empty line.
 Headers parse_headers(std::string_view text);
-/// Of a message that has been received, before any function of the library has looked at them: that
-/// changes them.
+/// Of a received message, before any function of the library has read them, which changes them.
 Headers read_headers(const natsMsg& message);
 
 /// Adds them to a message that is to be sent. Throws std::bad_alloc.

@@ -1,5 +1,5 @@
-// What could not be accepted and was given back to the server, which brings it again after a delay.
-// It has no partition key: nothing waits for it.
+// Deliveries that could not be accepted and were returned to the server, which redelivers them
+// after a delay. They have no partition key: nothing waits for them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class NakTracker {
  public:
   struct Entry {
     int failures = 0;
-    std::string reply = {};  ///< where the server hears about it
+    std::string reply = {};  ///< where the server receives the acknowledgement
   };
   static constexpr std::size_t max_entries = 10'000;
 
@@ -25,14 +25,14 @@ class NakTracker {
     one.reply = std::move(reply);
     if (all_.size() > max_entries) all_.erase(all_.begin());
   }
-  /// How often it has failed; 0: it was never given back.
+  /// The number of its failures; 0: it was never returned.
   [[nodiscard]] int failures(std::uint64_t number) const {
     const auto found = all_.find(number);
     return found == all_.end() ? 0 : found->second.failures;
   }
-  /// It does not come again.
+  /// It is not redelivered.
   void settled(std::uint64_t number) { all_.erase(number); }
-  /// All up to `floor` are acknowledged, by whomever, and none behind `last` has been delivered:
+  /// All up to `floor` are acknowledged, by any consumer, and none after `last` has been delivered:
   /// the stream is a new one.
   void update(std::uint64_t floor, std::uint64_t last) {
     all_.erase(all_.upper_bound(last), all_.end());

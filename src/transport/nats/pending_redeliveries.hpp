@@ -1,5 +1,5 @@
-// What a consumer held when its process or connection ended comes again only when ack_wait is over,
-// and newer messages come before it: those that must keep an order have to wait for it.
+// The deliveries that a consumer held when its process or connection ended are redelivered only
+// after ack_wait, and newer messages come before them: messages with an order have to wait.
 #pragma once
 
 #include <cstdint>

@@ -68,7 +68,7 @@ std::string_view member(std::string_view object, std::string_view name) {
   return found == parts->end() ? std::string_view{} : found->value;
 }
 
-/// `INFO {…}`: what a server says first.
+/// `INFO {…}`: a server's first message.
 std::string read_version(const Server& server) {
   const std::string text =
       ask(server, "", [](const std::string& answer) { return answer.ends_with("\r\n"); });

@@ -1,4 +1,4 @@
-// What a server says about itself before any login, and to whoever monitors it.
+// What a server reports before any login, and on its monitoring port.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace twinbox::nats {
 
-/// Whether what a stream has acknowledged is on disk.
+/// Whether acknowledged messages are on disk.
 struct SyncPolicy {
   enum class State {
-    unknown,   ///< the server does not tell
+    unknown,   ///< the server does not report it
     always,    ///< it is
-    sometimes  ///< a power failure can lose what came since the last time
+    sometimes  ///< a power failure can lose the messages since the last sync
   };
   State state;
-  std::string text;  ///< what was found
+  std::string text;  ///< the finding
 };
-/// Asks the server's version and, when that leaves it open, `monitor_url`. Throws nothing for a
-/// server that does not answer: it does not tell.
+/// Reads the server's version and, if that is not enough, `monitor_url`. Throws nothing for an
+/// unresponsive server: the answer is unknown.
 SyncPolicy read_sync_policy(const NatsConnection& connection);
 
 }  // namespace twinbox::nats

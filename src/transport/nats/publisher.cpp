@@ -17,7 +17,7 @@ using nats::Outgoing;
 using nats::PublishAck;
 using Clock = std::chrono::steady_clock;
 
-/// Messages on their way: enough to keep server and network busy.
+/// Messages in flight: enough to keep server and network busy.
 constexpr std::size_t max_in_flight = 2000;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -34,8 +34,8 @@ Options checked(Options options) {
   return options;
 }
 
-/// Letters that are no longer needed. The library frees them on a thread of its own: to hand over
-/// many at once, not one between two that are sent, makes a relay 4 % faster.
+/// Messages that are no longer needed. The library frees them on a thread of its own: freeing many
+/// at once, not one between two sends, makes a relay 4 % faster.
 class DeferredFree {
  public:
   void add(nats::MessagePtr nats_message) {
@@ -60,11 +60,11 @@ class DeferredFree {
 struct Batch {
   std::span<const Message> messages;
   std::vector<std::optional<Outcome>> outcomes{messages.size()};
-  std::size_t open = 0;  ///< on their way
+  std::size_t open = 0;  ///< in flight
 };
 
-/// What is on its way over one connection, and what streams answer. Thread-safe; only the library's
-/// thread of the connection calls receive().
+/// The messages in flight on one connection, and the answers of streams. Thread-safe; only the
+/// library's thread of the connection calls receive().
 class InFlightMessages : public nats::Listener {
  public:
   using Deadline = Clock::time_point;
@@ -109,8 +109,8 @@ class InFlightMessages : public nats::Listener {
     return closed_;
   }
 
-  /// A number for a message that is about to be sent, as soon as there is room; empty: there was
-  /// none in time, or the connection is lost.
+  /// A number for the next message, as soon as there is room; empty: there was none in time, or the
+  /// connection is lost.
   std::optional<std::uint64_t> begin(Batch& batch, std::size_t index, const std::stop_token& stop,
                                      Deadline deadline) {
     std::unique_lock lock{mutex_};
@@ -123,7 +123,7 @@ class InFlightMessages : public nats::Listener {
     sent_[slot] = {++rounds_ * max_in_flight + slot, &batch, index};
     return sent_[slot].number;
   }
-  /// It was not sent after all, and this is why.
+  /// It was not sent, with the reason.
   void fail(std::uint64_t number, Outcome outcome) {
     const std::scoped_lock lock{mutex_};
     if (Sent* one = find(number)) end(*one, std::move(outcome));
@@ -132,7 +132,7 @@ class InFlightMessages : public nats::Listener {
     std::unique_lock lock{mutex_};
     changed_.wait_until(lock, stop, deadline, [&] { return batch.open == 0; });
   }
-  /// Answers that still come are nobody's.
+  /// Ignores later answers.
   void forget(const Batch& batch) {
     const std::scoped_lock lock{mutex_};
     if (batch.open == 0) return;
@@ -163,7 +163,7 @@ class InFlightMessages : public nats::Listener {
                           "' was refused: " + answer.text);
   }
 
-  /// Null: whoever sent it has given up.
+  /// Null: its caller has given up.
   Sent* find(std::uint64_t number) {
     Sent& one = sent_[number % max_in_flight];
     return one.batch != nullptr && one.number == number ? &one : nullptr;
@@ -186,13 +186,13 @@ class InFlightMessages : public nats::Listener {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::vector<Sent> sent_{max_in_flight};
-  std::vector<std::size_t> free_;  ///< places in `sent_`
+  std::vector<std::size_t> free_;  ///< slots in `sent_`
   std::uint64_t rounds_ = 0;
   bool closed_ = false;
-  DeferredFree answers_;  ///< of the thread that receives: without the mutex
+  DeferredFree answers_;  ///< of the receiving thread: without the mutex
 };
 
-/// A connection and what is on its way over it.
+/// A connection and its messages in flight.
 struct OpenConnection {
   std::shared_ptr<InFlightMessages> in_flight;
   Connection connection;
@@ -217,7 +217,7 @@ class NatsPublisher::Impl {
       send(*open_connection, batch, stop);
       if (open_connection->in_flight->is_closed())
         forget(open_connection, open_connection->connection.last_error());
-      // Whatever holds this connection up must not hold up the next call.
+      // A blocked connection must not delay the next call.
       if (batch.open > 0 && !stop.stop_requested()) forget(open_connection, display_name_ + late);
     } else {
       for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -235,7 +235,7 @@ class NatsPublisher::Impl {
  private:
   static constexpr const char* late = ": not acknowledged in time";
 
-  /// Sends one while the next is made, and waits for the answers.
+  /// Sends one while the next is prepared, and waits for the answers.
   void send(OpenConnection& open_connection, Batch& batch, const std::stop_token& stop) {
     struct ScopeGuard {
       InFlightMessages& in_flight;
@@ -257,7 +257,7 @@ class NatsPublisher::Impl {
     open_connection.in_flight->finish(batch, stop, deadline);
   }
 
-  /// Empty: it cannot be sent, and never will be.
+  /// Empty: it can never be sent.
   std::optional<Outgoing> outgoing(Batch& batch, std::size_t index) const {
     try {
       return nats::outgoing_of(batch.messages[index], options_);
@@ -267,7 +267,7 @@ class NatsPublisher::Impl {
     }
   }
 
-  /// No attempt is counted for what was not even sent.
+  /// An unsent message counts no attempt.
   static void postpone(Batch& batch, std::size_t index) {
     batch.outcomes[index] = Outcome::postpone(batch.messages[index].lease_until);
   }
@@ -286,8 +286,8 @@ class NatsPublisher::Impl {
     return nats_message;
   }
 
-  /// Connected while there is work, and from then on; empty: the server is away, or was a moment
-  /// ago.
+  /// Connects at the first message and stays connected; empty: the server is unreachable, or was a
+  /// moment ago.
   std::shared_ptr<OpenConnection> current_connection() {
     const std::scoped_lock lock{mutex_};
     if (open_ && open_->in_flight->is_closed()) lost(open_->connection.last_error());
@@ -309,7 +309,7 @@ class NatsPublisher::Impl {
     return open_;
   }
 
-  /// Once: who acknowledges before a disk has it may lose it with the power.
+  /// Once: a server that acknowledges before the sync to disk may lose it in a power failure.
   void warn_of_sync() {
     if (warned_) return;
     warned_ = true;

@@ -58,7 +58,7 @@ class NatsSource : public BrokerSource {
   const AcceptCall accept_;
   const Environment environment_;
   SharedSourceStatus status_;
-  nats::NakTracker naks_;  // of whoever runs it alone
+  nats::NakTracker naks_;  // of the running thread alone
 };
 
 }  // namespace

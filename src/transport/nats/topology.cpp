@@ -81,7 +81,7 @@ void create_stream(const Connection& connection, const NatsStream& stream) {
   connection.check(status, "making stream '" + stream.name + "'");
 }
 
-/// The stream, made where that is wanted and needed.
+/// The stream, created if requested and missing.
 Owned<jsStreamInfo> ensure_stream(const Connection& connection, const NatsStream& stream,
                                   Topology topology) {
   auto info = find_stream(connection, stream.name);
@@ -99,7 +99,7 @@ void create_consumer(const Connection& connection, const NatsSourceOptions& opti
   config.Durable = options.consumer.c_str();
   config.AckPolicy = js_AckExplicit;
   config.AckWait = nanoseconds(options.ack_wait);
-  config.MaxDeliver = -1;  // a server forgets what it has delivered often enough; we dead-letter it
+  config.MaxDeliver = -1;  // a server drops a delivery at its limit; we dead-letter it instead
   config.MaxAckPending = std::max(1000, options.prefetch);
   if (!options.filter.empty()) config.FilterSubject = options.filter.c_str();
   jsConsumerInfo* info = nullptr;
@@ -127,7 +127,7 @@ void check_consumer(const Connection& connection, const NatsSourceOptions& optio
   }
 }
 
-/// A dead letter that its own source would get again would go round for ever.
+/// A dead letter that its own source receives again would loop forever.
 void ensure_dead_letter_stream(const Connection& connection, const NatsSourceOptions& options) {
   const std::string subject = dead_letter_subject_of(options);
   std::string stream_name = stream_of_subject(connection, subject);

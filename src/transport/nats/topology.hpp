@@ -1,4 +1,4 @@
-// Streams and consumers: made, or only looked for.
+// Streams and consumers: created, or only checked.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace twinbox::nats {
 
-/// Where dead letters of a source go.
+/// The subject for dead letters of a source.
 std::string dead_letter_subject_of(const NatsSourceOptions& options);
-/// The stream that is made for them.
+/// The stream that is created for them.
 NatsStream dead_letter_stream(const NatsSourceOptions& options);
 
 /// Empty: there is none. Throw BrokerError when it cannot be asked.
@@ -19,7 +19,7 @@ Owned<jsConsumerInfo> find_consumer(const Connection& connection, const std::str
 /// The stream that takes a subject; empty: none does.
 std::string stream_of_subject(const Connection& connection, const std::string& subject);
 
-/// Throw BrokerError with the way out when something is missing, or cannot serve.
+/// Throw BrokerError with the fix when an object is missing, or has unsuitable settings.
 void prepare(const Connection& connection, const NatsSinkOptions& options);
 Owned<jsConsumerInfo> prepare(const Connection& connection, const NatsSourceOptions& options);
 

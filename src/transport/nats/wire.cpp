@@ -24,7 +24,7 @@ bool equal(std::string_view one, std::string_view other) noexcept {
   return std::ranges::equal(one, other, {}, lower, lower);
 }
 
-/// Of the server and this trip, not of the message: they would be obeyed again.
+/// Control headers of the server for this hop, not of the message: they would be applied again.
 bool is_server_header(std::string_view name) noexcept {
   return name.size() > 5 && equal(name.substr(0, 5), "nats-");
 }
@@ -66,22 +66,22 @@ bool is_forwarded(const Message& message) {
          });
 }
 
-/// What a stream knows repetitions by. The id alone where that says enough: two senders may use the
-/// same ids, and what travels further may come to one stream under several subjects.
+/// The deduplication key for a stream. The id alone where that is unique: two senders may use the
+/// same ids, and a forwarded message may reach one stream under several subjects.
 std::string deduplication_id(const Message& message, const std::string& subject) {
   std::string key = deduplication_key(message);
   if (message.source == Source::none() && !is_forwarded(message)) return key;
   return key + " " + percent_encode(subject, "%");
 }
 
-/// The value of a member, as it is written; empty: there is none.
+/// The raw value of a member; empty: there is none.
 std::string_view member(const std::optional<std::vector<JsonPart>>& object, std::string_view name) {
   if (!object) return {};
   const auto found = std::ranges::find(*object, name, &JsonPart::name);
   return found == object->end() ? std::string_view{} : found->value;
 }
 
-/// An event of the binding's first version: all of it in the body, and no header that says so.
+/// An event of the binding's first version: all of it in the body, without a header that says so.
 bool is_bare_event(std::string_view content_type, const WireHeaders& wire_headers,
                    std::string_view body) {
   if (!content_type.empty()) return false;
@@ -95,8 +95,8 @@ bool is_bare_event(std::string_view content_type, const WireHeaders& wire_header
          json_object_has(body, "specversion");
 }
 
-/// All but the server's, with all of their values. True: they say what the message's id is, or the
-/// body does.
+/// All except the server's, with all of their values. True: they have the message's id, or the body
+/// does.
 bool copy_own_headers(const Headers& from, std::string_view body, natsMsg& to) {
   WireHeaders own;
   bool has_id = false;
@@ -252,7 +252,7 @@ MessagePtr dead_letter(natsMsg& message, const DeliveryMetadata& metadata,
   MessagePtr nats_message = new_message(dead_letter_subject_of(options), reply, body_of(message));
   const Headers headers = read_headers(message);
   const bool has_id = copy_own_headers(headers, body_of(message), *nats_message);
-  // Who sends it again from there needs it, and this one must not pass for a repetition.
+  // A resender needs it, and this one must not count as a duplicate.
   const std::string_view id = headers.find(id_header);
   if (!has_id && !id.empty()) set_header(*nats_message, own_id_header, percent_encode(id, "\"%"));
   set_header(*nats_message, id_header,
@@ -271,8 +271,8 @@ MessagePtr dead_letter_without_reason(natsMsg& message, const NatsSourceOptions&
   if (copy_own_headers(headers, body_of(message), *nats_message)) return nats_message;
   const std::string id{headers.find(id_header)};
   if (id.empty()) return nats_message;
-  // Under the server's name it would pass for a repetition of another consumer's dead letter; but
-  // there is only as much room as it came with, and an encoded one needs more.
+  // Under the server's name it would count as a duplicate of another consumer's dead letter; but
+  // the size limit is that of the original, and an encoded one needs more.
   const bool has_room = percent_encode(id, "\"%") == id;
   set_header(*nats_message, has_room ? own_id_header : id_header, id);
   return nats_message;

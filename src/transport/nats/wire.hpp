@@ -11,14 +11,14 @@
 
 namespace twinbox::nats {
 
-/// As the CloudEvents binding for NATS has it: `ce-…`, as over HTTP.
+/// By the CloudEvents binding for NATS: `ce-…`, as over HTTP.
 const EventHeaderFormat& event_header_format();
 
 /// A message, ready to be published.
 struct Outgoing {
   std::string subject;
   WireMessage wire_message;
-  std::string id;  ///< by which a stream knows a repetition
+  std::string id;  ///< the stream's deduplication key
 };
 
 /// Where it goes.
@@ -29,11 +29,11 @@ Outgoing outgoing_of(const Message& message, const NatsSinkOptions& options);
 MessagePtr to_nats_message(const Outgoing& message, const std::string& stream,
                            const std::string& reply);
 
-/// What a stream says about a publish.
+/// A stream's answer to a publish.
 struct PublishAck {
   enum class Kind {
     stored,     ///< or it was there already
-    no_stream,  ///< nobody answers for the subject
+    no_stream,  ///< no stream takes the subject
     too_large,  ///< for the stream
     refused,    ///< for another reason
   };
@@ -42,20 +42,20 @@ struct PublishAck {
 };
 PublishAck read_publish_ack(natsMsg& message);
 
-/// Where a delivery comes from, as its reply subject says it.
+/// The origin of a delivery, from its reply subject.
 struct DeliveryMetadata {
   std::uint64_t sequence;   ///< in the stream
   std::uint64_t delivered;  ///< how often, this time counted
-  std::int64_t timestamp;   ///< when the stream took it, in nanoseconds
+  std::int64_t timestamp;   ///< when the stream stored it, in nanoseconds
 };
 /// Empty: it is no delivery of a consumer.
 std::optional<DeliveryMetadata> delivery_metadata_of(natsMsg& message);
 
-/// Throws std::invalid_argument for what is no message.
+/// Throws std::invalid_argument for an invalid message.
 Arrival read_arrival(natsMsg& message, const DeliveryMetadata& metadata,
                      const NatsSourceOptions& options);
 
-/// A delivery on its way to the dead letters, as it came, with the reason besides.
+/// A delivery for the dead letters, unchanged, plus the reason.
 MessagePtr dead_letter(natsMsg& message, const DeliveryMetadata& metadata,
                        const NatsSourceOptions& options, const std::string& error,
                        const std::string& reply);

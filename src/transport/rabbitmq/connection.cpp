@@ -151,7 +151,7 @@ void Connection::open(const RabbitConnection& options, const Address& address) {
     if (interrupted_) throw BrokerError(display_name_ + ": stopped");
   }
   const auto heartbeat = std::chrono::ceil<std::chrono::seconds>(options.heartbeat).count();
-  // The broker then says that a login was refused, and that it is out of memory or disk.
+  // The broker then reports a refused login, and a lack of memory or disk.
   amqp_table_entry_t capability[3] = {};
   const char* names[] = {"authentication_failure_close", "consumer_cancel_notify",
                          "connection.blocked"};
@@ -283,7 +283,7 @@ std::optional<amqp_frame_t> Connection::next_frame() {
   return frame;
 }
 
-/// Whatever has been closed, the connection is made anew: that is rare, and simple.
+/// After any close the connection is made again: that is rare, and simple.
 void Connection::refuse_close(const amqp_frame_t& frame) {
   if (frame.frame_type != AMQP_FRAME_METHOD) return;
   if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD) {

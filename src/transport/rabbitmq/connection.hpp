@@ -1,4 +1,5 @@
-// One connection to RabbitMQ with one channel. Used by one thread, but for stuck() and interrupt().
+// One connection to RabbitMQ with one channel. Used by one thread, except for stuck() and
+// interrupt().
 #pragma once
 
 #include <amqp.h>
@@ -15,7 +16,7 @@
 
 namespace twinbox::rabbitmq {
 
-/// The broker has closed the channel because of something it was asked for.
+/// The broker has closed the channel because of a request.
 class ChannelClosed : public BrokerError {
  public:
   ChannelClosed(int code, const std::string& text) : BrokerError(text), code_(code) {}
@@ -33,7 +34,7 @@ struct Address {
 
   /// Throws std::invalid_argument.
   static Address parse(const std::string& url);
-  /// As errors and logs name it: without user and password.
+  /// Its name in errors and logs: without user and password.
   [[nodiscard]] std::string display_name() const;
 };
 
@@ -43,7 +44,7 @@ void check(const RabbitConnection& options);
 amqp_bytes_t bytes_of(std::string_view text) noexcept;
 std::string_view view_of(const amqp_bytes_t& bytes) noexcept;
 
-/// A number that another thread raises to wake whoever polls.
+/// A counter that another thread raises to wake the polling thread.
 class WakeUp {
  public:
   WakeUp();
@@ -63,7 +64,7 @@ class Connection {
  public:
   static constexpr amqp_channel_t channel = 1;
 
-  /// Connects, logs in and opens the channel. A stop request breaks it off. Throws BrokerError.
+  /// Connects, logs in and opens the channel. A stop request interrupts it. Throws BrokerError.
   Connection(const RabbitConnection& options, std::stop_token stop);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -71,35 +72,35 @@ class Connection {
 
   [[nodiscard]] amqp_connection_state_t state() const noexcept { return state_; }
   [[nodiscard]] const std::string& display_name() const noexcept { return display_name_; }
-  /// Of the broker, as it says; empty: it does not.
+  /// The broker's version; empty: it does not report one.
   [[nodiscard]] std::string version() const;
   /// After the broker has closed the channel. Throws BrokerError.
   void reopen_channel();
 
-  /// Throw BrokerError, beginning with `what`, unless all is well.
+  /// Throw BrokerError, beginning with `what`, for any error.
   void check(const amqp_rpc_reply_t& reply, const std::string& what) const;
   void check(int status, const std::string& what) const;
   /// For calls that answer with a pointer.
   void check_last(const std::string& what) const;
 
-  /// Waits until the broker has sent something, `wake` is raised, or `limit` is over.
+  /// Waits for a message of the broker, for `wake`, or until `limit`.
   void wait(const WakeUp& wake, Duration limit) const;
-  /// The next frame that is there already; never waits. Throws BrokerError when the broker has gone
-  /// or closes something.
+  /// The next frame that has arrived; never waits. Throws BrokerError when the broker has gone or
+  /// closes the channel or connection.
   std::optional<amqp_frame_t> next_frame();
-  /// The next delivery that is there already; other frames go to `other`.
+  /// The next delivery that has arrived; other frames go to `other`.
   template <class Other>
   std::optional<amqp_envelope_t> next_delivery(Other&& other);
 
-  /// While it is true, what is sent waits for more, so that many messages share a packet.
+  /// While it is true, output is buffered, so that many messages share a packet.
   void set_cork(bool on) const noexcept;
 
-  /// Ends it in good order, if the broker answers in time.
+  /// Closes it properly, if the broker answers in time.
   void close() noexcept;
-  /// From any thread: whether there is something to send of which nothing went for so long, because
-  /// the broker does not read.
+  /// From any thread: whether output has been blocked for this long because the broker does not
+  /// read.
   [[nodiscard]] bool stuck(Duration time) noexcept;
-  /// From any thread: whatever waits for the broker fails now.
+  /// From any thread: every call that waits for the broker fails now.
   void interrupt() noexcept;
 
  private:

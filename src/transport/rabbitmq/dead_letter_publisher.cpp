@@ -78,7 +78,7 @@ void DeadLetterPublisher::take_incoming() {
   incoming_.clear();
 }
 
-/// After a failure one by one: it may be one of them that makes the broker close the channel.
+/// After a failure one by one: one of them may be what makes the broker close the channel.
 void DeadLetterPublisher::publish_pending(Connection& connection) {
   const auto now = Clock::now();
   const bool alone = failures_ > 0;
@@ -116,7 +116,7 @@ void DeadLetterPublisher::read(Connection& connection, const amqp_frame_t& frame
     confirm(nack->delivery_tag, nack->multiple != 0, false);
   } else if (method.id == AMQP_BASIC_RETURN_METHOD) {
     const auto sequence = read_returned(connection);
-    // One without a sequence may be any of them: better one twice than one lost.
+    // One without a sequence may be any of them: a duplicate is better than a loss.
     for (PendingDeadLetter& pending : pending_dead_letters_) {
       pending.returned = pending.returned || !sequence || pending.sequence == sequence;
     }
@@ -155,7 +155,7 @@ void DeadLetterPublisher::confirm(std::uint64_t sequence, bool multiple, bool ta
   wake_caller_();
 }
 
-/// Nothing is lost: it stays with the queue until its place can be reached.
+/// Nothing is lost: it stays in the queue until its destination can be reached.
 void DeadLetterPublisher::retry_later(PendingDeadLetter& pending) const {
   pending.sequence = 0;
   pending.not_before = Clock::now() + std::max<Duration>(options_.retry.delay, 100ms);

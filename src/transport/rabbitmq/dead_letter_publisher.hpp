@@ -1,6 +1,6 @@
-// Takes deliveries that cannot be accepted to the place of dead letters, over a connection of its
-// own: a broker that is out of memory or disk reads nothing more from one that publishes, not even
-// acknowledgements.
+// Publishes deliveries that cannot be accepted to the dead-letter destination, over a connection of
+// its own: a broker that is out of memory or disk reads nothing more from a publishing connection,
+// not even acknowledgements.
 #pragma once
 
 #include <chrono>
@@ -19,14 +19,14 @@ namespace twinbox::rabbitmq {
 /// Connects when there is something to publish. Thread-safe.
 class DeadLetterPublisher {
  public:
-  /// `wake` is called, on its thread, when there is something to take; it must not wait. All of
-  /// them outlive it.
+  /// `wake` is called, on its thread, when results are available; it must not wait. All arguments
+  /// outlive it.
   DeadLetterPublisher(const RabbitConnection& to, const RabbitSourceOptions& options,
                       const Environment& environment, std::function<void()> wake);
 
-  /// `envelope` stays where it is until take() has told of its tag, or this has ended.
+  /// `envelope` stays in place until take() has returned its tag, or this has ended.
   void add(std::uint64_t tag, const amqp_envelope_t& envelope, std::string error);
-  /// What the broker has taken since the last call.
+  /// The deliveries that the broker has taken since the last call.
   std::vector<std::uint64_t> take();
 
  private:
@@ -36,7 +36,7 @@ class DeadLetterPublisher {
     const amqp_envelope_t* envelope;
     std::string error;
     Clock::time_point not_before = {};
-    std::uint64_t sequence = 0;  ///< of its publish; 0: not under way
+    std::uint64_t sequence = 0;  ///< of its publish; 0: not in flight
     bool returned = false;
   };
 
@@ -64,10 +64,10 @@ class DeadLetterPublisher {
   std::vector<PendingDeadLetter> incoming_;  ///< guarded by mutex_
   std::vector<std::uint64_t> published_;     ///< guarded by mutex_
 
-  // Of the thread alone.
+  // Used by the thread alone.
   std::vector<PendingDeadLetter> pending_dead_letters_;
   std::uint64_t sequence_ = 0;
-  int failures_ = 0;  ///< since something was taken
+  int failures_ = 0;  ///< since the last success
   std::jthread thread_;
 };
 

@@ -31,7 +31,7 @@ void examine_address(Findings& findings, const rabbitmq::Address& address) {
   }
 }
 
-/// How bad it is that something is missing, and what to do.
+/// A missing object: how severe it is, and what to do.
 struct MissingFinding {
   Level level;
   std::string fix;
@@ -44,8 +44,8 @@ MissingFinding missing_finding(const std::string& what, Topology topology) {
   return {Level::error, "make the " + what + ", or set topology = declare"};
 }
 
-/// Opens, asks, and says what went wrong; each question has a connection of its own, because a
-/// refusal closes it.
+/// Connects, queries, and reports errors; each query has a connection of its own, because a refusal
+/// closes it.
 template <class Ask>
 bool probe(Findings& findings, const RabbitConnection& options, const std::string& check,
            const MissingFinding& if_missing, Ask ask) {
@@ -95,15 +95,15 @@ std::optional<std::uint32_t> look_for_queue(Findings& findings, const RabbitConn
   return count;
 }
 
-/// What is known of a queue so far.
+/// The properties of a queue so far.
 struct QueueProperties {
   bool durable = true;
   bool auto_delete = false;
   std::string type = {};
-  bool limited = false;       ///< discards what comes back too often
-  std::string discards = {};  ///< the argument by which it discards what waits; empty: none
+  bool limited = false;       ///< discards deliveries that are returned too often
+  std::string discards = {};  ///< the argument by which it discards waiting messages; empty: none
 
-  /// Takes up what the broker names as different; false: nothing that matters here, or nothing new.
+  /// Reads the difference that the broker names; false: an irrelevant one, or nothing new.
   bool apply_difference(std::string_view difference) {
     const auto named = [&](std::string_view name) {
       return difference.find(name) != std::string_view::npos;
@@ -122,8 +122,8 @@ struct QueueProperties {
   }
 };
 
-/// A queue that is there is compared with one that keeps its messages, until the broker names no
-/// more that differs; empty: it may not be asked, and the finding says so.
+/// Compares an existing queue with one that keeps its messages, until the broker names no further
+/// difference; empty: the permission is missing, and the finding says so.
 std::optional<QueueProperties> queue_properties(Findings& findings,
                                                 const RabbitConnection& connection,
                                                 const std::string& name) {

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using rabbitmq::ChannelClosed;
 using rabbitmq::Connection;
 
-/// Messages on their way: enough to keep broker and network busy.
+/// Messages in flight: enough to keep broker and network busy.
 constexpr std::size_t max_in_flight = 2000;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -40,11 +40,11 @@ RabbitSinkOptions checked(RabbitSinkOptions options) {
 
 constexpr const char* confirm_timeout_text = ": not confirmed in time";
 
-/// For the thread, to say what has become of those whose connection was given up.
+/// The outcome of messages whose connection was given up.
 constexpr Duration settle_time = 2s;
 
-/// After so many messages in a row that their user may not send, the others are put off: to ask
-/// for each of them takes a connection.
+/// After this many refused messages in a row for a missing permission, the others are postponed:
+/// each attempt takes a connection.
 constexpr int max_refusals = 3;
 
 }  // namespace
@@ -75,7 +75,7 @@ void RabbitPublisher::Loop::interrupt() {
   if (current_ != nullptr) current_->interrupt();
 }
 
-/// Whatever holds the thread up must not hold up the next call.
+/// A blocked thread must not delay the next call.
 void RabbitPublisher::Loop::abort_connection() {
   const std::scoped_lock lock{mutex_};
   if (current_ == nullptr) return;
@@ -94,7 +94,7 @@ std::vector<Outcome> RabbitPublisher::Loop::publish(std::span<const Message> mes
   return queue_.outcomes(*batch, display_name_ + confirm_timeout_text);
 }
 
-/// Connected while there is work, and from then on; a broker that is away puts work off.
+/// Connects at the first message and stays connected; an unreachable broker postpones messages.
 void RabbitPublisher::Loop::run(const std::stop_token& stop) {
   int failures = 0;
   while (queue_.wait(stop)) {
@@ -151,7 +151,7 @@ void RabbitPublisher::Loop::serve(Connection& connection, const std::stop_token&
   }
 }
 
-/// Empty: nothing is to be sent now.
+/// Empty: there is nothing to send now.
 std::optional<RabbitPublisher::Loop::Queue::Item> RabbitPublisher::Loop::next_item() {
   if (sent_.size() >= max_in_flight) return {};
   return queue_.next(sent_.size());
@@ -211,8 +211,8 @@ void RabbitPublisher::Loop::read(Connection& connection, const amqp_frame_t& fra
   }
 }
 
-/// Out of memory or disk, the broker reads no more: whatever it has not confirmed by now it may
-/// confirm in an hour. It is as good as away.
+/// Out of memory or disk, the broker reads no more: unconfirmed messages may take an hour. It
+/// counts as unreachable.
 void RabbitPublisher::Loop::block() {
   blocked_ = true;
   environment_.write(LogLevel::warning, "broker_blocked",
@@ -222,7 +222,7 @@ void RabbitPublisher::Loop::block() {
 
 void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool taken) {
   const auto end = sent_.upper_bound(sequence);
-  // Of one that is not on its way, or not any more, there is nothing to say.
+  // A message that is not in flight needs no outcome.
   for (auto one = multiple ? sent_.begin() : sent_.lower_bound(sequence); one != end;) {
     const auto& [item, returned] = one->second;
     if (!taken) {
@@ -240,8 +240,8 @@ void RabbitPublisher::Loop::confirm(std::uint64_t sequence, bool multiple, bool 
   }
 }
 
-/// What was on its way may have arrived or not: it is sent again, under the same id. One that
-/// closes the channel is found by sending each alone.
+/// Messages in flight may have arrived or not: they are sent again, under the same id. Sending each
+/// alone finds the one that closes the channel.
 void RabbitPublisher::Loop::connection_lost(const std::string& error, Cause cause) {
   std::string cut = truncate_error(error);
   bool stuck = false;

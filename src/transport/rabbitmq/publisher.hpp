@@ -1,4 +1,4 @@
-// The thread of a publisher: what waits, what is on its way, and what the broker says about it.
+// The thread of a publisher: waiting messages, messages in flight, and the broker's answers.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class RabbitPublisher::Loop {
     bool returned = false;
   };
 
-  /// Why a connection has ended: a message is what it is, or goes where it may not, or neither.
+  /// Why a connection has ended: the message's content, its destination, or neither.
   enum class Cause { message, permission, broker };
   static Cause cause_of(int code) noexcept;
 
@@ -53,15 +53,15 @@ class RabbitPublisher::Loop {
   Queue queue_;
 
   std::mutex mutex_;
-  rabbitmq::Connection* current_ = nullptr;  ///< guarded by mutex_, as is what follows
+  rabbitmq::Connection* current_ = nullptr;  ///< guarded by mutex_, as are the members below
   bool timed_out_ = false;                   ///< it was given up after a timeout
   bool stuck_ = false;                       ///< because the broker reads no more
 
-  // Of the thread alone.
+  // Used by the thread alone.
   std::map<std::uint64_t, Sent> sent_;
   std::uint64_t sequence_ = 0;
   bool blocked_ = false;  ///< the broker takes nothing for now
-  int refusals_ = 0;      ///< for want of a right, since something was taken
+  int refusals_ = 0;      ///< for a missing permission, since the last success
   std::jthread thread_;
 };
 

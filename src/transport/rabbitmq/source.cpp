@@ -43,7 +43,7 @@ RabbitSourceOptions checked(RabbitSourceOptions options) {
   return options;
 }
 
-/// A delivery as it came; kept until it is settled.
+/// An unchanged delivery; kept until it is settled.
 class Envelope {
  public:
   explicit Envelope(amqp_envelope_t envelope) : envelope_(envelope) {}
@@ -60,7 +60,7 @@ class Envelope {
 /// The deliveries of one connection.
 class Consumer {
  public:
-  /// `to`: how the broker of `connection` is reached once more.
+  /// `to`: the address of `connection`, for another connection.
   Consumer(Connection& connection, const RabbitConnection& to, const RabbitSourceOptions& options,
            const AcceptCall& accept, const Environment& environment, SharedSourceStatus& status,
            const rabbitmq::WakeUp& wake)
@@ -75,7 +75,7 @@ class Consumer {
   void run(const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       wake_.clear();
-      if (stop.stop_requested()) break;  // what was cleared may have been the call to stop
+      if (stop.stop_requested()) break;  // the cleared wake-up may have been the stop request
       settle();
       while (auto delivery =
                  connection_.next_delivery([&](const amqp_frame_t& frame) { read(frame); })) {
@@ -83,7 +83,7 @@ class Consumer {
       }
       connection_.wait(wake_, 1h);
     }
-    // What has been accepted is acknowledged; the rest comes again to whoever is next.
+    // Accepted deliveries are acknowledged; the next consumer gets the rest.
     accepting_.stop();
     settle();
   }
@@ -123,7 +123,7 @@ class Consumer {
     });
   }
 
-  /// In one frame where nothing older is open.
+  /// In one frame if nothing older is open.
   void acknowledge(const std::vector<std::uint64_t>& tags) {
     if (tags.empty()) return;
     for (const std::uint64_t tag : tags) open_.erase(tag);
@@ -187,7 +187,7 @@ class RabbitSource : public BrokerSource {
     amqp_basic_qos(connection.state(), Connection::channel, 0,
                    static_cast<std::uint16_t>(options_.prefetch), 0);
     connection.check_last("setting prefetch");
-    // Deliveries come as soon as it is asked for: who takes them must be there.
+    // Deliveries arrive right after the request: the members that take them must exist.
     Consumer consumer{connection, connection_, options_, accept_, environment_, status_, wake_};
     amqp_basic_consume(connection.state(), Connection::channel, rabbitmq::bytes_of(options_.queue),
                        amqp_empty_bytes, 0, 0, 0, amqp_empty_table);

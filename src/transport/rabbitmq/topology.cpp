@@ -33,7 +33,7 @@ void run_declare(Connection& connection, const std::string& name, Ask call) {
 
 void prepare_exchange(Connection& connection, const std::string& name, const std::string& type,
                       Topology topology) {
-  if (name.empty()) return;  // the default one is always there
+  if (name.empty()) return;  // the default one always exists
   const bool passive = topology == Topology::check || name.starts_with("amq.");
   run_declare(connection, "exchange '" + name + "'", [&] {
     amqp_exchange_declare(connection.state(), Connection::channel, bytes_of(name), bytes_of(type),
@@ -41,7 +41,7 @@ void prepare_exchange(Connection& connection, const std::string& name, const std
   });
 }
 
-/// False: it is there with other properties, and the channel is closed. Throws ChannelClosed for
+/// False: it exists with other properties, and the channel is closed. Throws ChannelClosed for
 /// anything else.
 bool declared(Connection& connection, const std::string& name, const QueueArguments& arguments) {
   amqp_queue_declare(connection.state(), Connection::channel, bytes_of(name), 0, 1, 0, 0,
@@ -72,7 +72,7 @@ void prepare_queue(Connection& connection, const std::string& name, const std::s
     } catch (const ChannelClosed& error) {
       explain(error, display_name);
     }
-    // It may be older than that argument, and is used as it is; the doctor tells of it.
+    // It may be older than that argument, and is used unchanged; the doctor reports it.
     connection.reopen_channel();
   }
   const QueueArguments plain{type, ""};
@@ -123,7 +123,7 @@ void prepare(Connection& connection, const RabbitSourceOptions& options) {
   }
   const std::string& dead_letters = options.dead_letter_exchange;
   prepare_exchange(connection, dead_letters, "fanout", options.topology);
-  // A named exchange that is only looked for may lead to queues of any name.
+  // A named exchange that is only checked may lead to queues of any name.
   if (!dead_letters.empty() && options.topology == Topology::check) return;
   prepare_queue(connection, dead_letter_queue(options.queue), options.queue_type, options.topology);
   if (!dead_letters.empty()) {

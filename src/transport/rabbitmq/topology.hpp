@@ -1,4 +1,4 @@
-// Exchanges and queues: made, or only looked for.
+// Exchanges and queues: created, or only checked.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 namespace twinbox::rabbitmq {
 
-/// Whether a broker of this version discards what came back to a quorum queue 20 times: every
-/// connection that is lost counts, so that a store that is away for long would cost messages.
+/// Whether a broker of this version discards a delivery that was returned to a quorum queue 20
+/// times: every lost connection counts, so that a long outage of a store would cost messages.
 [[nodiscard]] bool limits_deliveries(std::string_view version) noexcept;
 
-/// With which a queue is declared.
+/// The arguments for declaring a queue.
 class QueueArguments {
  public:
   /// `type` must outlive it; `version`: of the broker.
@@ -21,7 +21,7 @@ class QueueArguments {
   [[nodiscard]] amqp_table_t table() const noexcept {
     return {unlimited_ ? 2 : 1, const_cast<amqp_table_entry_t*>(entries_.data())};
   }
-  /// Whether it says that a message may come back as often as it takes.
+  /// Whether it says that a message may be returned any number of times.
   [[nodiscard]] bool unlimited() const noexcept { return unlimited_; }
 
  private:
@@ -29,10 +29,10 @@ class QueueArguments {
   bool unlimited_;
 };
 
-/// Where dead letters of a queue lie when no exchange is named for them.
+/// The queue for dead letters of a queue when no exchange is named for them.
 std::string dead_letter_queue(const std::string& queue);
 
-/// Throw BrokerError with the way out when something is missing or different.
+/// Throw BrokerError with the fix when an object is missing or different.
 void prepare(Connection& connection, const RabbitSinkOptions& options);
 void prepare(Connection& connection, const RabbitSourceOptions& options);
 

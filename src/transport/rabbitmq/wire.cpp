@@ -66,7 +66,7 @@ void send(Connection& connection, std::string_view exchange, std::string_view ro
                    "publishing");
 }
 
-/// What a property says already need not be said again: the broker reads and keeps every header.
+/// A value in a property needs no header: the broker reads and stores every header.
 void drop_repeated(Outgoing& out, int attempts) {
   std::erase_if(out.wire_message.wire_headers, [&](const auto& header) {
     const std::string& name = header.first;
@@ -78,7 +78,7 @@ void drop_repeated(Outgoing& out, int attempts) {
   });
 }
 
-// ---- what arrives
+// ---- incoming
 
 /// The shortest text that is this number again; empty: it is none.
 template <class Number>
@@ -89,7 +89,7 @@ std::optional<std::string> floating_text(Number value) {
   return std::string{room.data(), end};
 }
 
-/// As it was written: 1999 with two places is 19.99.
+/// As written: 1999 with two places is 19.99.
 std::string decimal_text(const amqp_decimal_t& decimal) {
   std::string text = std::to_string(decimal.value);
   const std::size_t places = decimal.decimals;
@@ -124,7 +124,7 @@ std::string time_text(std::uint64_t seconds) {
   return Timestamp{Instant{std::chrono::seconds{static_cast<std::int64_t>(seconds)}}}.str();
 }
 
-/// The canonical text of a native value, which is what attributes are made of; empty: it has none.
+/// The canonical text of a native value, for attributes; empty: it has none.
 std::optional<std::string> field_text(const amqp_field_value_t& field) {
   if (field.kind == AMQP_FIELD_KIND_TIMESTAMP) return time_text(field.value.u64);
   if (field.kind == AMQP_FIELD_KIND_UTF8 || field.kind == AMQP_FIELD_KIND_BYTES) {
@@ -170,7 +170,7 @@ std::string_view property(const amqp_basic_properties_t& properties, amqp_flags_
   return (properties._flags & flag) != 0 ? view_of(value) : std::string_view{};
 }
 
-/// What the broker says of a delivery: where it was published, its properties and its headers.
+/// The broker's metadata of a delivery: where it was published, its properties and its headers.
 std::string properties_json(const amqp_envelope_t& envelope) {
   const amqp_basic_properties_t& has = envelope.message.properties;
   std::string out = "{";
@@ -211,8 +211,8 @@ std::string properties_json(const amqp_envelope_t& envelope) {
   return out + "}";
 }
 
-/// Headers that a dead letter must not take along: ours are written anew, and by CC and BCC the
-/// broker would bring copies of it to queues that had it already.
+/// Headers that a dead letter must not keep: ours get new values, and by CC and BCC the broker
+/// would deliver copies to queues that had it already.
 bool is_hop_header(std::string_view name) {
   constexpr std::array<std::string_view, 5> names = {sequence_header, "twinbox-error",
                                                      "twinbox-queue", "CC", "BCC"};
@@ -352,7 +352,7 @@ void publish_dead_letter(Connection& connection, const RabbitSourceOptions& opti
   set_headers(has, entries);
   has.delivery_mode = persistent;
   has._flags |= AMQP_BASIC_DELIVERY_MODE_FLAG;
-  // A broker takes no message in the name of another user, and a dead letter does not expire.
+  // A broker refuses a message in the name of another user, and a dead letter does not expire.
   has._flags &= ~static_cast<amqp_flags_t>(AMQP_BASIC_USER_ID_FLAG | AMQP_BASIC_EXPIRATION_FLAG);
   while (entries.size() > own && !fits(connection, has)) {
     entries.pop_back();

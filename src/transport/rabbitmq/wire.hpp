@@ -11,10 +11,10 @@
 
 namespace twinbox::rabbitmq {
 
-/// As the CloudEvents binding for AMQP has it, with what others write besides.
+/// By the CloudEvents binding for AMQP, and by other senders' conventions.
 const EventHeaderFormat& event_header_format();
 
-/// The number that tells a returned message from the others on its connection.
+/// The number that identifies a returned message on its connection.
 inline constexpr std::string_view sequence_header = "twinbox-sequence";
 
 /// A message, ready to be published.
@@ -33,14 +33,14 @@ Outgoing outgoing_of(const Message& message, const RabbitSinkOptions& options);
 /// Sends it as persistent and mandatory. Throws BrokerError.
 void publish(Connection& connection, const std::string& exchange, const Outgoing& message,
              std::uint64_t sequence);
-/// The sequence of a message that came back, if it has one. Reads its frames.
+/// The sequence of a returned message, if it has one. Reads its frames.
 std::optional<std::uint64_t> read_returned(Connection& connection);
 
-/// Throws std::invalid_argument for what is no message.
+/// Throws std::invalid_argument for an invalid message.
 Arrival read_arrival(const amqp_envelope_t& envelope, const RabbitSourceOptions& options);
 
-/// Sends a delivery on to the dead letters, as it came, with the reason besides and its sequence,
-/// as far as there is room for them.
+/// Sends a delivery to the dead letters, unchanged, plus the reason and its sequence, as far as
+/// they fit.
 void publish_dead_letter(Connection& connection, const RabbitSourceOptions& options,
                          const amqp_envelope_t& envelope, const std::string& error,
                          std::uint64_t sequence);
