@@ -1,15 +1,15 @@
--- What the other files of this dialect share.
+-- Definitions for the other files of this dialect.
 
 -- The statement's clock, or the test's instant.
 -- define: now
 coalesce(@now::timestamptz, statement_timestamp())
 
--- What a function runs under: plans that do not depend on statistics.
+-- Settings of a function: plans that do not depend on statistics.
 -- define: planner
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan
 
--- What a claim by function answers.
+-- The result of a claim by function.
 -- define: claimed_table
 table (
   delivery_id bigint, epoch int, handler text, attempts int, expiries int, requeues int, visible_at timestamptz,
@@ -17,11 +17,10 @@ table (
   headers text, correlation_id text, partition_key text, hash bytea, hash_algorithm text, due_at timestamptz,
   expires_at timestamptz, created_at timestamptz, last_seen_at timestamptz, seen_count int, content_version int)
 
--- Tells whoever listens, once the transaction commits; always 0. A notification takes a lock of the whole server until
--- its commit is on disk, so that commits that notify come one after the other. Of those that are under way at the same
--- time two do, and the looks that follow a wake-up find what the others have written. Each of the two places is a lock
--- that changes four times a second, in turn: a transaction that is going to tell and stays open silences nobody, and two
--- of them not for long.
+-- Notifies listeners once the transaction commits; always 0. A notification locks the whole server until its commit
+-- is on disk, so notifying commits run one after the other. Of concurrent transactions two notify, and the polls that
+-- follow a wake-up find the writes of the others. Each of the two slots is a lock that changes four times a second,
+-- in turn: one open transaction that will notify blocks no notification, and two of them only briefly.
 -- define: wake
 case when current_setting('twinbox.notify', true) = 'off' then 0
   when pg_try_advisory_xact_lock(

@@ -1,10 +1,11 @@
--- What a deployer asks and writes down.
+-- The statements of a deployment.
 
--- One at a time: "if not exists" alone fails when two look at the same moment.
+-- One deployment at a time: "if not exists" alone fails for two at the same moment.
 -- name: deploy_alone
 select pg_advisory_xact_lock(hashtextextended('twinbox schema', 0));
 
--- Whoever may not create schemas deploys into one that is there: "if not exists" alone would ask for that right.
+-- A role without the right to create schemas deploys into an existing one: "if not exists" alone would require that
+-- right.
 -- name: create_schema
 do $twinbox$
 begin
@@ -30,8 +31,8 @@ select p.proname::text as name, p.prosrc as body, p.oid::text as id, p.xmin::tex
 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where n.nspname = @schema::text;
 
--- Sets each sequence that lies behind the data to the highest number in use, never back. Nothing is written meanwhile:
--- a number that is drawn beside it could be drawn twice.
+-- Sets each sequence that lags behind the data to the highest number in use, never back. Writes are locked out: a
+-- number drawn meanwhile could be drawn twice.
 -- name: repair_sequences
 lock table {message}, {work}, {failure}, {audit} in share row exclusive mode;
 with counter (table_name, column_name, used) as (

@@ -1,4 +1,4 @@
--- What the doctor looks at. What a role may not see of others comes as null.
+-- The queries of the doctor. Values that the role may not see are null.
 
 -- name: doctor_settings
 select name, setting as value from pg_settings
@@ -10,7 +10,7 @@ select 'in_recovery', case when pg_is_in_recovery() then 'on' else 'off' end;
 -- name: doctor_clock
 select clock_timestamp() as now;
 
--- Whoever has a snapshot or a transaction number keeps vacuum from removing what came later.
+-- A session with a snapshot or a transaction number keeps vacuum from removing later rows.
 -- name: doctor_held
 select who, what, age from (
   select 'process ' || pid || coalesce(' of ' || usename, '') || coalesce(' (' || nullif(application_name, '') || ')', '') as who,
@@ -46,9 +46,9 @@ from pg_class where oid = to_regclass({work_text});
 -- name: doctor_file
 select '' as file where false;
 
--- Logical replication copies rows, not sequences: on a promoted replica they lie behind the data. No index leads to the
--- largest delivery_id of the outcomes. So that no long history is read, the last 1 GiB of the table and the newest 1,000
--- messages stand for all. `reached` is null where the role may not look at the sequence.
+-- Logical replication copies rows, not sequences: on a promoted replica they lag behind the data. No index leads to
+-- the largest delivery_id of the outcomes. To avoid reading a long history, the last 1 GiB of the table and the
+-- newest 1,000 messages stand for all. `reached` is null if the role may not read the sequence.
 -- name: doctor_sequences
 with counter (table_name, column_name, used) as (
   select {message_text}, 'number', (select max(number) from {message})

@@ -1,4 +1,4 @@
--- At-most-once deliveries: marked before their handler is called, ended or put back afterwards.
+-- At-most-once deliveries: marked before their handler is called, ended or released afterwards.
 
 -- define: held
 w.id = @id::bigint and w.owner = @owner::uuid and w.epoch = @epoch::int
@@ -27,8 +27,9 @@ set state = @state::int, finished_at = {now}, reason = @reason::text, last_error
     attempts = case when @state::int = 2 then least(o.attempts, 2147483646) + 1 else o.attempts end
 where {marked};
 
--- A failed call counts (@failed 1), a postponed one does not (0). The delivery goes to the end of its key like any new one.
--- Whoever decides by what a message has holds its row: he must not see the mark gone and the delivery not yet there.
+-- A failed call counts (@failed 1), a postponed one does not (0). The delivery goes to the end of its key like any
+-- new one. A reader that decides by a message's deliveries locks its row: it must never see a state with neither the
+-- mark nor the delivery.
 -- name: release_marked
 select 1 from (
   select pg_advisory_xact_lock(hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint)) as held

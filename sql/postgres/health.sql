@@ -1,5 +1,5 @@
--- What a probe asks every few seconds: counted only so far, by ranges of indexes that the order names whatever the
--- statistics say.
+-- The queries of a probe, run every few seconds: counts are bounded, by index ranges that the order forces whatever
+-- the statistics say.
 
 -- name: health
 select

@@ -1,14 +1,15 @@
--- How messages come in. Everything that decides by what is already there first locks the message row, and
--- looks in a second step: a new snapshot. One statement is not enough, its snapshot is older than the lock it
--- waited for. Callers hand batches over without repeated keys; rows are locked in the order of their keys.
--- A column of nothing but nulls may come as a null instead of an array: it is filled up beside the others.
+-- Stores messages. A decision by existing rows first locks the message row, and reads in a second step with a new
+-- snapshot: the snapshot of one statement is older than the lock it waited for. Batches have no repeated keys; rows
+-- are locked in the order of their keys. A column of nulls only may come as a null instead of an array: it is filled
+-- up to the length of the others.
 
--- Before a statement that takes something in, in the same round trip, for boxes whose commits must wait for a standby.
+-- Runs before a statement that accepts messages, in the same round trip, for boxes whose commits must wait for a
+-- standby.
 -- name: require_synchronous
 select 1 where {function:require_synchronous}()::text is null;
 
--- Columns are taken apart in a select list, side by side: one unnest of them all in a from clause writes each of them
--- down first, which costs the server up to a sixth more for a batch of 16.
+-- Columns are unnested in a select list, side by side: one unnest of them all in a from clause materializes each of
+-- them first, which costs the server up to a sixth more for a batch of 16.
 -- define: plain_columns
 unnest(@source::text[]) as source, unnest(@id::text[]) as id, unnest(@topic::text[]) as topic,
 unnest(@payload::bytea[]) as payload, unnest(@content_type::text[]) as content_type,
@@ -23,13 +24,13 @@ unnest(@due_at::timestamptz[]) as due_at, unnest(@expires_at::timestamptz[]) as 
 -- define: key_lock
 hashtextextended(partition_key, {work_text}::regclass::oid::bigint)
 
--- The content of a known message m differs from what arrived as a. A message without content (version 0) may know a hash.
+-- The content of a known message m differs from the arrival a. A message without content (version 0) may know a hash.
 -- define: conflict
 (content_version > 0 and (topic is distinct from a.topic or payload is distinct from a.payload)
  or coalesce(hash <> a.hash and hash_algorithm is not distinct from a.hash_algorithm, false))
 
--- The deliveries of m that nobody has leased, locked until the commit: no claim can read the old content meanwhile.
--- A row that another transaction holds right now is about to be claimed or settled, which counts as leased.
+-- The deliveries of m without a lease, locked until the commit: no claim can read the old content meanwhile. A row
+-- that another transaction holds right now is about to be claimed or settled, which counts as leased.
 -- define: lock_free
 select coalesce(array_agg(place), '{}') as free from (
   select ctid as place from {work}
@@ -57,16 +58,15 @@ insert into {message} ({new_columns}, created_at, last_seen_at, content_version)
 select {new_columns}, {now}, {now}, 1
 from (select {plain_columns}) a
 
--- Whoever adds work wakes those who wait for it ({wake} is always 0, and asked for by the first row); a due time in
+-- Adding deliveries wakes waiting dispatchers ({wake} is always 0, and evaluated for the first row); a due time in
 -- the future concerns them, too.
 -- define: new_deliveries
 insert into {work} (number, handler, visible_at, expires_at)
 select number, @handler::text, greatest(due_at, {now}), expires_at from fresh
 where number > (select {wake})
 
--- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
--- that are new indeed; the others go through again. Batches come in the order of their keys: a sort here would
--- carry every payload.
+-- The common case: messages that are new, without partition keys, for one handler. Returns the keys of the new ones;
+-- the others go through accept. Batches come in the order of their keys: a sort here would carry every payload.
 -- name: insert_new
 with fresh as (
   {new_messages}
@@ -85,8 +85,8 @@ with fresh as (
 {new_deliveries}
 returning @id::text, @source::text;
 
--- The same for ids that were made for this very call: nobody can know them, so nobody looks for them first, and
--- nothing has to be answered. One that is known all the same fails the call.
+-- The same for ids that were generated for this call: no other caller knows them, so there is no check first, and no
+-- result. A known one nevertheless fails the call.
 -- name: insert_generated
 with fresh as (
   {new_messages}
@@ -100,13 +100,13 @@ with fresh as (
 )
 {new_deliveries};
 
--- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present.
--- Sorted as C++ sorts what add takes, whatever the database's own order.
--- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
--- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first delivery, even when the gate's own delivery is done. Other content is taken
--- only where the arrival replaces, the message is unfinished, and nobody has leased any of it.
--- The keys come before the rows. One that came in between under another key shows its own only when its row is locked.
+-- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present. Sorted
+-- like the keys of the direct insert in C++, whatever the database's own order. Returns, per message: its position, 0
+-- accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and whether the content differs from the earlier
+-- one. A message that only the gate knew has no content yet (version 0): it takes the content of its first delivery,
+-- even when the gate's own delivery is done. Other content is taken only if the arrival replaces, the message is
+-- unfinished, and none of it is leased. The keys are locked before the rows. A message stored in between under
+-- another key shows its key only when its row is locked.
 -- name: accept
 insert into {message} as m (source, id, topic, payload, content_type, headers, correlation_id, partition_key,
                             hash, hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
@@ -161,7 +161,7 @@ with wanted as materialized (
                               else a.replaces and a.unfinished and cardinality(a.free) = a.deliveries end as replaced
   from arrived a
 ), refreshed as (
-  -- The row is locked by the step before: it stays where it was found.
+  -- The previous step locked the row, so it is still in the same place.
   update {message} m
   set topic = a.topic, payload = a.payload, content_type = a.content_type, headers = a.headers,
       correlation_id = a.correlation_id, hash = a.hash, hash_algorithm = a.hash_algorithm, due_at = a.due_at,
@@ -202,7 +202,7 @@ select * from {function:accept_batch}(
 -- define: only_handler
 (select @handlers::jsonb -> 0 ->> 'key')
 
--- What again does with each of its messages, called a.
+-- The step for each known message, called a.
 -- define: accept_known_write
   cross join lateral (
     select ctid as place, number, {conflict} as conflict
@@ -242,11 +242,11 @@ select position, case when open then 1 when dead then 3 else 2 end as answer, co
 from decided
 where not replaced or (select {wake}) = 0;
 
--- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
--- keys. Locks their rows, in the order of their keys, and looks in a second step at those alone that it has locked
--- (xmax): one may have come in between. No answer: the message has a partition key, whose lock must come first, has
--- no content yet, lacks the delivery, or is gone; then it goes through accept. One update for all of them, with a
--- case for each column: starting a second one costs a single call more.
+-- Accept for the common case of known messages, found by the direct insert: for one handler, without partition keys.
+-- Locks their rows, in the order of their keys, and reads in a second step only the rows that it has locked (xmax):
+-- one may have been stored in between. No result: the message has a partition key, whose lock must come first, has no
+-- content yet, lacks the delivery, or is gone; then it goes through accept. One update for all of them, with a case
+-- for each column: a second update would cost a single call more.
 -- name: accept_known
 select count(*) from unnest(@id::text[], @source::text[]) a(id, source)
 cross join lateral (
@@ -297,8 +297,8 @@ case
   else 0
 end
 
--- Two steps keep the answer and the first hash: the second sees what was there before only by the row's own
--- columns, so the hash is compared before it is kept.
+-- Two steps keep the result and the first hash: the second sees the earlier state only in the row's own columns, so
+-- the hash is compared before it is stored.
 -- name: observe
 {touch}
 
@@ -395,8 +395,7 @@ insert into {outcome} (number, finished_at, state, handler, reason)
 select m.number, {now}, 4, @handler::text, @topic::text from {message} m
 where m.id = @id::text and m.source = @source::text
   and not exists (select 1 from {work} d where d.number = m.number and d.handler = @handler::text)
-  -- What has become of a known message since is not seen by a transaction that keeps an old snapshot; nor is it
-  -- seen that a message was pruned.
+  -- A transaction with an old snapshot sees neither later changes of a known message nor that a message was pruned.
   and case when current_setting('transaction_isolation') in ('repeatable read', 'serializable')
                 and (m.seen_count > 1
                      or (select count(*) from {message} o where o.id = @id::text and o.source = @source::text) > 1)

@@ -3,8 +3,8 @@
 -- define: mine
 l.owner = excluded.owner and l.lease_until > {now}
 
--- Two at once: the second waits for the row of the first and then looks at it again. Its clock is older than the row's
--- then, which can only make it wait longer.
+-- Of two concurrent calls the second waits for the row of the first and then reads it again. Its clock is older than
+-- the row's then, which can only make it wait longer.
 -- name: lease_acquire
 insert into {named_lease} as l (name, owner, epoch, lease_until)
 values (@name::text, @owner::uuid, 1, {now} + @lease::bigint * interval '1 microsecond')

@@ -1,12 +1,12 @@
--- What a person does: look, send again, throw away, correct, clean up. Deliveries are named by (number, handler),
--- which stays the same while a delivery moves between work and outcome.
+-- Operations: inspect, requeue, discard, edit, prune. Deliveries are named by (number, handler), which stays the same
+-- while a delivery moves between work and outcome.
 
 -- define: named
 number = any(@number::bigint[]) and coalesce((number, handler) in (
     select k.number, k.handler from unnest(@number::bigint[], @handler::text[]) k(number, handler)), false)
 
--- The keys are locked in a step of their own: the next one sees what is there under the lock, and whoever holds
--- a key may need the rows that it takes.
+-- The keys are locked in a step of their own: the next step reads under the lock, and a transaction that holds a key
+-- may need the rows that it takes.
 -- define: lock_keys
 select 1 from (
   select pg_advisory_xact_lock(lock) as held from (
@@ -16,7 +16,7 @@ select 1 from (
     order by 1) keys
 ) locks where held::text is null;
 
--- Whoever decides by what a message has, or deletes it, holds its row; in the order in which accept locks.
+-- A decision by a message's deliveries, or its deletion, locks its row; in the order in which accept locks.
 -- define: lock_rows
 select 1 from (
   select number from {message} where number = any(@number::bigint[])
@@ -26,7 +26,7 @@ having count(*) < 0;
 -- name: lock_messages
 {lock_rows}
 
--- What holds its key goes before all that wait behind it; anything else goes to the end of its key.
+-- A delivery that holds its key precedes all that wait behind it; any other goes to the end of its key.
 -- name: requeue
 {lock_keys}
 
@@ -78,7 +78,7 @@ with gone as (
 )
 select number from moved union all select number from dropped;
 
--- A lease that has run out ends here as it does elsewhere: its worker has died with it.
+-- An expired lease ends here as elsewhere: it counts as a crash of its worker.
 -- name: postpone
 with moved as (
   update {work} w
@@ -90,8 +90,8 @@ with moved as (
 select number from moved
 where (select case when count(*) > 0 then {wake} else 0 end from moved) = 0;
 
--- The key, the message, its work: in the order in which everybody locks them. The work is written to, not only locked: a
--- claim that began before has the old content, and passes over rows that have changed since.
+-- The key, the message, its deliveries: in the common lock order. The deliveries are updated, not only locked: a
+-- claim that began before has the old content, and skips rows that have changed since.
 -- name: edit
 select 1 from (
   select pg_advisory_xact_lock(hashtextextended(m.partition_key, {work_text}::regclass::oid::bigint)) as held
@@ -135,7 +135,7 @@ values ({now}, {now}, 0, @action::text, @actor::text, @reason::text, @operation_
 on conflict (operation_id) where operation_id is not null do nothing
 returning {operation_columns};
 
--- Whoever goes on with it holds its row: two at once take turns.
+-- Continuing an operation locks its row: two callers take turns.
 -- name: operation_lock
 select {operation_columns} from {audit}
 where id = coalesce(@id::bigint, (select a.id from {audit} a where a.operation_id = @operation_id::text))
@@ -159,7 +159,7 @@ select {audit_columns} from {audit} where operation_id = @operation_id::text;
 -- name: audit_list
 select {audit_columns} from {audit} where id < @before::bigint order by id desc limit @limit::bigint;
 
--- What mark_processing has made: the caller's own work, which ends when the caller says so, however old it is. A mark of
+-- Deliveries of mark_processing: the caller's own, which end when the caller says so, however old they are. A mark of
 -- the gate has a reason (the type), one of a dispatcher the id of its delivery.
 -- define: processing
 (d.state = 4 and d.delivery_id is null and d.reason is null)
@@ -211,9 +211,9 @@ where m.number > @after::bigint and m.number < @below::bigint and {prunable}
 order by m.number limit @limit::bigint
 for update of m skip locked;
 
--- The candidates are locked by now; an accept that came first has added its work, and this snapshot sees it. A mark
--- ends, or is put back, without a lock on its message, so it is locked here; a message whose mark another transaction
--- holds, or has changed since, is left for the next time.
+-- The candidates are locked; an earlier accept has added its deliveries, and this snapshot sees them. A mark ends, or
+-- is released, without a lock on its message, so it is locked here; a message whose mark another transaction holds,
+-- or has changed since, is left for the next time.
 -- name: prune
 with marked as materialized (
   select number, handler from {outcome} where number = any(@number::bigint[]) and state = 4 for update skip locked
@@ -303,7 +303,7 @@ order by m.number desc limit @limit::bigint;
 select {message_columns}, m.payload, m.headers, m.hash, m.hash_algorithm
 from {message} m where m.id = @id::text and m.source = @source::text;
 
--- The sources that know an id: calls that name no source are answered only when it is one.
+-- The sources that know an id: calls without a source succeed only if there is one.
 -- name: find_sources
 select m.source from {message} m where m.id = @id::text order by m.source limit @limit::bigint;
 
@@ -317,7 +317,7 @@ order by 1;
 select failed_at, handler, attempt, worker, error
 from (select * from {failure} where number = @number::bigint order by id desc limit @limit::bigint) latest order by id;
 
--- What is counted, by topic, handler and holder of the lease.
+-- Counts by topic, handler and holder of the lease.
 -- define: open_groups
 select coalesce(m.topic, '') as topic, d.handler, case when d.lease_until > {now} then d.owner end as holder,
        count(*) filter (where not d.waiting and d.visible_at <= {now}
@@ -379,15 +379,15 @@ with counted as materialized ({open_groups} union all {dead_groups}), {top_names
 -- name: count_history
 with counted as materialized ({open_groups} union all {dead_groups} union all {history_groups}), {top_names};
 
--- One row for each dead letter: to sort them by their errors would cost more than to read them. What looks alike is
--- decided by the beginning of the error (normalise_error), so no more of it is read.
+-- One row for each dead letter: sorting them by their errors would cost more than reading them. The beginning of the
+-- error decides the group (normalise_error), so no more of it is read.
 -- name: group_dead
 select m.topic, d.handler, left(d.last_error, 500), d.finished_at
 from {outcome} d cross join lateral (select topic from {message} where number = d.number offset 0) m
 where d.state = 2;
 
--- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, counted only
--- so far. One that was sent again holds its key until it is done.
+-- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, up to a
+-- bound. A requeued one holds its key until it is done.
 -- name: held_keys
 select h.number, h.handler, h.partition_key, h.requeued, m.source, m.id, (
   select count(*) from (
@@ -397,7 +397,7 @@ from {hold} h cross join lateral (select source, id from {message} where number 
 where h.number between @first::bigint and @last::bigint
 order by h.number, h.handler limit @limit::bigint;
 
--- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, counted only so far.
+-- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, up to a bound.
 -- define: blocked
 select d.number, d.handler, d.partition_key, d.visible_at, m.source, m.id, behind.waiting
 from {work} d
@@ -415,7 +415,7 @@ where not d.waiting and d.visible_at > {now} + @far::bigint * interval '1 micros
 -- name: blocked_by
 {blocked} and d.number = @number::bigint order by d.handler;
 
--- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
+-- The keys of open deliveries, from both ends of the backlog: a start-up must not read all of it.
 -- name: open_keys
 select handler from (select handler from {work} order by number, handler limit @limit::bigint) oldest
 union

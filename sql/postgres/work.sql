@@ -1,6 +1,6 @@
--- The life of a delivery: claimed, settled, swept. `{now}` is the statement's clock, or the test's instant.
--- Every settle names the rows by id, so that a row that was renewed in the meantime is found again. A settle
--- by function answers as many rows as it changed.
+-- The life of a delivery: claimed, settled, swept. `{now}` is the statement's clock, or the test's instant. Every
+-- settle names the rows by id, so that a row that was renewed in the meantime is found again. A settle by function
+-- returns as many rows as it changed.
 
 -- define: claimed
 taken.id, taken.epoch, taken.handler, taken.attempts, taken.expiries, taken.requeues, taken.visible_at,
@@ -13,7 +13,7 @@ set owner = @owner::uuid, epoch = least(w.epoch, 2147483646) + 1,
     lease_until = {now} + @lease::bigint * interval '1 microsecond',
     expiries = case when w.lease_until is null then w.expiries else least(w.expiries, 2147483646) + 1 end
 
--- The one epoch of all the deliveries, mostly the first; null when they differ. Asked once, before the first row.
+-- The one epoch of all the deliveries, mostly the first; null when they differ. Evaluated once, before the first row.
 -- define: common_epoch
 (select case when @epoch::int[] = array_fill((@epoch::int[])[1], array[coalesce(cardinality(@id::bigint[]), 0)])
              then (@epoch::int[])[1] end)
@@ -25,10 +25,10 @@ w.id = any(@id::bigint[]) and w.owner = @owner::uuid
   and (not @check_epoch::boolean or w.epoch = {common_epoch} or coalesce((w.id, w.epoch) in (
     select k.id, k.epoch from unnest(@id::bigint[], @epoch::int[]) k(id, epoch)), false))
 
--- Locks by ctid: a TID scan, whatever the statistics say. A row whose last worker died with it (expiries)
--- is handed out alone, so that it cannot charge its neighbours; which is the oldest is asked only when there is one.
--- Put in order before the messages are fetched: a sort after it would carry every payload. A delivery whose message row
--- is gone comes without a message: the caller makes it dead.
+-- Locks by ctid: a TID scan, whatever the statistics say. A row whose last worker died with it (expiries) is handed
+-- out alone, so that it cannot affect its neighbours; the oldest one is searched only if there is one. Sorted before
+-- the messages are fetched: a sort after it would carry every payload. A delivery whose message row is gone comes
+-- without a message: the caller makes it dead.
 -- name: claim
 with picked as materialized (
   select ctid as place, visible_at, id,
@@ -86,7 +86,7 @@ set lease_until = greatest(w.lease_until, {now} + @lease::bigint * interval '1 m
 where {held} and w.lease_until > {now}
 returning w.id;
 
--- What succeeded in the end has no error; the failures on the way there are in the timeline.
+-- A successful outcome has no error; earlier failures are in the timeline.
 -- name: ack
 with gone as (
   delete from {work} w where {held}
@@ -122,8 +122,8 @@ select from generate_series(1, {function:abandon_batch}(
   @owner::uuid, @id::bigint[], case when @check_epoch::boolean then @epoch::int[] end, @error::text[],
   @delay::bigint[], @first_delay::bigint, @max_delay::bigint, @now::timestamptz));
 
--- Without an owner it is the operator's form: it passes over what somebody holds. A released delivery keeps its
--- place in the order.
+-- Without an owner it is the operator's form: it skips leased deliveries. A released delivery keeps its position in
+-- the order.
 -- name: release
 with released as (
   update {work} w
@@ -139,8 +139,8 @@ with released as (
 select id from released
 where (select case when count(*) > 0 then {wake} else 0 end from released) = 0;
 
--- What a claim without an answer has leased to its owner: all that is not in @held, an object of ids and epochs. Claims
--- take the oldest, so it lies among the first @limit rows; a lease says nothing about an index.
+-- The deliveries that a claim without an answer has leased to its owner: all except @held, an object of ids and
+-- epochs. Claims take the oldest, so they are among the first @limit rows; no index covers leases.
 -- name: release_lost
 update {work} w set owner = null, lease_until = null
 where w.id = any(array(
@@ -152,8 +152,8 @@ where w.id = any(array(
   and (w.id, w.epoch) not in (select h.key::bigint, h.value::int from json_each_text(@held::json) h)
 returning w.id;
 
--- With @hold_keys what dies holds its partition key. The trigger that lets the next one go runs at the end of the
--- statement, so that it finds the key held.
+-- With @hold_keys a dead letter holds its partition key. The trigger that releases the next delivery runs at the end
+-- of the statement, so it finds the key held.
 -- name: fail
 with gone as (
   delete from {work} w where {held}
@@ -189,7 +189,7 @@ returning w.id;
 -- call
 select * from {function:reap}(@limit::bigint, @now::timestamptz);
 
--- A page of leases that have run out, and what clears them.
+-- A page of expired leases, and the statement that clears them.
 -- name: reap_pick
 with old as materialized (
   select id, number from {work}
@@ -208,8 +208,9 @@ returning w.id;
 -- define: unleased
 (w.lease_until is null or w.lease_until <= {now})
 
--- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and needs the
--- row of the next one. A key that another transaction holds is not waited for: its rows are left for the next time.
+-- The keys before the rows, as accept and requeue lock them: a transaction that ends the head of a key holds the key
+-- and needs the row of the next one. A key that another transaction holds is skipped: its rows wait for the next
+-- time.
 -- define: free_keys
 locks as materialized (
   select distinct hashtextextended(partition_key, {work_text}::regclass::oid::bigint) as lock
@@ -245,7 +246,7 @@ from {work} w {of_messages_below}
 where m.created_at > {now} - @max_age::bigint * interval '1 microsecond' and m.created_at <= {now}
 order by w.number limit 1;
 
--- A page of open deliveries of messages that are too old. A person has sent what was requeued.
+-- A page of open deliveries of messages that are too old. Requeued deliveries are exempt: an operator sent them.
 -- name: max_age_pick
 with old as materialized (
   select w.id, w.number, w.handler, w.partition_key, m.source, m.id as message_id
@@ -258,7 +259,7 @@ with old as materialized (
 select old.id, old.source, old.message_id, {is_free}, old.number, old.handler
 from old order by old.number, old.handler;
 
--- Ends what was picked. A delivery whose message row is gone comes without a message.
+-- Ends the picked deliveries. A delivery whose message row is gone comes without a message.
 -- name: expire
 with gone as (
   delete from {work} w
@@ -276,8 +277,8 @@ from gone taken
 left join lateral (select * from {message} where number = taken.number offset 0) m on true
 order by taken.id;
 
--- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by
--- now. What is older has been looked at by the claim before; nobody waits for what is never due.
+-- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by now. The
+-- previous claim checked older ones; deliveries that are never due are left out.
 -- name: next_due
 select (extract(epoch from visible_at - {now}) * 1000000)::bigint
 from {work}
@@ -285,7 +286,7 @@ where not waiting and visible_at > {now} - @window::bigint * interval '1 microse
   and (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
 order by visible_at limit 1;
 
--- The delivery under '' of each message id; an id that several sources share cannot be told apart.
+-- The delivery under '' of each message id; an id that several sources share is ambiguous.
 -- name: find_due
 select a.id, count(*) as sources, min(w.id) as delivery_id
 from unnest(@id::text[]) a(id)

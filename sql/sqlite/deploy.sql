@@ -1,5 +1,4 @@
--- What a deployer asks and writes down. Whoever writes to a file is alone, its schemas are parts of names, and it has no
--- functions.
+-- The statements of a deployment. A file has one writer, its schemas are parts of names, and it has no functions.
 
 -- name: deploy_alone
 select 1 where false;

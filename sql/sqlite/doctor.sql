@@ -1,5 +1,5 @@
--- What the doctor looks at. The clock is this process's own, and nobody but a file's readers can hold anything back:
--- statements that have no meaning here return nothing.
+-- The queries of the doctor. The clock is this process's own, and only a file's readers can hold anything back:
+-- statements without a meaning here return nothing.
 
 -- name: doctor_settings
 select 'journal_mode' as name, journal_mode as value from pragma_journal_mode

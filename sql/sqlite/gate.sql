@@ -1,4 +1,4 @@
--- At-most-once deliveries: marked before their handler is called, ended or put back afterwards.
+-- At-most-once deliveries: marked before their handler is called, ended or released afterwards.
 
 -- define: held
 id = @id and owner = @owner and epoch = @epoch

@@ -1,4 +1,4 @@
--- How messages come in. One writer at a time: what a step reads is what the next one finds.
+-- Stores messages. One writer at a time: no row changes between two steps.
 
 -- define: new_message
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, hash, hash_algorithm,
@@ -6,9 +6,9 @@ insert into {message} (source, id, topic, payload, content_type, headers, correl
 values (@source, @id, @topic, @payload, @content_type, @headers, @correlation_id, @hash, @hash_algorithm,
         @due_at, @expires_at, {now}, {now}, 1)
 
--- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
--- that are not new; they go through again. The delivery of a message that is not new has no number, which "or
--- ignore" passes over: an insert … select would do the same, but SQLite keeps a journal for undoing each.
+-- The common case: messages that are new, without partition keys, for one handler. Returns the keys of the others;
+-- they go through accept. The delivery of a message that is not new has no number, so "or ignore" skips it: an insert
+-- … select would do the same, but SQLite keeps a journal for undoing each.
 -- name: insert_new
 {new_message}
 on conflict (id, source) do nothing;
@@ -17,8 +17,8 @@ values (case when changes() = 1 then last_insert_rowid() end, @handler, max(coal
         @expires_at);
 select @id, @source where changes() = 0;
 
--- The same for ids that were made for this very call: nobody can know them. One that is known all the same fails
--- the call.
+-- The same for ids that were generated for this call: no other caller knows them. A known one nevertheless fails the
+-- call.
 -- name: insert_generated
 {new_message};
 insert into {work} (number, handler, visible_at, expires_at)
@@ -62,18 +62,18 @@ where number = @number and @replaced
 -- define: leased
 exists (select 1 from {work} d where d.number = m.number and d.lease_until > {now})
 
--- The content of m differs from what arrived. A message without content (version 0) may know a hash.
+-- The content of m differs from the arrival. A message without content (version 0) may know a hash.
 -- define: conflict
 (m.content_version > 0 and (m.topic is not @topic or m.payload is not @payload)
  or coalesce(m.hash <> @hash and m.hash_algorithm is @hash_algorithm, 0))
 
--- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present.
--- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
--- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first delivery, even when the gate's own delivery is done. Other content is taken
--- only where the arrival replaces, the message is unfinished, and nobody has leased any of it.
--- The deliveries that are missing are read before they are added, one by one: an insert … select that reads its own
--- table costs a table of its own, even when it adds nothing. So each of them gives the same answer once more.
+-- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present. Returns,
+-- per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and whether the
+-- content differs from that of the known message. A message that only the gate knew has no content yet (version 0):
+-- it takes the content of its first delivery, even when the gate's own delivery is done. Other content is taken only
+-- if the arrival replaces, the message is unfinished, and none of it is leased. The deliveries that are missing are
+-- read before they are added, one by one: an insert … select that reads its own table costs a table of its own, even
+-- when it adds nothing. So each of them gives the same answer once more.
 -- name: accept
 insert into {message} (source, id, topic, payload, content_type, headers, correlation_id, partition_key, hash,
                        hash_algorithm, due_at, expires_at, created_at, last_seen_at, content_version)
@@ -119,8 +119,8 @@ from {message} m cross join {missing} and m.number = @number and @answer = 0;
 insert into {work} (number, handler, visible_at, expires_at, partition_key, waiting)
 values (@number, @wanted, max(coalesce(@due, {now}), {now}), @expires, @key, @waiting);
 
--- Accept for the common case of messages that are known, as add has found out: for one handler, without partition
--- keys. No answer: the message has no content yet or lacks the delivery; then it goes through accept.
+-- Accept for the common case of known messages, found by the direct insert: for one handler, without partition keys.
+-- No result: the message has no content yet or lacks the delivery; then it goes through accept.
 -- name: accept_known
 select @position, case when {open} then 1 when {dead} then 3 else 2 end as answer,
        {conflict} as conflict, m.number as number,

@@ -1,11 +1,11 @@
--- What a person does: look, send again, throw away, correct, clean up. Deliveries are named by (number, handler),
--- which stays the same while a delivery moves between work and outcome.
+-- Operations: inspect, requeue, discard, edit, prune. Deliveries are named by (number, handler), which stays the same
+-- while a delivery moves between work and outcome.
 
 -- One writer at a time: nothing to lock.
 -- name: lock_messages
 select number from {message} where number = @number;
 
--- What holds its key goes before all that wait behind it; anything else goes to the end of its key.
+-- A delivery that holds its key precedes all that wait behind it; any other goes to the end of its key.
 -- name: requeue
 insert into {work} (number, handler, visible_at, requeues, expires_at, partition_key, waiting)
 select o.number, o.handler, {now} + @delay, min(o.requeues, 2147483646) + 1,
@@ -34,7 +34,7 @@ update {outcome} set state = 3, finished_at = {now}, reason = @reason
 where number = @number and handler = @handler and state in (0, 2)
 returning number;
 
--- A lease that has run out ends here as it does elsewhere: its worker has died with it.
+-- An expired lease ends here as elsewhere: it counts as a crash of its worker.
 -- name: postpone
 update {work}
 set visible_at = @until, owner = null, lease_until = null, expiries = min(expiries + (lease_until is not null), 2147483647)
@@ -94,12 +94,12 @@ select {audit_columns} from {audit} where operation_id = @operation_id;
 -- name: audit_list
 select {audit_columns} from {audit} where id < @before order by id desc limit @limit;
 
--- What mark_processing has made: the caller's own work, which ends when the caller says so, however old it is. A mark of
+-- Deliveries of mark_processing: the caller's own, which end when the caller says so, however old they are. A mark of
 -- the gate has a reason (the type), one of a dispatcher the id of its delivery.
 -- define: processing
 (d.state = 4 and d.delivery_id is null and d.reason is null)
 
--- What holds its key waits for a person, however old it is.
+-- A delivery that holds its key waits for an operator, however old it is.
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
   and (m.partition_key is null or not exists (select 1 from {hold} h where h.number = m.number))
@@ -214,7 +214,7 @@ order by m.number desc limit @limit;
 select {message_columns}, m.payload, m.headers, m.hash, m.hash_algorithm
 from {message} m where m.id = @id and m.source = @source;
 
--- The sources that know an id: calls that name no source are answered only when it is one.
+-- The sources that know an id: calls without a source succeed only if there is one.
 -- name: find_sources
 select m.source from {message} m where m.id = @id order by m.source limit @limit;
 
@@ -228,7 +228,7 @@ order by 1;
 select failed_at, handler, attempt, worker, error
 from (select * from {failure} where number = @number order by id desc limit @limit) order by id;
 
--- What is counted, by topic, handler and holder of the lease.
+-- Counts by topic, handler and holder of the lease.
 -- define: open_groups
 select coalesce(m.topic, '') as topic, d.handler as handler, case when d.lease_until > {now} then d.owner end as holder,
        count(*) filter (where not d.waiting and d.visible_at <= {now}
@@ -287,15 +287,15 @@ with counted as materialized ({open_groups} union all {dead_groups}), {top_names
 -- name: count_history
 with counted as materialized ({open_groups} union all {dead_groups} union all {history_groups}), {top_names};
 
--- One row for each dead letter: to sort them by their errors would cost more than to read them. What looks alike is
--- decided by the beginning of the error (normalise_error), so no more of it is read.
+-- One row for each dead letter: sorting them by their errors would cost more than reading them. The beginning of the
+-- error decides the group (normalise_error), so no more of it is read.
 -- name: group_dead
 select m.topic, d.handler, substr(d.last_error, 1, 500), d.finished_at
 from {outcome} d join {message} m on m.number = d.number
 where d.state = 2;
 
--- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, counted only
--- so far. One that was sent again holds its key until it is done.
+-- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, up to a
+-- bound. A requeued one holds its key until it is done.
 -- name: held_keys
 select h.number, h.handler, h.partition_key, h.requeued, m.source, m.id, (
   select count(*) from (
@@ -305,7 +305,7 @@ from {hold} h join {message} m on m.number = h.number
 where h.number between @first and @last
 order by h.number, h.handler limit @limit;
 
--- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, counted only so far.
+-- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, up to a bound.
 -- define: blocked
 select * from (
   select d.number as number, d.handler as handler, d.partition_key, d.visible_at as visible_at, m.source, m.id, (
@@ -322,7 +322,7 @@ where waiting > 0
 -- name: blocked_by
 {blocked} and number = @number order by handler;
 
--- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
+-- The keys of open deliveries, from both ends of the backlog: a start-up must not read all of it.
 -- name: open_keys
 select handler from (select handler from {work} order by number, handler limit @limit) oldest
 union

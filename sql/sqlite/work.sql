@@ -28,10 +28,10 @@ w.waiting = 0
   and (w.lease_until is null or w.lease_until <= {now})
   and (w.expires_at is null or w.expires_at > {now})
 
--- Selecting first and then updating by id is faster here than one UPDATE … RETURNING. A row whose last worker
--- died with it (expiries) is handed out alone, so that it cannot charge its neighbours. The rows come in the
--- order of the index: a sort would carry every payload with it. A delivery whose message row is gone comes without a
--- message: the caller makes it dead.
+-- Selecting first and then updating by id is faster here than one UPDATE … RETURNING. A row whose last worker died
+-- with it (expiries) is handed out alone, so that it cannot affect its neighbours. The rows come in the order of the
+-- index: a sort would carry every payload with it. A delivery whose message row is gone comes without a message: the
+-- caller makes it dead.
 -- name: claim
 with oldest as materialized (
   select w.expiries > 0 or w.lease_until is not null as alone
@@ -64,7 +64,7 @@ update {work} set lease_until = max(lease_until, {now} + @lease)
 where {held} and lease_until > {now}
 returning id;
 
--- What succeeded in the end has no error; the failures on the way there are in the timeline.
+-- A successful outcome has no error; earlier failures are in the timeline.
 -- name: ack
 insert into {outcome} (number, delivery_id, finished_at, finished_by, attempts, expiries, requeues, state, handler)
 select number, id, {now}, @owner, attempts, expiries, requeues, 1, handler from {work} where {held};
@@ -88,8 +88,8 @@ set attempts = min(attempts, 2147483646) + 1, owner = null, lease_until = null, 
       coalesce((select m.due_at from {message} m where m.number = {work}.number), {now}))
 where {held};
 
--- Without an owner it is the operator's form: it passes over what somebody holds. A released delivery keeps its
--- place in the order.
+-- Without an owner it is the operator's form: it skips leased deliveries. A released delivery keeps its position in
+-- the order.
 -- name: release
 update {work}
 set owner = null, lease_until = null, visible_at = coalesce(@until, min(visible_at, {now}))
@@ -99,8 +99,8 @@ where case
 end and id = @id
 returning id;
 
--- What a claim without an answer has leased to its owner: all that is not in @held, an object of ids and epochs. Claims
--- take the oldest, so it lies among the first @limit rows.
+-- The deliveries that a claim without an answer has leased to its owner: all except @held, an object of ids and
+-- epochs. Claims take the oldest, so they are among the first @limit rows.
 -- name: release_lost
 update {work} set owner = null, lease_until = null
 where id in (
@@ -111,7 +111,7 @@ where id in (
   and (id, epoch) not in (select cast(h.key as integer), h.value from json_each(@held) h)
 returning id;
 
--- With @hold_keys what dies holds its partition key, before the trigger lets the next one go.
+-- With @hold_keys a dead letter holds its partition key, before the trigger releases the next delivery.
 -- name: fail
 insert into {failure} (number, delivery_id, failed_at, worker, attempt, handler, error)
 select number, id, {now}, @owner, min(attempts, 2147483646) + 1, handler, coalesce(@error, last_error)
@@ -131,7 +131,7 @@ update {work} set owner = null, lease_until = null, expiries = min(expiries, 214
 where id in (select id from {work} where lease_until <= {now} limit @limit)
 returning id;
 
--- A page of leases that have run out, and what clears them.
+-- A page of expired leases, and the statement that clears them.
 -- name: reap_pick
 select w.id, m.source, m.id as message_id
 from {work} w left join {message} m on m.number = w.number
@@ -162,7 +162,7 @@ from {work} w cross join {message} m on m.number = w.number
 where m.created_at > {now} - @max_age and m.created_at <= {now}
 order by w.number limit 1;
 
--- A page of open deliveries of messages that are too old. A person has sent what was requeued.
+-- A page of open deliveries of messages that are too old. Requeued deliveries are exempt: an operator sent them.
 -- name: max_age_pick
 select w.id, m.source, m.id as message_id, 1 as free, w.number, w.handler
 from {work} w cross join {message} m on m.number = w.number
@@ -170,7 +170,7 @@ where w.number < @below and (w.number, w.handler) > (@after, @after_handler)
   and {unleased} and w.requeues = 0 and m.created_at <= {now} - @max_age
 order by w.number, w.handler limit @limit;
 
--- Ends what was picked.
+-- Ends the picked deliveries.
 -- name: expire
 select w.id as id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until, {content}
 from {work} w
@@ -182,15 +182,15 @@ select number, id, {now}, attempts, expiries, requeues, 2, handler, @reason, las
 -- each
 delete from {work} where id = @id;
 
--- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by
--- now. What is older has been looked at by the claim before.
+-- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by now. The
+-- previous claim checked older ones.
 -- name: next_due
 select visible_at - {now} from {work}
 where waiting = 0 and visible_at > {now} - @window
   and (lease_until is null or lease_until <= {now}) and (expires_at is null or expires_at > {now})
 order by visible_at limit 1;
 
--- The delivery under '' of each message id; an id that several sources share cannot be told apart.
+-- The delivery under '' of each message id; an id that several sources share is ambiguous.
 -- name: find_due
 select @id, count(*) as sources, min(w.id) as delivery_id
 from {message} m

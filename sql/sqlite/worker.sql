@@ -1,4 +1,4 @@
--- Who works on a box.
+-- The workers of a box.
 
 -- name: worker_heartbeat
 insert into {worker} as w (owner, name, version, started_at, seen_at, done, failed, live_until, handles, progress_at)
@@ -14,12 +14,12 @@ set progress_at = case when excluded.done + excluded.failed > w.done + w.failed 
 -- name: worker_leave
 update {worker} set name = '' where owner = @owner;
 
--- Those that were not seen for long, and those that have left once their announcement has lapsed.
+-- Workers that were not seen for long, and those that have left once their announcement has lapsed.
 -- name: worker_forget
 delete from {worker}
 where seen_at <= {now} - @unseen or (name = '' and live_until <= {now}) returning owner;
 
--- What live workers handle, all but @owner; mostly the same.
+-- The announcements of live workers, except @owner; mostly the same.
 -- name: worker_handles
 select distinct handles from {worker} where owner <> @owner and live_until > {now} and handles is not null;
 

@@ -1,20 +1,20 @@
--- What the other files of this dialect share.
+-- Definitions for the other files of this dialect.
 
 -- define: now
 @now
 
--- What a claim answers.
+-- The result of a claim.
 -- define: claimed
 w.id, w.epoch, w.handler, w.attempts, w.expiries, w.requeues, w.visible_at, w.lease_until, w.last_error, m.source,
   m.id as message_id, m.topic, m.payload, m.content_type, m.headers, m.correlation_id, m.partition_key, m.hash,
   m.hash_algorithm, m.due_at, m.expires_at, m.created_at, m.last_seen_at, m.seen_count, m.content_version
 
--- Case and every character count; SQL Server compares by its database's taste otherwise.
+-- Case and every character count; otherwise SQL Server compares by the database's collation.
 -- define: binary
 collate Latin1_General_100_BIN2
 
--- A text in @rows has no sign that JSON must escape: {plain:x} is what column x of j stands for, {encoded:x} what variable
--- @x becomes.
+-- A text in @rows has no sign that JSON must escape: {plain:x} is the value of column x of j, {encoded:x} the encoded
+-- form of variable @x.
 -- define: plain:
 replace(replace(replace(replace(replace(replace(j.% {binary},
   N'~q', N'"'), N'~b', N'\'), N'~n', nchar(10)), N'~r', nchar(13)), N'~i', nchar(9)), N'~t', N'~')
@@ -23,8 +23,8 @@ replace(replace(replace(replace(replace(replace(j.% {binary},
 replace(replace(replace(replace(replace(replace(@% {binary},
   N'~', N'~t'), N'"', N'~q'), N'\', N'~b'), nchar(10), N'~n'), nchar(13), N'~r'), nchar(9), N'~i')
 
--- Two may find a row missing and insert it at the same moment; the second one looks again. No HOLDLOCK: it would lock
--- the range in which all new ids come, and with it everybody else's transaction. An error under xact_abort would end the
+-- Two transactions may find a row missing and insert it at the same moment; the second one reads again. No HOLDLOCK:
+-- it would lock the range of all new ids, and block every other transaction. An error under xact_abort would end the
 -- caller's transaction; the setting ends with the batch.
 -- define: once
 set xact_abort off;
@@ -46,8 +46,8 @@ end;
 -- define: keys
 declare @keys table (partition_key nvarchar(255) {binary});
 
--- Takes the locks of @keys in their order, until the transaction ends. Long names are cut: who shares a lock waits, no
--- more. What looks again after a lock needs to see what is there now, which a snapshot never shows.
+-- Takes the locks of @keys in their order, until the transaction ends. Long names are truncated: sharing a lock only
+-- costs waiting. A second read after a lock must see the current rows, which a snapshot never shows.
 -- define: lock_keys
 declare @key nvarchar(255) = (select min(partition_key) from @keys);
 declare @resource nvarchar(255);

@@ -1,6 +1,6 @@
--- What a deployer asks and writes down.
+-- The statements of a deployment.
 
--- One at a time: two that look at the same moment would both create what is missing.
+-- One deployment at a time: two at the same moment would both create the missing objects.
 -- name: deploy_alone
 exec sp_getapplock 'twinbox schema', 'Exclusive', 'Transaction', 600000;
 
@@ -14,7 +14,7 @@ select name, coalesce(version, 0) as version, hash from {version} where box = @b
 delete from {version} where box = @box and name = @name;
 insert into {version} (box, name, version, hash) values (@box, @name, @version, @hash);
 
--- Without their bodies, which a server does not keep as they were sent.
+-- Without their bodies, which a server does not keep unchanged.
 -- name: functions
 select p.name as name, '' as body, '' as id, '' as written, '' as signature, '' as grants
 from sys.procedures p join sys.schemas s on s.schema_id = p.schema_id

@@ -1,4 +1,4 @@
--- What the doctor looks at. Statements that have no meaning here return nothing.
+-- The queries of the doctor. Statements without a meaning here return nothing.
 
 -- name: doctor_settings
 select 'delayed_durability' as name, coalesce(cast(delayed_durability_desc as nvarchar(60)), N'DISABLED') as value

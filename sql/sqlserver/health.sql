@@ -1,4 +1,4 @@
--- What a probe asks every few seconds: counted only so far, by ranges of indexes.
+-- The queries of a probe, run every few seconds: counts are bounded, by index ranges.
 
 -- name: health
 select

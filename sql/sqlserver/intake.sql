@@ -1,6 +1,6 @@
--- How messages come in. Everything that decides by what is already there first writes to the message row, which locks
--- it, and looks in a second statement. Callers hand batches over without repeated keys. The bytes of all rows lie in
--- @bytes, one after the other; a row says from where and how many.
+-- Stores messages. A decision by existing rows first writes to the message row, which locks it, and reads in a second
+-- statement. Batches have no repeated keys. The bytes of all rows are in @bytes, one after the other; a row has their
+-- offset and length.
 
 -- Codes make texts up to twice as long as their columns.
 -- define: arrived
@@ -34,8 +34,8 @@ declare @fresh table (
 output inserted.number, inserted.id, inserted.source, inserted.due_at, inserted.expires_at
 into @fresh (number, id, source, due_at, expires_at)
 
--- The common case: messages that are new, without partition keys, for one handler. Returns the keys of those
--- that are not new; they go through accept.
+-- The common case: messages that are new, without partition keys, for one handler. Returns the keys of the others;
+-- they go through accept.
 -- name: insert_new
 {fresh}
 {once}
@@ -71,12 +71,12 @@ where not exists (select 1 from @fresh m where {is_arrived});
  union all
  select d.number, d.handler, d.state from {outcome} d)
 
--- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present.
--- Answers, per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and
--- whether the content differs from what came before. A message that only the gate knew has no content yet
--- (version 0): it takes what comes with its first delivery, even when the gate's own delivery is done. Other content is taken
--- only where the arrival replaces, the message is unfinished, and nobody has leased any of it. A row of work that another
--- transaction holds right now is about to be claimed or settled, which counts as leased (READPAST).
+-- @handlers: [{"key": "…", "legacy": ["…", …]}, …]. A legacy key, or a delivery under '', counts as present. Returns,
+-- per message: its position, 0 accepted, 1 duplicate_open, 2 duplicate_done or 3 duplicate_dead, and whether the
+-- content differs from that of the known message. A message that only the gate knew has no content yet (version 0):
+-- it takes the content of its first delivery, even when the gate's own delivery is done. Other content is taken only
+-- if the arrival replaces, the message is unfinished, and none of it is leased. A delivery that another transaction
+-- holds right now is about to be claimed or settled, which counts as leased (READPAST).
 -- name: accept
 {keys}
 {fresh}
@@ -106,7 +106,7 @@ set last_seen_at = case when last_seen_at > {now} then last_seen_at else {now} e
     seen_count = case when seen_count < 2147483647 then seen_count + 1 else seen_count end
 where number in (select m.number from {arrived} join {message} m on {is_arrived})
   and number not in (select f.number from @fresh f);
--- It came in between, under another key: that one's lock must come before the row.
+-- It was stored in between, under another key, whose lock must come before the row.
 if exists (
   select 1 from {arrived} join {message} m on {is_arrived}
   where m.partition_key is not null and m.partition_key not in (select k.partition_key from @keys k))
@@ -284,8 +284,8 @@ select @number, {now}, 2, @reason, @error
 where @number is not null and not exists (select 1 from {outcome} o where o.number = @number);
 select number from @gone union all select number from @changed;
 
--- The gate: only the one whose row is new may handle the message. The message row is locked by now, so nobody else
--- makes the same outcome.
+-- The gate: only the one whose row is new may handle the message. The message row is locked, so no other transaction
+-- creates the same outcome.
 -- name: try_claim
 {touch}
 declare @claimed table (number bigint);

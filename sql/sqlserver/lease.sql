@@ -6,8 +6,8 @@ dateadd(microsecond, cast(@lease % 1000000 as int), dateadd(second, cast(@lease 
 -- define: mine
 owner = @owner and lease_until > {now}
 
--- Two at once: the second waits for the row of the first and then looks at it again. Its clock is older than the row's
--- then, which can only make it wait longer.
+-- Of two concurrent calls the second waits for the row of the first and then reads it again. Its clock is older than
+-- the row's then, which can only make it wait longer.
 -- name: lease_acquire
 declare @given table (epoch bigint);
 {once}

@@ -1,5 +1,5 @@
--- What a person does: look, send again, throw away, correct, clean up. Deliveries are named by (number, handler),
--- which stays the same while a delivery moves between work and outcome.
+-- Operations: inspect, requeue, discard, edit, prune. Deliveries are named by (number, handler), which stays the same
+-- while a delivery moves between work and outcome.
 
 -- define: numbers
 openjson(@rows) with (number bigint '$.number') as k
@@ -12,8 +12,8 @@ declare @named table (message bigint, delivery nvarchar(200) {binary}, primary k
 insert into @named (message, delivery)
 select j.number, {plain:handler} from openjson(@rows) with (number bigint '$.number', handler nvarchar(400) '$.handler') as j;
 
--- The keys are locked in a step of their own: the next one sees what is there under the lock, and whoever holds
--- a key may need the rows that it takes. Then the messages: an update that changes nothing locks their rows.
+-- The keys are locked in a step of their own: the next step reads under the lock, and a transaction that holds a key
+-- may need the rows that it takes. Then the messages: an update without a change locks their rows.
 -- define: lock
 {names}
 {keys}
@@ -23,11 +23,11 @@ where m.number in (select k.message from @named k) and m.partition_key is not nu
 {lock_keys}
 update {message} set seen_count = seen_count where number in (select k.message from @named k);
 
--- Whoever decides by what a message has, or deletes it, holds its row.
+-- A decision by a message's deliveries, or its deletion, locks its row.
 -- name: lock_messages
 update {message} set seen_count = seen_count where number in (select k.number from {numbers});
 
--- What holds its key goes before all that wait behind it; anything else goes to the end of its key.
+-- A delivery that holds its key precedes all that wait behind it; any other goes to the end of its key.
 -- name: requeue
 {lock}
 declare @back table (number bigint, handler nvarchar(200) {binary}, requeues int);
@@ -70,7 +70,7 @@ output inserted.number into @dropped (number)
 where {named} and state = 2;
 select number from @gone union all select number from @dropped;
 
--- A lease that has run out ends here as it does elsewhere: its worker has died with it.
+-- An expired lease ends here as elsewhere: it counts as a crash of its worker.
 -- name: postpone
 {names}
 update {work}
@@ -86,7 +86,7 @@ number = @number and payload is not null
   and (exists (select 1 from {work} d where d.number = @number)
        or exists (select 1 from {outcome} d where d.number = @number and d.state = 2))
 
--- Nobody can lease what is being edited: an update that changes nothing holds the rows of its work.
+-- A message that is being edited cannot be leased: an update without a change locks the rows of its deliveries.
 -- name: edit
 update {work} set epoch = epoch where number = @number;
 update {message} set seen_count = seen_count where number = @number;
@@ -119,7 +119,7 @@ where @operation_id is null or not exists (select 1 from {audit} a where a.opera
 {end_retry}
 select {operation_columns} from {audit} where id in (select b.id from @begun b);
 
--- Whoever goes on with it holds its row: two at once take turns.
+-- Continuing an operation locks its row: two callers take turns.
 -- name: operation_lock
 update {audit} set affected = affected
 where id = @id or (@id is null and operation_id = @operation_id);
@@ -151,12 +151,12 @@ case when @retention / 86400000000 >= 365 * 1000 then cast('0001-01-01' as datet
                   dateadd(second, -cast(@retention / 1000000 % 86400 as int),
                           dateadd(day, -cast(@retention / 86400000000 as int), {now}))) end
 
--- What mark_processing has made: the caller's own work, which ends when the caller says so, however old it is. A mark of
+-- Deliveries of mark_processing: the caller's own, which end when the caller says so, however old they are. A mark of
 -- the gate has a reason (the type), one of a dispatcher the id of its delivery.
 -- define: processing
 (d.state = 4 and d.delivery_id is null and d.reason is null)
 
--- What holds its key waits for a person, however old it is.
+-- A delivery that holds its key waits for an operator, however old it is.
 -- define: prunable
 not exists (select 1 from {work} d where d.number = m.number)
   and (m.partition_key is null or not exists (select 1 from {hold} h where h.number = m.number))
@@ -193,9 +193,9 @@ select top (@limit) m.number, m.source, m.id from {message} m with (updlock, rea
 where m.number > @after and m.number < @below and {prunable}
 order by m.number;
 
--- The candidates are locked, and looked at again: an accept that came first has added its work. A mark ends, or is put
--- back, without a lock on its message, so it is locked, too. A message whose mark another transaction holds is left for
--- the next time; its outcomes are not read, which would wait.
+-- The candidates are locked, and read again: an earlier accept has added its deliveries. A mark ends, or is released,
+-- without a lock on its message, so it is locked, too. A message whose mark another transaction holds is left for the
+-- next time; its outcomes are not read, which would wait.
 -- name: prune
 declare @old table (number bigint primary key);
 declare @marked table (number bigint, handler nvarchar(200) {binary}, primary key (number, handler));
@@ -292,7 +292,7 @@ order by m.number desc;
 select {message_columns}, m.payload, m.headers, m.hash, m.hash_algorithm
 from {message} m where m.id = @id and m.source = @source;
 
--- The sources that know an id: calls that name no source are answered only when it is one.
+-- The sources that know an id: calls without a source succeed only if there is one.
 -- name: find_sources
 select top (@limit) m.source from {message} m where m.id = @id order by m.source;
 
@@ -310,7 +310,7 @@ from (select top (@limit) * from {failure} where number = @number order by id de
 -- define: free
 (d.lease_until is null or d.lease_until <= {now})
 
--- What is counted, by topic, handler and holder of the lease.
+-- Counts by topic, handler and holder of the lease.
 -- define: open_groups
 select c.topic, c.handler, c.holder, sum(c.ready), sum(c.scheduled), sum(c.leased), sum(c.waiting), 0, 0, 0, 0, 0,
        min(c.pending_since), min(c.created_at)
@@ -388,15 +388,15 @@ group by t.kind, t.name, t.holder
 {open_groups} union all {dead_groups} union all {history_groups};
 {top_names};
 
--- One row for each dead letter: to sort them by their errors would cost more than to read them. What looks alike is
--- decided by the beginning of the error (normalise_error), so no more of it is read.
+-- One row for each dead letter: sorting them by their errors would cost more than reading them. The beginning of the
+-- error decides the group (normalise_error), so no more of it is read.
 -- name: group_dead
 select m.topic, d.handler, left(d.last_error, 500) as error, d.finished_at
 from {outcome} d join {message} m on m.number = d.number
 where d.state = 2;
 
--- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, counted only
--- so far. One that was sent again holds its key until it is done.
+-- The dead letters between @first and @last that hold their partition keys, and how many wait behind each, up to a
+-- bound. A requeued one holds its key until it is done.
 -- name: held_keys
 select top (@limit) h.number, h.handler, h.partition_key, h.requeued, m.source, m.id, (
   select count(*) from (
@@ -406,7 +406,7 @@ from {hold} h join {message} m on m.number = h.number
 where h.number between @first and @last
 order by h.number, h.handler;
 
--- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, counted only so far.
+-- Partition keys whose first delivery is due more than @far ahead, and how many wait behind it, up to a bound.
 -- define: blocked
 from (
   select d.number, d.handler, d.partition_key, d.visible_at, m.source, m.id, (
@@ -426,7 +426,7 @@ select top (@limit) b.number, b.handler, b.partition_key, b.visible_at, b.source
 select b.number, b.handler, b.partition_key, b.visible_at, b.source, b.id, b.waiting
 {blocked} and b.number = @number order by b.handler;
 
--- Under which keys work is open, as far as both ends of it show: a start-up must not read a long backlog.
+-- The keys of open deliveries, from both ends of the backlog: a start-up must not read all of it.
 -- name: open_keys
 select handler from (select top (@limit) handler from {work} order by number, handler) as oldest
 union

@@ -1,6 +1,6 @@
--- The life of a delivery: claimed, settled, swept. A block is one batch. Columns of values come as one JSON array @rows;
--- what a row is changed by stands in a table variable first, because a DELETE whose table has a trigger may hand its
--- rows to nobody else. Whoever looks at a count gets a row for each change.
+-- The life of a delivery: claimed, settled, swept. A block is one batch. Columns of values come as one JSON array
+-- @rows; the changes of a row are in a table variable first, because the OUTPUT of a DELETE on a table with a trigger
+-- can go nowhere else. A statement whose count matters returns a row for each change.
 
 -- Microseconds do not fit into the int that DATEADD takes.
 -- define: lease_end
@@ -25,7 +25,7 @@ openjson(@rows) with (delivery bigint '$.id', lease_epoch int '$.epoch') as k
 -- define: held
 owner = @owner and id in (select k.delivery from {leases} where @check_epoch = 0 or k.lease_epoch = epoch)
 
--- What has been taken out of work.
+-- The removed deliveries.
 -- define: gone
 declare @gone table (
   number bigint, id bigint primary key, epoch int, attempts int, expiries int, requeues int, visible_at datetime2(6),
@@ -36,8 +36,8 @@ output deleted.number, deleted.id, deleted.epoch, deleted.attempts, deleted.expi
   deleted.visible_at, deleted.lease_until, deleted.handler, deleted.last_error into @gone
 
 -- The UPDATE goes by id, since a search by the condition would wait for rows that others have locked; the condition
--- stands in it again: whoever has waited for a row finds it leased by then. A row whose last worker died with it
--- (expiries) is handed out alone, so that it cannot charge its neighbours. A delivery whose message row is gone comes
+-- is repeated in it: after waiting for a row the UPDATE finds it leased. A row whose last worker died with it
+-- (expiries) is handed out alone, so that it cannot affect its neighbours. A delivery whose message row is gone comes
 -- without a message: the caller makes it dead.
 -- name: claim
 declare @picked table (id bigint primary key, visible_at datetime2(6), expired int);
@@ -78,7 +78,7 @@ update {work} set lease_until = case when lease_until > {lease_end} then lease_u
 output inserted.id as id
 where {held} and lease_until > {now};
 
--- What succeeded in the end has no error; the failures on the way there are in the timeline.
+-- A successful outcome has no error; earlier failures are in the timeline.
 -- name: ack
 {gone}
 delete from {work} {into_gone} where {held};
@@ -118,8 +118,8 @@ select s.number, s.id, {now}, @owner, s.attempts, s.handler, n.error
 from @settled s join @next n on n.id = s.id order by s.id;
 select id from @settled;
 
--- Without an owner it is the operator's form: it passes over what somebody holds. A released delivery keeps its
--- place in the order.
+-- Without an owner it is the operator's form: it skips leased deliveries. A released delivery keeps its position in
+-- the order.
 -- name: release
 update {work}
 set owner = null, lease_until = null,
@@ -128,8 +128,8 @@ output inserted.id as id
 where (@owner is not null and {held})
    or (@owner is null and id in (select k.delivery from {leases}) and (lease_until is null or lease_until <= {now}));
 
--- What a claim without an answer has leased to its owner: all that is not in @held, an object of ids and epochs. Claims
--- take the oldest, so it lies among the first @limit rows; nobody has it locked.
+-- The deliveries that a claim without an answer has leased to its owner: all except @held, an object of ids and
+-- epochs. Claims take the oldest, so they are among the first @limit rows; no transaction has them locked.
 -- name: release_lost
 declare @first table (id bigint primary key, owner uniqueidentifier);
 insert into @first (id, owner)
@@ -142,9 +142,9 @@ where id in (select f.id from @first f where f.owner = @owner) and owner = @owne
   and not exists (select 1 from openjson(@held) as h
                   where cast(h.[key] as bigint) = id and cast(h.value as int) = epoch);
 
--- With @hold_keys what dies holds its partition key, before the trigger lets the next one go. The keys before the rows,
--- as accept and requeue lock them; then the rows, by an update that changes nothing: who holds what is known before it
--- is deleted.
+-- With @hold_keys a dead letter holds its partition key, before the trigger releases the next delivery. The keys
+-- before the rows, as accept and requeue lock them; then the rows, by an update without a change: the holders are
+-- known before the rows are deleted.
 -- name: fail
 {gone}
 {keys}
@@ -187,7 +187,7 @@ output inserted.id as id
 where lease_until <= {now} and id in (
   select top (@limit) w.id from {work} w with (updlock, readpast, rowlock) where w.lease_until <= {now});
 
--- A page of leases that have run out, and what clears them.
+-- A page of expired leases, and the statement that clears them.
 -- name: reap_pick
 select top (@limit) w.id, m.source, m.id as message_id
 from {work} w with (updlock, readpast, rowlock)
@@ -204,15 +204,15 @@ where lease_until <= {now} and id in (select k.delivery from openjson(@rows) wit
 -- define: unleased
 (w.lease_until is null or w.lease_until <= {now})
 
--- What a page has found.
+-- The rows of a page.
 -- define: old
 declare @old table (
   id bigint primary key, number bigint, expires_at datetime2(6), handler nvarchar(200) {binary},
   partition_key nvarchar(255) {binary});
 
--- The keys before the rows, as accept and requeue lock them: whoever ends the head of a key holds the key and needs the
--- row of the next one. A key that another transaction holds is not waited for: it leaves @keys, and its rows are left
--- for the next time.
+-- The keys before the rows, as accept and requeue lock them: a transaction that ends the head of a key holds the key
+-- and needs the row of the next one. A key that another transaction holds is skipped: it leaves @keys, and its rows
+-- wait for the next time.
 -- define: try_keys
 insert into @keys (partition_key) select distinct partition_key from @old where partition_key is not null;
 declare @key nvarchar(255) = (select min(partition_key) from @keys);
@@ -260,7 +260,7 @@ from {work} w with (readpast) join {message} m with (readpast) on m.number = w.n
 where m.created_at > {too_young_from} and m.created_at <= {now}
 order by w.number;
 
--- A page of open deliveries of messages that are too old. A person has sent what was requeued.
+-- A page of open deliveries of messages that are too old. Requeued deliveries are exempt: an operator sent them.
 -- name: max_age_pick
 {old}
 {keys}
@@ -275,7 +275,7 @@ select o.id, m.source, m.id as message_id, {is_free}, o.number, o.handler
 from @old o left join {message} m with (readpast) on m.number = o.number
 order by o.number, o.handler;
 
--- Ends what was picked. A delivery whose message row is gone comes without a message.
+-- Ends the picked deliveries. A delivery whose message row is gone comes without a message.
 -- name: expire
 {gone}
 delete w {into_gone}
@@ -288,8 +288,8 @@ select {claimed}
 from @gone w left join {message} m on m.number = w.number
 order by w.id;
 
--- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by
--- now. What is older has been looked at by the claim before.
+-- How long until something that was not due @window ago becomes due, in microseconds; negative: it is due by now. The
+-- previous claim checked older ones.
 -- name: next_due
 select top (1) datediff_big(microsecond, {now}, visible_at)
 from {work}
@@ -298,7 +298,7 @@ where waiting = 0 and (lease_until is null or lease_until <= {now}) and (expires
                            dateadd(second, -cast(@window / 1000000 as int), {now}))
 order by visible_at;
 
--- The delivery under '' of each message id; an id that several sources share cannot be told apart.
+-- The delivery under '' of each message id; an id that several sources share is ambiguous.
 -- name: find_due
 select m.id, count(*) as sources, min(w.id) as delivery_id
 from {message} m

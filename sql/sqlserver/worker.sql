@@ -1,4 +1,4 @@
--- Who works on a box.
+-- The workers of a box.
 
 -- name: worker_heartbeat
 declare @until datetime2(6) = dateadd(microsecond, cast(@lives % 1000000 as int),
@@ -17,7 +17,7 @@ where not exists (select 1 from {worker} w where w.owner = @owner);
 -- name: worker_leave
 update {worker} set name = '' where owner = @owner;
 
--- Those that were not seen for long, and those that have left once their announcement has lapsed.
+-- Workers that were not seen for long, and those that have left once their announcement has lapsed.
 -- name: worker_forget
 delete from {worker}
 output deleted.owner as owner
@@ -25,7 +25,7 @@ where seen_at <= dateadd(microsecond, -cast(@unseen % 1000000 as int),
                          dateadd(second, -cast(@unseen / 1000000 as int), {now}))
    or (name = '' and live_until <= {now});
 
--- What live workers handle, all but @owner; mostly the same.
+-- The announcements of live workers, except @owner; mostly the same.
 -- name: worker_handles
 select distinct handles from {worker} where owner <> @owner and live_until > {now} and handles is not null;
 

@@ -1,4 +1,4 @@
--- The way in for many messages at once; the library calls it inside a caller's transaction.
+-- Accepts many messages at once; the library calls it inside a caller's transaction.
 
 create or replace function {function:accept_batch}(
   sources text[], ids text[], topics text[], payloads bytea[], content_types text[], headers text[],
@@ -30,8 +30,8 @@ begin
     perform {function:refuse_isolation}('a message with a partition key');
   end if;
   {step:accept_1};
-  -- A new message has no past that an old snapshot could miss. What has changed around a known one since the
-  -- snapshot, or a pruned one that is still seen beside the new, would be decided wrongly.
+  -- A new message has no past that an old snapshot could miss. For a known message changed since the snapshot, or a
+  -- pruned one that is still visible next to the new one, the decision would be wrong.
   if one_snapshot and (
     select count(*) <> cardinality(ids) or bool_or(m.seen_count > 1)
     from unnest(ids, sources) k(id, source)
@@ -43,4 +43,4 @@ begin
 end $twinbox$;
 comment on function {function:accept_batch}(text[], text[], text[], bytea[], text[], text[], text[], text[],
   bytea[], text[], timestamptz[], timestamptz[], bigint[], boolean[], text, timestamptz) is
-  'Internal: takes many messages in at once. The library calls it.';
+  'Internal: accepts many messages at once. The library calls it.';

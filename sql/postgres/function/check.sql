@@ -1,4 +1,4 @@
--- The bounds of what any language may hand over, as the C++ types check them: characters are UTF-16 code units.
+-- The bounds of arguments from any language, as the C++ types check them: characters are UTF-16 code units.
 
 create or replace function {function:check_text}(noun text, value text, most int)
 returns void
@@ -67,7 +67,7 @@ end $twinbox$;
 comment on function {function:check_epochs}(text, bigint[], int[]) is
   'Internal: refuses epochs that are not one for each id.';
 
--- What looks again after a lock needs a new snapshot, which these levels never take.
+-- A second read after a lock needs a new snapshot, which these levels never take.
 create or replace function {function:refuse_isolation}(what text)
 returns void
 language plpgsql as $twinbox$
@@ -76,9 +76,9 @@ begin
     current_setting('transaction_isolation') using errcode = 'invalid_transaction_state';
 end $twinbox$;
 comment on function {function:refuse_isolation}(text) is
-  'Internal: refuses what needs read committed.';
+  'Internal: refuses calls that need read committed.';
 
--- As the server decides at the commit whether it waits for a standby. What changes after the call is not seen.
+-- The server's own rule at the commit for waiting for a standby. Later changes of the settings are not seen.
 create or replace function {function:require_synchronous}()
 returns void
 language plpgsql as $twinbox$

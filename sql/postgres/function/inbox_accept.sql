@@ -1,7 +1,7 @@
--- A program in any language accepts inside its own transaction:
--- select state from infra.inbox_accept('source', 'id', 'topic', 'payload'). Answers a row: the state 'accepted',
--- 'duplicate_open', 'duplicate_done' or 'duplicate_dead', whether it is a duplicate, and whether the message was known
--- with another topic, payload or hash. The first message of a key stays as it is.
+-- A program in any language accepts inside its own transaction: select state from infra.inbox_accept('source', 'id',
+-- 'topic', 'payload'). Returns a row: the state 'accepted', 'duplicate_open', 'duplicate_done' or 'duplicate_dead',
+-- whether it is a duplicate, and whether the message was known with another topic, payload or hash. The first message
+-- of a key is kept unchanged.
 
 create or replace function {function:accept}(
   source text, id text, topic text, payload bytea, hash bytea default null, due_at timestamptz default null,
@@ -39,7 +39,7 @@ begin
 end $twinbox$;
 comment on function {function:accept}(text, text, text, bytea, bytea, timestamptz, text[], text, text, text, text,
   timestamptz, text) is
-  'Accepts a message into the inbox, once per source and id, in your transaction. Answers state, duplicate and conflict.';
+  'Accepts a message into the inbox, once per source and id, in your transaction. Returns state, duplicate and conflict.';
 
 create or replace function {function:accept}(
   source text, id text, topic text, payload text, hash bytea default null, due_at timestamptz default null,
@@ -52,4 +52,4 @@ language sql as $twinbox$
 $twinbox$;
 comment on function {function:accept}(text, text, text, text, bytea, timestamptz, text[], text, text, text, text,
   timestamptz, text) is
-  'Accepts a message into the inbox, once per source and id, in your transaction. Answers state, duplicate and conflict.';
+  'Accepts a message into the inbox, once per source and id, in your transaction. Returns state, duplicate and conflict.';

@@ -1,10 +1,10 @@
--- A program in any language enqueues inside its own transaction:
--- select id from infra.outbox_enqueue('topic', 'payload'). Answers a row: the message's id, which is made here unless the
--- caller gives one, whether it was known, and whether it was known with another topic or payload. The first one stays.
+-- A program in any language enqueues inside its own transaction: select id from infra.outbox_enqueue('topic',
+-- 'payload'). Returns a row: the message's id, which is made here unless the caller gives one, whether it was known,
+-- and whether it was known with another topic or payload. The first one is kept unchanged.
 --
--- The form with bytes runs with the rights of the tables' owner, so that a role may enqueue and do nothing else
--- (docs/contributing/decisions/enqueue_only.md). So it runs no code that a caller could bring: names are found in pg_catalog alone.
--- A function is open to everybody until it is closed.
+-- The form with bytes runs with the rights of the tables' owner, so that a role may only enqueue
+-- (docs/contributing/decisions/enqueue_only.md). So it must not run code of the caller: names resolve in pg_catalog
+-- alone. Every role may execute a new function until the right is revoked.
 
 create or replace function {function:enqueue}(
   topic text, payload bytea, inout id text default null, correlation_id text default null,
@@ -29,7 +29,7 @@ end $twinbox$;
 revoke execute on function {function:enqueue}(text, bytea, text, text, timestamptz, text, text, text, timestamptz)
   from public;
 comment on function {function:enqueue}(text, bytea, text, text, timestamptz, text, text, text, timestamptz) is
-  'Enqueues a message in your transaction. Answers its id, and whether the id was known, and known with another content.';
+  'Enqueues a message in your transaction. Returns its id, and whether the id was known, and known with another content.';
 
 create or replace function {function:enqueue}(
   topic text, payload text, inout id text default null, correlation_id text default null,
@@ -41,4 +41,4 @@ language sql as $twinbox$
                                    content_type, expires_at)
 $twinbox$;
 comment on function {function:enqueue}(text, text, text, text, timestamptz, text, text, text, timestamptz) is
-  'Enqueues a message in your transaction. Answers its id, and whether the id was known, and known with another content.';
+  'Enqueues a message in your transaction. Returns its id, and whether the id was known, and known with another content.';

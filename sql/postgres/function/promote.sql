@@ -1,7 +1,7 @@
--- Whoever removes the head of a partition key lets the next one go, under the lock that accept takes for the
--- key, unless a dead letter holds the key. A trigger, so that no way of removing work can forget it.
+-- Removing the head of a partition key releases the next delivery, under the lock that accept takes for the key,
+-- unless a dead letter holds the key. A trigger, so that every way of removing a delivery does it.
 
--- `numbers` are those of the messages whose deliveries have ended: where one of them held its key, it holds it no more.
+-- `numbers` are those of the messages whose deliveries have ended: a held key of one of them is released.
 create or replace function {function:promote_keys}(keys text[], handlers text[], numbers bigint[])
 returns void
 language plpgsql {planner} as $twinbox$
@@ -29,7 +29,7 @@ begin
   end if;
 end $twinbox$;
 comment on function {function:promote_keys}(text[], text[], bigint[]) is
-  'Internal: lets the next delivery of a partition key go.';
+  'Internal: releases the next delivery of a partition key.';
 
 create or replace function {function:promote}() returns trigger
 language plpgsql as $twinbox$
@@ -47,7 +47,7 @@ comment on function {function:promote}() is
 create or replace trigger {name:work_promote} after delete on {work}
 referencing old table as gone for each statement execute function {function:promote}();
 
--- A dead letter that is no longer dead, and was not sent again, lets its key go.
+-- A dead letter that is no longer dead, and was not requeued, releases its key.
 create or replace function {function:release_key}() returns trigger
 language plpgsql {planner} as $twinbox$
 declare

@@ -1,7 +1,8 @@
 -- The work queue for any language: claim, ack, abandon, fail, reap. The bodies are the library's own statements
--- (steps of the .sql files beside this folder), so the logic exists once; the settings keep the plans independent of statistics.
+-- (steps of the .sql files next to this folder), so the logic exists once; the settings keep the plans independent of
+-- statistics.
 
--- The library's form of claim: what has no message comes without one.
+-- The library's form of claim: a delivery without a message row is returned without one.
 create or replace function {function:claim_batch}(
   owner uuid, lease bigint, batch_size bigint, visible_from timestamptz, at timestamptz)
 returns {claimed_table}
@@ -19,7 +20,7 @@ end $twinbox$;
 comment on function {function:claim_batch}(uuid, bigint, bigint, timestamptz, timestamptz) is
   'Internal: claims deliveries. The library calls it.';
 
--- What has no message is noted while the rest is answered, and made dead; when there was nothing else, it claims again.
+-- Deliveries without a message row are made dead after the others are returned; without others, it claims again.
 create or replace function {function:claim}(
   owner uuid, lease interval, batch_size bigint, visible_from timestamptz default null, at timestamptz default null)
 returns {claimed_table}
@@ -58,7 +59,7 @@ begin
   end loop;
 end $twinbox$;
 comment on function {function:claim}(uuid, interval, bigint, timestamptz, timestamptz) is
-  'Leases due deliveries to an owner, oldest first. Answers them with their messages, work ids and epochs.';
+  'Leases due deliveries to an owner, oldest first. Returns them with their messages, delivery ids and epochs.';
 
 create or replace function {function:ack}(
   owner uuid, ids bigint[], epochs int[] default null, at timestamptz default null)
@@ -80,7 +81,7 @@ begin
   return changed;
 end $twinbox$;
 comment on function {function:ack}(uuid, bigint[], int[], timestamptz) is
-  'Finishes leased deliveries as done. Answers how many.';
+  'Finishes leased deliveries as done. Returns how many.';
 
 create or replace function {function:abandon}(
   owner uuid, ids bigint[], error text default null, delay interval default null, epochs int[] default null)
@@ -99,7 +100,7 @@ begin
     2000000, 60000000);
 end $twinbox$;
 comment on function {function:abandon}(uuid, bigint[], text, interval, int[]) is
-  'Notes a failed attempt of leased deliveries, which are retried after a delay. Answers how many.';
+  'Records a failed attempt of leased deliveries, which are retried after a delay. Returns how many.';
 
 create or replace function {function:abandon_batch}(
   owner uuid, ids bigint[], epochs int[], errors text[], delays bigint[], first_delay bigint, max_delay bigint,
@@ -143,7 +144,7 @@ begin
     coalesce(hold_keys, false));
 end $twinbox$;
 comment on function {function:fail}(uuid, bigint[], text, text, int[], boolean) is
-  'Ends leased deliveries as dead letters. Answers how many.';
+  'Ends leased deliveries as dead letters. Returns how many.';
 
 create or replace function {function:fail_batch}(
   owner uuid, ids bigint[], epochs int[], errors text[], reason text, counts boolean, hold_keys boolean default false,
@@ -170,7 +171,7 @@ end $twinbox$;
 comment on function {function:fail_batch}(uuid, bigint[], int[], text[], text, boolean, boolean, timestamptz) is
   'Internal: fails leased deliveries. The library calls it.';
 
--- Without a batch_size all of them, as the library's own reap().
+-- Without a batch_size all of them, like the library's own reap().
 create or replace function {function:reap}(
   batch_size bigint default 9223372036854775807, at timestamptz default null)
 returns setof bigint
@@ -185,4 +186,4 @@ begin
   return query {step:reap_1};
 end $twinbox$;
 comment on function {function:reap}(bigint, timestamptz) is
-  'Takes deliveries back whose leases have run out. Answers their work ids.';
+  'Releases deliveries whose leases have expired. Returns their delivery ids.';

@@ -1,4 +1,4 @@
--- What has been applied, per box: migrations by number, functions by the hash of their text.
+-- The applied scripts, per box: migrations by number, functions by the hash of their text.
 create table if not exists {version} (
   box        text collate "C" not null,
   name       text collate "C" not null,

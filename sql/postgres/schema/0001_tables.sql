@@ -1,5 +1,5 @@
--- Messages are facts, work is what is still to be done, outcomes are facts again. Text that is compared is
--- compared byte by byte (collation C). Work and outcome refer to a message by number, without foreign keys.
+-- A message is immutable, a delivery is open work, an outcome is immutable again. Text that is compared is compared
+-- byte by byte (collation C). Deliveries and outcomes refer to a message by number, without foreign keys.
 
 create table {message} (
   number          bigint generated always as identity primary key,
@@ -21,10 +21,10 @@ create table {message} (
   payload         bytea
 );
 
--- id comes first so that calls that know no source find their message, too.
+-- id comes first so that calls without a source find their message, too.
 create unique index {name:message_key} on {message} (id, source);
 
--- Claim changes only columns that no index mentions; with half a page free every claim is a HOT update.
+-- Claim changes only columns without an index; with half a page free every claim is a HOT update.
 create table {work} (
   id            bigint generated always as identity primary key,
   number        bigint not null,

@@ -1,6 +1,5 @@
--- One row per message, with the columns and the words of the inbox document; a message with several deliveries
--- shows the most urgent one: open, then dead, then done.
--- Names are not quoted, so they can be written in any case.
+-- One row per message, with the columns and the states of the inbox document; a message with several deliveries shows
+-- the most urgent one: open, then dead, then done. Names are not quoted, so they can be written in any case.
 
 create view {box} as
 select

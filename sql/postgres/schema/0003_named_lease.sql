@@ -1,5 +1,5 @@
--- Who may do what only one may do. A row stays when nobody holds it, so that its epoch only grows; room in the page
--- keeps every renewal a HOT update.
+-- Named leases. A row stays when it is not held, so that its epoch only grows; room in the page keeps every renewal a
+-- HOT update.
 create table {named_lease} (
   name        text collate "C" primary key,
   owner       uuid,

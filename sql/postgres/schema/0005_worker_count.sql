@@ -1,4 +1,4 @@
--- What a worker has finished and failed since it started: whoever looks at a box sees what all of them do.
+-- The deliveries that a worker has finished and failed since it started: a view of a box shows all workers.
 alter table {worker}
   add column done   bigint not null default 0,
   add column failed bigint not null default 0;

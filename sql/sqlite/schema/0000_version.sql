@@ -1,4 +1,4 @@
--- What has been applied, per box: migrations by number.
+-- The applied scripts, per box: migrations by number.
 create table if not exists {version} (
   box        text not null collate nocase,  -- as SQLite compares the names of tables
   name       text not null,

@@ -1,6 +1,6 @@
--- Messages are facts, work is what is still to be done, outcomes are facts again. Instants are microseconds
--- since 1970, owners 16 bytes. AUTOINCREMENT: a plain rowid starts again at 1 in an empty table, and a
--- DeliveryId must never be used twice.
+-- A message is immutable, a delivery is open work, an outcome is immutable again. Instants are microseconds since
+-- 1970, owners 16 bytes. AUTOINCREMENT: a plain rowid starts again at 1 in an empty table, and a DeliveryId must
+-- never be used twice.
 
 create table {message} (
   number          integer primary key autoincrement,
@@ -22,7 +22,7 @@ create table {message} (
   payload         blob
 );
 
--- id comes first so that calls that know no source find their message, too.
+-- id comes first so that calls without a source find their message, too.
 create unique index {name:message_key} on {message} (id, source);
 
 create table {work} (
@@ -90,7 +90,7 @@ create table {audit} (
   payload         blob
 );
 
--- Whoever removes the head of a key lets the next one go. One writer at a time: no lock is needed.
+-- Removing the head of a key releases the next delivery. One writer at a time: no lock is needed.
 create trigger {name:work_promote} after delete on {work} when old.partition_key is not null
 begin
   update {work} set waiting = 0

@@ -1,6 +1,5 @@
--- One row per message, with the columns and the words of the inbox document; a message with several deliveries
--- shows the most urgent one: open, then dead, then done.
--- Instants are shown as text in UTC, owners in hexadecimal.
+-- One row per message, with the columns and the states of the inbox document; a message with several deliveries shows
+-- the most urgent one: open, then dead, then done. Instants are shown as text in UTC, owners in hexadecimal.
 
 create view {box} as
 select

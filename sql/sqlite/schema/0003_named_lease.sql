@@ -1,4 +1,4 @@
--- Who may do what only one may do. A row stays when nobody holds it, so that its epoch only grows.
+-- Named leases. A row stays when it is not held, so that its epoch only grows.
 create table {named_lease} (
   name        text primary key,
   owner       blob,

@@ -1,6 +1,6 @@
--- What a person does has an id, so that it can be asked for again: an action that was cut off goes on where it stopped.
--- A row without one was written before, or by a caller who gave none. The table is made anew: a column that was added
--- would stand behind the payload, and whoever reads it would read the payload's pages as well.
+-- An operation has an id, so that it can be repeated: an interrupted one continues where it stopped. Older rows, and
+-- calls without an id, have none. The table is created again: an added column would come after the payload, and
+-- reading it would read the payload's pages as well.
 alter table {audit} rename to {name:audit_before};
 
 create table {audit} (
@@ -13,10 +13,10 @@ create table {audit} (
   actor            text,
   reason           text,
   operation_id     text,
-  content_hash     blob,                         -- of what was asked for: another action under the id is refused
+  content_hash     blob,                         -- of the request: another operation under the id is refused
   started_at       integer,
   finished         integer not null default 1,
-  position_number  integer,                      -- the last delivery that was looked at
+  position_number  integer,                      -- the last processed delivery
   position_handler text,
   headers          text,
   payload          blob
@@ -30,7 +30,7 @@ drop table {name:audit_before};
 
 create unique index {name:audit_operation} on {audit} (operation_id) where operation_id is not null;
 
--- The dispatchers that work on the box, as they tell of themselves.
+-- The dispatchers of the box, by their heartbeats.
 create table {worker} (
   owner      blob primary key,
   name       text not null,

@@ -1,5 +1,6 @@
--- A dead delivery may hold its partition key: while its row is here, nobody behind it goes. It stays when a person sends the
--- delivery again (requeued), and goes with the delivery's end, so that the next one follows only then.
+-- A dead delivery may hold its partition key: while its row exists, the deliveries behind it wait. The row stays when
+-- an operator requeues the delivery (requeued), and is deleted at the delivery's end, so that the next one follows
+-- only then.
 create table {hold} (
   number        integer not null,
   handler       text not null,
@@ -10,7 +11,7 @@ create table {hold} (
 
 create unique index {name:hold_key} on {hold} (partition_key, handler);
 
--- Whoever removes the head of a key lets the next one go, unless the key is held. One writer at a time: no lock is
+-- Removing the head of a key releases the next delivery, unless the key is held. One writer at a time: no lock is
 -- needed.
 drop trigger {name:work_promote};
 
@@ -24,7 +25,7 @@ begin
     and not exists (select 1 from {hold} where partition_key = old.partition_key and handler = old.handler);
 end;
 
--- A dead letter that is no longer dead, and was not sent again, lets its key go.
+-- A dead letter that is no longer dead, and was not requeued, releases its key.
 create trigger {name:outcome_release_key} after update of state on {outcome} when old.state = 2 and new.state <> 2
 begin
   update {work} set waiting = 0

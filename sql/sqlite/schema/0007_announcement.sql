@@ -1,4 +1,4 @@
--- Which handler keys and topics a worker handles, and until when its word counts: what another version cannot handle is
--- left to it.
+-- The handler keys and topics of a worker, and until when the announcement is valid: other versions leave those
+-- deliveries to it.
 alter table {worker} add column live_until integer;
 alter table {worker} add column handles text;

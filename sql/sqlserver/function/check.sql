@@ -1,4 +1,4 @@
--- The bounds of what any language may hand over, as the C++ types check them.
+-- The bounds of arguments from any language, as the C++ types check them.
 
 create procedure {function:check_text}
   @noun nvarchar(100), @value nvarchar(max), @most int

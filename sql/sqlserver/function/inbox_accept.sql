@@ -1,6 +1,7 @@
--- A program in any language accepts inside its own transaction. Answers a row: the state 'accepted',
--- 'duplicate_open', 'duplicate_done' or 'duplicate_dead', whether it is a duplicate, and whether the message was known
--- with another topic, payload or hash. The first message of a key stays as it is. @handler_keys is a JSON array of texts.
+-- A program in any language accepts inside its own transaction. Returns a row: the state 'accepted',
+-- 'duplicate_open', 'duplicate_done' or 'duplicate_dead', whether it is a duplicate, and whether the message was
+-- known with another topic, payload or hash. The first message of a key is kept unchanged. @handler_keys is a JSON
+-- array of texts.
 
 create procedure {function:accept}
   @source nvarchar(max), @id nvarchar(max), @topic nvarchar(max), @payload varbinary(max), @hash varbinary(max) = null,
@@ -57,6 +58,6 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Accepts a message into the inbox, once per source and id, in your transaction. Answers state, duplicate and conflict.';
+  N'Accepts a message into the inbox, once per source and id, in your transaction. Returns state, duplicate and conflict.';
 {describe:accept}
 go

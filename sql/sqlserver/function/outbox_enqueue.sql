@@ -1,6 +1,6 @@
--- A program in any language enqueues inside its own transaction: exec infra.outbox_enqueue N'topic', 0x7061796c6f6164.
--- Answers a row: the message's id (also in @id), which is made here unless the caller gives one, whether it was known,
--- and whether it was known with another topic or payload. The first one stays as it is.
+-- A program in any language enqueues inside its own transaction: exec infra.outbox_enqueue N'topic',
+-- 0x7061796c6f6164. Returns a row: the message's id (also in @id), which is made here unless the caller gives one,
+-- whether it was known, and whether it was known with another topic or payload. The first one is kept unchanged.
 
 create procedure {function:enqueue}
   @topic nvarchar(max), @payload varbinary(max), @id nvarchar(max) = null output, @correlation_id nvarchar(max) = null,
@@ -34,6 +34,6 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Enqueues a message in your transaction. Answers its id, and whether the id was known, and known with another content.';
+  N'Enqueues a message in your transaction. Returns its id, and whether the id was known, and known with another content.';
 {describe:enqueue}
 go

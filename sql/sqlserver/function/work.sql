@@ -1,6 +1,6 @@
 -- The work queue for any language: claim, renew, ack, abandon, release, fail, reap. The bodies are the library's own
--- batches (blocks of the .sql files beside this folder), so the logic exists once. Ids and epochs are JSON arrays of
--- numbers, in the same order. Whoever may execute these needs no right on a table.
+-- batches (blocks of the .sql files next to this folder), so the logic exists once. Ids and epochs are JSON arrays of
+-- numbers, in the same order. A role that may execute these needs no right on a table.
 
 create procedure {function:claim}
   @owner uniqueidentifier, @lease_seconds int, @batch_size int, @visible_from datetime2(6) = null,
@@ -37,7 +37,7 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Leases due deliveries to an owner, oldest first. Answers them with their messages, work ids and epochs.';
+  N'Leases due deliveries to an owner, oldest first. Returns them with their messages, delivery ids and epochs.';
 {describe:claim}
 go
 
@@ -61,7 +61,7 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Extends the leases of an owner. Answers the work ids that it still holds.';
+  N'Extends the leases of an owner. Returns the delivery ids that it still holds.';
 {describe:renew}
 go
 
@@ -83,7 +83,7 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Finishes leased deliveries as done. Answers how many.';
+  N'Finishes leased deliveries as done. Returns how many.';
 {describe:ack}
 go
 
@@ -111,7 +111,7 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Notes a failed attempt of leased deliveries, which are retried after a delay. Answers how many.';
+  N'Records a failed attempt of leased deliveries, which are retried after a delay. Returns how many.';
 {describe:abandon}
 go
 
@@ -133,7 +133,7 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Ends leases without an attempt. Answers the work ids that the owner held.';
+  N'Ends leases without an attempt. Returns the delivery ids that the owner held.';
 {describe:release}
 go
 
@@ -160,11 +160,11 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Ends leased deliveries as dead letters. Answers how many.';
+  N'Ends leased deliveries as dead letters. Returns how many.';
 {describe:fail}
 go
 
--- Without a batch_size all of them, as the library's own reap().
+-- Without a batch_size all of them, like the library's own reap().
 create procedure {function:reap}
   @batch_size int = 2147483647, @at datetime2(6) = null
 as
@@ -179,6 +179,6 @@ end;
 go
 
 declare @text nvarchar(1000) =
-  N'Takes deliveries back whose leases have run out. Answers their work ids.';
+  N'Releases deliveries whose leases have expired. Returns their delivery ids.';
 {describe:reap}
 go

@@ -1,4 +1,4 @@
--- Run it with sqlcmd -b, which stops at the first error. It reads "a name" as a text unless it is told.
+-- Run it with sqlcmd -b, which stops at the first error. Without this setting sqlcmd reads "a name" as a text.
 set quoted_identifier on;
 set ansi_nulls on;
 go

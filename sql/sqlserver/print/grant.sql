@@ -1,10 +1,10 @@
--- sqlcmd reads "a name" as a text unless it is told.
+-- Without this setting sqlcmd reads "a name" as a text.
 set quoted_identifier on;
 set ansi_nulls on;
 go
--- Enough for whoever calls the procedures: no right on a table is needed.
+-- The rights of a role that calls the procedures: no right on a table is needed.
 {function_grants}
--- What the library needs besides: its statements name the tables themselves.
+-- The additional rights of the library: its statements name the tables themselves.
 grant select on {version} to {role};
 grant select on {box} to {role};
 grant select, insert, update, delete on {message} to {role};

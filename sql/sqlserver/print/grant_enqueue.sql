@@ -1,6 +1,6 @@
--- sqlcmd reads "a name" as a text unless it is told.
+-- Without this setting sqlcmd reads "a name" as a text.
 set quoted_identifier on;
 set ansi_nulls on;
 go
--- Enough to enqueue by SQL, and for nothing else: no right on a table is needed.
+-- The right to enqueue by SQL only: no right on a table is needed.
 grant execute on {function:enqueue} to {role};

@@ -1,4 +1,4 @@
--- What has been applied, per box: migrations by number, procedures by the hash of their text.
+-- The applied scripts, per box: migrations by number, procedures by the hash of their text.
 if not exists (
   select 1 from sys.tables t join sys.schemas s on s.schema_id = t.schema_id
   where s.name = {schema_text} and t.name = N'twinbox_schema')

@@ -1,5 +1,5 @@
--- Messages are facts, work is what is still to be done, outcomes are facts again. Text that is compared is
--- compared byte by byte (a binary collation). Work and outcome refer to a message by number, without foreign keys.
+-- A message is immutable, a delivery is open work, an outcome is immutable again. Text that is compared is compared
+-- byte by byte (a binary collation). Deliveries and outcomes refer to a message by number, without foreign keys.
 -- Instants are UTC. A line "go" ends a batch.
 
 create table {message} (
@@ -23,7 +23,7 @@ create table {message} (
 );
 go
 
--- id comes first so that calls that know no source find their message, too.
+-- id comes first so that calls without a source find their message, too.
 create unique index {name:message_key} on {message} (id, source);
 go
 
@@ -48,7 +48,7 @@ go
 create unique index {name:work_delivery} on {work} (number, handler);
 go
 
--- Claim changes only columns that no index mentions.
+-- Claim changes only columns without an index.
 create index {name:work_visible} on {work} (waiting, visible_at, id);
 go
 
@@ -106,8 +106,8 @@ create table {audit} (
 );
 go
 
--- Whoever removes the head of a partition key lets the next one go, under the lock that accept takes for the key.
--- A trigger, so that no way of removing work can forget it.
+-- Removing the head of a partition key releases the next delivery, under the lock that accept takes for the key. A
+-- trigger, so that every way of removing a delivery does it.
 create trigger {function:work_promote} on {work} after delete as
 begin
   set nocount on;

@@ -1,5 +1,5 @@
--- One row per message, with the columns and the words of the inbox document; a message with several deliveries
--- shows the most urgent one: open, then dead, then done.
+-- One row per message, with the columns and the states of the inbox document; a message with several deliveries shows
+-- the most urgent one: open, then dead, then done.
 
 create view {box} as
 select

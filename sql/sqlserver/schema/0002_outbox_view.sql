@@ -1,4 +1,4 @@
--- One row per message, with the columns and the words of the outbox document; a message with several deliveries
+-- One row per message, with the columns and the states of the outbox document; a message with several deliveries
 -- shows the most urgent one: open, then dead, then done.
 
 create view {box} as

@@ -1,9 +1,9 @@
--- What a person does has an id, so that it can be asked for again: an action that was cut off goes on where it stopped.
--- A row without one was written before, or by a caller who gave none.
+-- An operation has an id, so that it can be repeated: an interrupted one continues where it stopped. Older rows, and
+-- calls without an id, have none.
 alter table {audit} add operation_id nvarchar(200) {binary};
 go
 
--- Of what was asked for: another action under the id is refused.
+-- Of the request: another operation under the id is refused.
 alter table {audit} add content_hash varbinary(32);
 go
 
@@ -13,7 +13,7 @@ go
 alter table {audit} add finished bit not null default 1;
 go
 
--- The last delivery that was looked at.
+-- The last processed delivery.
 alter table {audit} add position_number bigint;
 go
 
@@ -23,7 +23,7 @@ go
 create unique index {name:audit_operation} on {audit} (operation_id) where operation_id is not null;
 go
 
--- The dispatchers that work on the box, as they tell of themselves.
+-- The dispatchers of the box, by their heartbeats.
 create table {worker} (
   owner      uniqueidentifier not null primary key,
   name       nvarchar(max) not null,

@@ -1,5 +1,6 @@
--- A dead delivery may hold its partition key: while its row is here, nobody behind it goes. It stays when a person sends the
--- delivery again (requeued), and goes with the delivery's end, so that the next one follows only then.
+-- A dead delivery may hold its partition key: while its row exists, the deliveries behind it wait. The row stays when
+-- an operator requeues the delivery (requeued), and is deleted at the delivery's end, so that the next one follows
+-- only then.
 create table {hold} (
   number        bigint not null,
   handler       nvarchar(200) {binary} not null,
@@ -15,8 +16,8 @@ go
 drop trigger {function:work_promote};
 go
 
--- Whoever removes the head of a partition key lets the next one go, unless the key is held, under the lock that accept
--- takes for the key. A trigger, so that no way of removing work can forget it.
+-- Removing the head of a partition key releases the next delivery, unless the key is held, under the lock that accept
+-- takes for the key. A trigger, so that every way of removing a delivery does it.
 create trigger {function:work_promote} on {work} after delete as
 begin
   set nocount on;
@@ -36,7 +37,7 @@ begin
 end;
 go
 
--- A dead letter that is no longer dead, and was not sent again, lets its key go.
+-- A dead letter that is no longer dead, and was not requeued, releases its key.
 create trigger {function:outcome_release_key} on {outcome} after update as
 begin
   set nocount on;

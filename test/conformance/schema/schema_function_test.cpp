@@ -125,7 +125,7 @@ TEST_P(SchemaFunction, every_function_says_what_it_does_in_the_catalog_and_in_th
             "null");
   const std::string said =
       client.value("select obj_description('" + place().schema() + ".outbox_reap'::regproc)");
-  EXPECT_EQ(said, "Takes deliveries back whose leases have run out. Answers their work ids.");
+  EXPECT_EQ(said, "Releases deliveries whose leases have expired. Returns their delivery ids.");
   EXPECT_NE(Schema(database(), BoxKind::outbox, options()).print().find(said), std::string::npos);
 }
 
