@@ -168,7 +168,9 @@ Channel& Channels::add(std::string name) {
     throw UsageError("channel " + quoted(name) + ": add it before Channels::check()");
   }
   const auto [found, added] = channels_.try_emplace(name, Channel{name});
-  if (!added) throw UsageError("channel " + quoted(name) + ": there is one of that name already");
+  if (!added) {
+    throw UsageError("channel " + quoted(name) + ": this name is in use; choose another one");
+  }
   return found->second;
 }
 
@@ -254,7 +256,7 @@ void Channels::require_checked() const {
 const Channel& Channels::named(std::string_view name) const {
   const auto found = channels_.find(name);
   if (found == channels_.end()) {
-    throw std::invalid_argument("channel " + quoted(name) + ": there is none of that name");
+    throw std::invalid_argument("channel " + quoted(name) + ": not found");
   }
   return found->second;
 }
@@ -289,7 +291,7 @@ Accepted Channels::accept(Session& session, std::string_view name, const Arrival
   const Channel& channel = open(name, arrival);
   if (channel.inbox_ == nullptr) {
     throw UsageError("channel " + quoted(name) +
-                     ": has no inbox, so nothing of it can be part of a transaction; call accept "
+                     ": has no inbox, so it cannot be part of a transaction; call accept "
                      "without the session, after the commit");
   }
   std::optional<Arrival> copy;

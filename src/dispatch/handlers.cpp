@@ -27,7 +27,7 @@ void HandlerEntry::check(const std::string& what) const {
       (*options.timeout <= Duration::zero() || *options.timeout > longest_timeout)) {
     throw std::out_of_range(what +
                             ": timeout must be longer than zero and at most ten years; leave it "
-                            "out where there is none");
+                            "out for no timeout");
   }
   const bool batch = std::holds_alternative<BatchHandler>(call);
   if (batch && (options.max_batch < 1 || options.max_batch > largest_batch)) {

@@ -66,7 +66,7 @@ HttpResponse enqueued_response(const Enqueued& enqueued) {
     HttpResponse answer =
         problem(422, "Unprocessable Content",
                 "enqueue: the key is known with another topic or body, and the first message "
-                "stays as it is; send other content under a key of its own");
+                "is kept; send other content under a key of its own");
     answer.body.pop_back();
     answer.body += R"(,"conflict":true,"id":)";
     append_json_string(answer.body, enqueued.id.view());

@@ -52,10 +52,9 @@ HttpResponse response_to(const IntakeOptions& options, std::string_view operatio
   log_error(options, operation, to_string(error.kind()), error.what());
   switch (error.kind()) {
     case Kind::invalid_request:
-      return problem_response(422,
-                              "the store refuses what this message holds; sending it again changes "
-                              "nothing");
-    case Kind::other: return problem_response(500, "the store failed; send it again later");
+      return problem_response(
+          422, "the store refuses the content of this message; retrying it will not help");
+    case Kind::other: return problem_response(500, "the store failed; retry later");
     default: break;
   }
   // A commit in doubt may have happened: repeating the same id is harmless.

@@ -259,7 +259,7 @@ void check_extras(const MessageExtras& extras) {
 void check_hash(const std::optional<ContentHash>& hash) {
   if (!hash) return;
   if (hash->bytes.empty()) {
-    throw std::invalid_argument("hash: empty (leave it out when there is none)");
+    throw std::invalid_argument("hash: empty (leave it out instead)");
   }
   check_text("hash algorithm", hash->algorithm, 255);
 }

@@ -72,7 +72,7 @@ class BodyReader {
     if (found == nullptr) refuse(what, "the body has nothing at " + from.text);
     if (const auto* text = found->if_string()) return {text->data(), text->size()};
     if (found->is_int64() || found->is_uint64()) return json::serialize(*found);
-    refuse(what, "what the body has at " + from.text + " is neither text nor a whole number");
+    refuse(what, "the value at " + from.text + " is neither text nor a whole number");
   }
 
  private:
@@ -190,7 +190,7 @@ WebhookIntake::WebhookIntake(std::vector<WebhookEndpoint> endpoints, IntakeOptio
     }
     try {
       if (!endpoints_.try_emplace(name, Endpoint{std::move(endpoint)}).second) {
-        throw std::invalid_argument("there is another one of that name");
+        throw std::invalid_argument("this name is in use; choose another one");
       }
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(which + error.what());

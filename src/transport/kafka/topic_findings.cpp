@@ -19,7 +19,7 @@ void judge_replicas(std::vector<Finding>& findings, const TopicSettings& topic) 
   const std::string name = "topic '" + topic.name + "'";
   if (topic.replicas < 2) {
     findings.push_back({"replicas", Level::warning,
-                        name + " has one replica: what it has confirmed is lost with one broker",
+                        name + " has one replica: confirmed records are lost with one broker",
                         "give it three with kafka-reassign-partitions.sh"});
     return;
   }
@@ -33,7 +33,7 @@ void judge_replicas(std::vector<Finding>& findings, const TopicSettings& topic) 
   } else if (*topic.min_insync < 2) {
     findings.push_back({"replicas", Level::warning,
                         name + " has min.insync.replicas=1: the leader alone may confirm, and "
-                               "take with it what it confirmed",
+                               "lose confirmed records",
                         change(topic.name, "min.insync.replicas=2")});
   }
 }
@@ -55,7 +55,7 @@ std::vector<Finding> findings_of(const TopicSettings& topic, bool consumed) {
         {"retention", Level::warning,
          name + " keeps records for " +
              std::to_string(std::chrono::floor<std::chrono::minutes>(*topic.retention).count()) +
-             " minutes: what is not read by then is lost",
+             " minutes: unread records are lost then",
          change(topic.name, "retention.ms=604800000")});
   }
   if (topic.compacted.value_or(false)) {

@@ -179,7 +179,7 @@ Routes::RunningRoute& Routes::find_route(std::string_view name) const {
   for (const auto& one : routes_) {
     if (one->route().name == name) return *one;
   }
-  throw UsageError("route " + quoted(name) + ": there is none of that name");
+  throw UsageError("route " + quoted(name) + ": not found");
 }
 
 void Routes::enable(std::string_view name) { find_route(name).enable(); }

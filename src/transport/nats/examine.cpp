@@ -51,7 +51,7 @@ void examine_sync(Findings& findings, const NatsConnection& connection) {
     case State::sometimes:
       findings.push_back({"sync", Level::warning,
                           sync.text + ", after it has acknowledged: a power failure can lose "
-                                      "what it took since",
+                                      "later messages",
                           "keep several replicas on machines that do not fail together; or, from "
                           "2.10 on, sync_interval: always"});
       break;
@@ -86,7 +86,8 @@ void examine_stream(Findings& findings, const jsStreamInfo& info) {
         "make it again with file storage");
   }
   if (config.NoAck) {
-    add("acknowledge", Level::error, "acknowledges nothing (no_ack): no sink can know what arrived",
+    add("acknowledge", Level::error,
+        "acknowledges nothing (no_ack): a sink cannot know which messages arrived",
         "make it without no_ack");
   }
   if (config.Sealed) {
@@ -101,20 +102,22 @@ void examine_stream(Findings& findings, const jsStreamInfo& info) {
   if (limited && config.Discard == js_DiscardOld) {
     add("discard", Level::warning,
         "drops its oldest messages when it is full, read or not (discard old)",
-        "nats stream edit --discard new: it then refuses, and outboxes keep what it refuses");
+        "nats stream edit --discard new: a full stream then refuses messages, and outboxes keep "
+        "them");
   }
   if (config.MaxAge > 0) {
     add("age", Level::warning,
-        "drops what is older than " + std::to_string(config.MaxAge / 1'000'000'000) +
+        "drops messages older than " + std::to_string(config.MaxAge / 1'000'000'000) +
             " s (max_age), read or not",
         "make max_age longer than a consumer may ever be away");
   }
   if (config.Retention == js_InterestPolicy && info.State.Consumers == 0) {
-    add("interest", Level::warning, "keeps only what a consumer waits for, and has none",
+    add("interest", Level::warning,
+        "keeps only messages that a consumer waits for, and has no consumer",
         "make the consumers first, or use the retention limits");
   }
   if (findings.size() == before) {
-    findings.push_back({"stream", Level::ok, name + "keeps what it takes"});
+    findings.push_back({"stream", Level::ok, name + "keeps its messages"});
   }
 }
 
@@ -133,12 +136,12 @@ void examine_consumer(Findings& findings, const jsConsumerInfo& info) {
     findings.push_back({"inactive", Level::warning,
                         name + "is deleted when no client asks it for " +
                             std::to_string(config.InactiveThreshold / 1'000'000'000) +
-                            " s, with what it knows",
+                            " s, with its positions",
                         "make it again without inactive_threshold"});
   }
   if (config.MemoryStorage) {
     findings.push_back({"memory", Level::warning,
-                        name + "keeps in memory what was acknowledged: a restart delivers again",
+                        name + "keeps acknowledgements in memory: a restart redelivers messages",
                         "make it again without memory storage"});
   }
   if (findings.size() == before) {

@@ -259,7 +259,7 @@ void check(const NatsSourceOptions& options) {
                                 "', expected words between dots, * for one word, > at the end");
   }
   if (options.topology == Topology::declare && options.stream.subjects.empty()) {
-    throw std::invalid_argument("topology = declare needs subjects: what the stream takes");
+    throw std::invalid_argument("topology = declare needs subjects: those that the stream takes");
   }
   if (options.prefetch < 1 || options.prefetch > 65'535) {
     throw std::invalid_argument("prefetch must be 1 to 65535");

@@ -161,7 +161,7 @@ void append_json(std::string& out, const amqp_field_value_t& field, int depth) {
     }
     out += ']';
   } else {
-    out += "null";  // void, what is not finite, and what is nested too deeply
+    out += "null";  // void, numbers that are not finite, and values nested too deeply
   }
 }
 
@@ -294,7 +294,7 @@ void publish(Connection& connection, const std::string& exchange, const Outgoing
 std::optional<std::uint64_t> read_returned(Connection& connection) {
   amqp_message_t message;
   connection.check(amqp_read_message(connection.state(), Connection::channel, &message, 0),
-                   "reading what came back");
+                   "reading a returned message");
   std::optional<std::uint64_t> sequence;
   const amqp_basic_properties_t& has = message.properties;
   if ((has._flags & AMQP_BASIC_HEADERS_FLAG) != 0) {

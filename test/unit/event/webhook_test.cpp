@@ -363,7 +363,7 @@ TEST_F(Webhook, malformed_input_answers_400_and_writes_nothing) {
   expect_refused(send(stripe, signed_by_stripe(R"({"type":"x"})")), 400,
                  "no id: the body has nothing at /id");
   expect_refused(send(stripe, signed_by_stripe(R"({"id":{},"type":"x"})")), 400,
-                 "no id: what the body has at /id is neither text nor a whole number");
+                 "no id: the value at /id is neither text nor a whole number");
   expect_refused(send(stripe, signed_by_stripe(R"({"id":"","type":"x"})")), 400, "message id");
   expect_refused(
       send(stripe, signed_by_stripe(R"({"id":"1","type":")" + std::string(300, 'x') + R"("})")),
@@ -406,7 +406,7 @@ TEST_F(Webhook, an_endpoint_that_cannot_work_is_refused_by_name) {
     return refusal([&] { WebhookIntake{std::move(endpoints)}; });
   };
   const auto good = endpoint("a", GitHubSignature{}, {"s"});
-  EXPECT_EQ(refused({good, good}), "webhook endpoint 'a': there is another one of that name");
+  EXPECT_EQ(refused({good, good}), "webhook endpoint 'a': this name is in use; choose another one");
   EXPECT_EQ(refused({endpoint("a/b", GitHubSignature{}, {"s"})}),
             "webhook endpoint 'a/b': its name may have letters, digits, -, _ and . only");
   EXPECT_EQ(refused({endpoint("a", GitHubSignature{}, {})}),
