@@ -268,10 +268,12 @@ void examine_disk(const std::string& file, const DoctorLimits& limits,
   std::error_code none;
   const auto log = std::filesystem::file_size(file + "-wal", none);
   if (!none && static_cast<std::int64_t>(log) > limits.log_bytes) {
-    findings.push_back({"log", Level::warning,
-                        "the write-ahead log has " + std::to_string(log / 1048576) +
-                            " MiB: a reader that never ends keeps it from being folded back",
-                        "end long reads, then: pragma wal_checkpoint(truncate);"});
+    findings.push_back(
+        {"log", Level::warning,
+         "the write-ahead log has " + std::to_string(log / 1048576) +
+             " MiB: a reader that never ends keeps it from being folded back",
+         "end long reads; the next commits of Twinbox fold the log back. To shrink the file, "
+         "stop all programs that use it"});
   }
 }
 

@@ -127,6 +127,10 @@ TEST_P(SqliteDoctor, finds_a_file_that_everybody_reads_and_a_disk_that_is_full) 
   greedy.log_bytes = 0;
   EXPECT_NE(worst(examine_database(database(), greedy), "disk").level, Level::ok);
   EXPECT_EQ(worst(examine_database(database(), greedy), "log").level, Level::warning);
+  for (const Finding& finding : examine_database(database(), greedy)) {
+    EXPECT_EQ(finding.fix.find("wal_checkpoint"), std::string::npos)
+        << "outside the write lock, that is what the WAL-reset bug needs: " << finding.fix;
+  }
 }
 
 TEST_P(SqliteDoctor, tells_how_durable_the_commits_of_a_program_s_own_connection_are) {
