@@ -29,7 +29,8 @@ struct DatabaseOptions {
   std::chrono::milliseconds wait_timeout = std::chrono::seconds{10};
   /// How long a server may take to answer a login, a statement or a commit. Then Twinbox drops the
   /// connection, and the call fails with `commit_in_doubt` if its commit was sent, else with
-  /// `connection_lost`. Schema changes and prune have no such limit. Zero: no limit for any call.
+  /// `connection_lost`. A call that shares its commit waits as long, or for wait_timeout if that is
+  /// longer, for the commit before. Schema changes and prune have no such limit. Zero: no limit.
   std::chrono::milliseconds answer_timeout = std::chrono::seconds{30};
   /// How long Twinbox repeats a writing call in its own transaction that finds no server, a server
   /// that takes no writes, or a connection that broke before its commit was sent: long enough for a

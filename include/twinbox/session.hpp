@@ -142,6 +142,8 @@ namespace twinbox {
 /// its prepared statements. A call without an open transaction throws UsageError. A call with more
 /// than one statement runs in a savepoint: after a failure nothing of it remains and your
 /// transaction stays usable, unless SQLite itself has rolled it back, which the error then says.
+/// Below SQLite 3.51.3 set `pragma wal_autocheckpoint = 0` on the connection: its own checkpoints
+/// can damage the file (docs/explanation/guarantees.md#a-sqlite-file).
 class SqliteSession final : public Session {
  public:
   explicit SqliteSession(sqlite3* connection);

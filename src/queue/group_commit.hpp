@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,10 +29,16 @@ class GroupCommit {
  public:
   using Write = std::function<void(std::span<const Item>, std::span<std::optional<Answer>>)>;
 
-  GroupCommit(Write write, std::size_t most_items, std::size_t most_bytes)
-      : write_(std::move(write)), most_items_(most_items), most_bytes_(most_bytes) {}
+  /// `longest_wait` bounds how long a call waits for the batch before its own. Zero: no limit.
+  GroupCommit(Write write, std::size_t most_items, std::size_t most_bytes,
+              std::chrono::milliseconds longest_wait = {})
+      : write_(std::move(write)),
+        most_items_(most_items),
+        most_bytes_(most_bytes),
+        longest_wait_(longest_wait) {}
 
-  /// Returns when the item is durable; throws the exception of its own write.
+  /// Returns when the item is durable; throws the exception of its own write, or connection_lost
+  /// when the batch before its own was not written within `longest_wait`: then nothing was written.
   Answer submit(Item item, std::size_t bytes) {
     Caller me{std::move(item)};
     std::unique_lock lock(mutex_);
@@ -46,8 +53,8 @@ class GroupCommit {
     const bool tell = gathers && complete();
     lock.unlock();
     if (tell) gathered_.notify_all();
-    if (first && !begins) batch->turn.wait();
-    if (first || relieves) lead(batch, relieves);
+    const bool leads = first && (begins || wait_for_turn(*batch));
+    if (leads || relieves) lead(batch, relieves);
     batch->written.wait();
     if (me.error) std::rethrow_exception(me.error);
     return std::move(*me.answer);
@@ -102,6 +109,32 @@ class GroupCommit {
 
   /// All expected callers have come, or the first batch is full.
   [[nodiscard]] bool complete() const { return waiting_ >= expected_ || queue_.size() > 1; }
+
+  /// False: the batch before was not written in time, and every caller of this one fails. The
+  /// others came later than the first one, so none of them has to watch the time.
+  bool wait_for_turn(Batch& batch) {
+    if (longest_wait_ == std::chrono::milliseconds{0}) {
+      batch.turn.wait();
+      return true;
+    }
+    if (batch.turn.wait_for(longest_wait_)) return true;
+    {
+      const std::scoped_lock lock(mutex_);
+      // pass_on() may have come first.
+      if (batch.turn.is_set()) return true;
+      std::erase_if(queue_, [&](const auto& queued) { return queued.get() == &batch; });
+      waiting_ -= batch.callers.size();
+    }
+    const auto error = std::make_exception_ptr(DatabaseError(
+        DatabaseError::Kind::connection_lost,
+        "nothing was written: the call before this one, with which it waits for a commit, has had "
+        "no answer for " +
+            std::to_string(longest_wait_.count()) +
+            " ms: check that the database runs and is not overloaded, or raise answer_timeout"));
+    for (Caller* caller : batch.callers) caller->error = error;
+    batch.written.set();
+    return false;
+  }
 
   /// Writes the first batch of the queue, unless another caller takes it over.
   void lead(const std::shared_ptr<Batch>& batch, bool gathered) {
@@ -207,6 +240,7 @@ class GroupCommit {
   Write write_;
   std::size_t most_items_;
   std::size_t most_bytes_;
+  std::chrono::milliseconds longest_wait_;
   std::mutex mutex_;
   std::condition_variable gathered_;
   std::deque<std::shared_ptr<Batch>> queue_;

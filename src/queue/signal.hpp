@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <climits>
+#include <ctime>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,12 +16,28 @@ namespace twinbox {
 class Signal {
  public:
   void wait() noexcept {
-    int seen = unset;
-    if (state_.compare_exchange_strong(seen, awaited, std::memory_order_acquire)) seen = awaited;
+    int seen = start_waiting();
+    while (seen != happened) seen = sleep(nullptr);
+  }
+
+  /// False: it has not happened within `time`.
+  bool wait_for(std::chrono::nanoseconds time) noexcept {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point end = Clock::now() + time;
+    int seen = start_waiting();
     while (seen != happened) {
-      ::syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, awaited, nullptr, nullptr, 0);
-      seen = state_.load(std::memory_order_acquire);
+      const std::chrono::nanoseconds left = end - Clock::now();
+      if (left.count() <= 0) return false;
+      const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+      const timespec most{static_cast<time_t>(seconds.count()),
+                          static_cast<long>((left - seconds).count())};
+      seen = sleep(&most);
     }
+    return true;
+  }
+
+  [[nodiscard]] bool is_set() const noexcept {
+    return state_.load(std::memory_order_acquire) == happened;
   }
 
   /// Wakes all waiting threads.
@@ -29,6 +47,17 @@ class Signal {
   }
 
  private:
+  /// What the state is now.
+  int start_waiting() noexcept {
+    int seen = unset;
+    const bool first = state_.compare_exchange_strong(seen, awaited, std::memory_order_acquire);
+    return first ? awaited : seen;
+  }
+  int sleep(const timespec* most) noexcept {
+    ::syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, awaited, most, nullptr, 0);
+    return state_.load(std::memory_order_acquire);
+  }
+
   static constexpr int unset = 0;
   static constexpr int happened = 1;
   static constexpr int awaited = 2;  ///< only then a thread has to be woken

@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <latch>
+#include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -161,6 +165,89 @@ TEST_F(GroupCommitTest, contention_of_everything_is_not_waited_for_once_per_call
   submit_all([](std::span<const int>, Answers) { meet_a_lock(); });
   EXPECT_EQ(failed_, callers);
   EXPECT_LT(writes_, callers);
+}
+
+/// The write of item 0 hangs until it is let go.
+class GroupCommitThatHangs : public ::testing::Test {
+ protected:
+  ~GroupCommitThatHangs() override { let_go(); }
+
+  void hang() {
+    leader_ = std::jthread{[this] { EXPECT_EQ(commit_.submit(0, 1), 0); }};
+    hangs_.wait();
+  }
+  void let_go() {
+    if (!std::exchange(ended_, true)) end_.count_down();
+    if (leader_.joinable()) leader_.join();
+  }
+  bool is_refused(int item) {
+    try {
+      commit_.submit(item, 1);
+      return false;
+    } catch (const DatabaseError& error) {
+      EXPECT_EQ(error.kind(), DatabaseError::Kind::connection_lost);
+      return true;
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<int> written_;
+  GroupCommit<int, int> commit_{[this](std::span<const int> items, Answers answers) {
+                                  if (items.front() == 0) {
+                                    hangs_.count_down();
+                                    end_.wait();
+                                  }
+                                  const std::scoped_lock lock{mutex_};
+                                  for (std::size_t i = 0; i < items.size(); ++i) {
+                                    written_.push_back(items[i]);
+                                    answers[i] = items[i];
+                                  }
+                                },
+                                3, 512, std::chrono::milliseconds{1}};
+
+ private:
+  std::latch hangs_{1};
+  std::latch end_{1};
+  bool ended_ = false;
+  std::jthread leader_;
+};
+
+TEST_F(GroupCommitThatHangs, fails_who_waits_behind_it_and_writes_nothing_of_theirs) {
+  hang();
+  EXPECT_TRUE(is_refused(1));
+  EXPECT_TRUE(is_refused(2)) << "each time anew";
+  race(16, [&](int caller) { EXPECT_TRUE(is_refused(3 + caller)) << "several batches of them"; });
+  let_go();
+  EXPECT_EQ(written_, std::vector<int>{0});
+}
+
+TEST_F(GroupCommitThatHangs, serves_the_next_callers_once_it_has_ended) {
+  hang();
+  EXPECT_TRUE(is_refused(1));
+  let_go();
+  EXPECT_EQ(commit_.submit(2, 1), 2);
+  EXPECT_EQ(commit_.submit(3, 1), 3);
+  EXPECT_EQ(written_, (std::vector<int>{0, 2, 3}));
+}
+
+TEST(GroupCommitRounds, answers_or_refuses_each_caller_when_the_limit_meets_the_turn) {
+  Ledger ledger;
+  GroupCommit<int, int> commit{ledger.write(), 3, 512, std::chrono::milliseconds{1}};
+  std::atomic<std::ptrdiff_t> answered = 0;
+  race(16, [&](int caller) {
+    for (int i = 0; i < 100; ++i) {
+      const int item = caller * 100 + i;
+      try {
+        EXPECT_EQ(commit.submit(item, 1), item + 1);
+        ++answered;
+      } catch (const DatabaseError& error) {
+        EXPECT_EQ(error.kind(), DatabaseError::Kind::connection_lost);
+      }
+    }
+  });
+  EXPECT_EQ(std::count(ledger.times_.begin(), ledger.times_.end(), 1), answered)
+      << "what was refused was not written";
+  EXPECT_EQ(*std::max_element(ledger.times_.begin(), ledger.times_.end()), 1);
 }
 
 TEST_F(GroupCommitTest, a_pool_without_a_free_connection_is_asked_once_per_batch) {
