@@ -117,5 +117,69 @@ TEST_P(ManyFiles, PHD_28_reaches_the_dispatcher_from_every_file_of_a_set) {
 
 TWINBOX_ON_BACKENDS(ManyFiles, Backend::sqlite_file);
 
+/// The stores that the dispatcher listens to, as the log names them.
+class Listening {
+ public:
+  void write(const LogEvent& event) {
+    if (event.name != "watch") return;
+    const std::scoped_lock lock{mutex_};
+    for (const auto& field : event.fields) {
+      if (field.name == "store") last_ = std::get<std::string_view>(field.value);
+    }
+  }
+  std::string last() {
+    const std::scoped_lock lock{mutex_};
+    return last_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string last_;
+};
+
+class ManySchemas : public WakeUp {};
+
+/// Four stores on one server, and one connection to listen with: a quarter of seven.
+TEST_P(ManySchemas, hand_the_listening_connection_to_the_store_in_which_work_is_found) {
+  constexpr std::size_t count = 4;
+  std::vector<std::unique_ptr<TestStore>> places;
+  std::vector<StoreDefinition> stores;
+  for (std::size_t i = 0; i < count; ++i) {
+    places.push_back(std::make_unique<TestStore>(GetParam()));
+    BoxOptions options;
+    options.schema = places.back()->schema();
+    options.deploy_schema = true;
+    stores.push_back({.name = "store_" + std::to_string(i),
+                      .address = places.back()->address(),
+                      .outbox = options,
+                      .inbox = options});
+  }
+  Listening listening;
+  DatabaseSet set(stores, {.connections_per_server = 7},
+                  {.log = [&](const LogEvent& event) { listening.write(event); },
+                   .log_level = LogLevel::debug});
+  for (const StoreDefinition& store : stores) set.find(store.name)->outbox();
+  Handled handled;
+  Handlers handlers;
+  handlers.on(Topic{"campaign"}, [&](const Message& message) { handled.add(message); });
+  Dispatcher dispatcher(set, BoxKind::outbox, handlers,
+                        {.poll_interval = 20ms, .housekeeping = std::nullopt});
+  std::jthread running{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
+  std::uint64_t messages = 0;
+  const auto end = std::chrono::steady_clock::now() + 120s;
+  for (std::size_t round = 0; round < 2 * count; ++round) {
+    const std::size_t store = round % count;
+    while (listening.last() != stores[store].name) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end)
+          << stores[store].name << " is polled, and " << listening.last() << " has the connection";
+      ++messages;
+      enqueue_elsewhere(places[store]->address(), places[store]->schema(), messages, 1);
+      ASSERT_TRUE(handled.wait_for(messages)) << stores[store].name;
+    }
+  }
+}
+
+TWINBOX_ON_BACKENDS(ManySchemas, Backend::postgres);
+
 }  // namespace
 }  // namespace twinbox::test
