@@ -1,5 +1,8 @@
 // An asynchronous standby is promoted that has not got the last claims: it gives the same epochs
 // once more.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -83,7 +86,9 @@ TEST_P(PostgresFailover, leaves_a_late_ack_of_a_lost_claim_without_effect) {
     return number == 1 ? Outcome::done() : Outcome::dead("the second call decides");
   });
   DispatchObserver observer;
-  observer.settled = [&](DispatchObserver::StoreName, std::size_t, Duration) { progress.add(settled); };
+  observer.settled = [&](DispatchObserver::StoreName, std::size_t, Duration) {
+    progress.add(settled);
+  };
   observer.lease_lost = [&](DispatchObserver::StoreName, std::size_t) { progress.add(lost); };
   Dispatcher dispatcher{outbox_, std::move(handlers), {.lease = 1h}, observer};
   std::jthread runs;
@@ -127,6 +132,37 @@ TEST_P(PostgresFailover, keeps_the_ack_of_a_claim_that_the_standby_has) {
   EXPECT_EQ(dispatcher.drain(), 1u) << "a step by hand goes on with a new owner";
   EXPECT_EQ(Admin{outbox_}.counts(true).all.done, 2);
   EXPECT_EQ(calls, 2);
+}
+
+TEST_P(PostgresFailover, fails_no_call_of_our_own_that_can_be_repeated) {
+  std::atomic<int> enqueued = 0;
+  std::chrono::steady_clock::duration longest{0};
+  std::vector<std::string> refused;
+  std::jthread enqueues{[&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        outbox_.enqueue(a_message());
+        ++enqueued;
+        enqueued.notify_all();
+      } catch (const DatabaseError& error) {
+        // A commit in doubt is never repeated: the primary may have made it durable.
+        if (error.kind() != DatabaseError::Kind::commit_in_doubt)
+          refused.emplace_back(error.what());
+      }
+      longest = std::max(longest, std::chrono::steady_clock::now() - begin);
+    }
+  }};
+  const auto some_more = [&] {
+    for (int before = enqueued, now = before; now < before + 10; now = enqueued) enqueued.wait(now);
+  };
+  some_more();
+  pair_.fail_over();
+  some_more();
+  enqueues.request_stop();
+  enqueues.join();
+  RecordProperty("longest_enqueue_ms", std::to_string(longest / 1ms));
+  EXPECT_EQ(refused, std::vector<std::string>{});
 }
 
 TEST_P(PostgresFailover, is_not_noticed_by_a_role_that_may_not_ask_for_it) {
