@@ -1,6 +1,8 @@
 // Healthy stores and stores that hang, under one dispatcher.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -39,18 +41,56 @@ class HangingStores : public SetTest {
       Environment environment = on_real_time();
       environment.log_level = LogLevel::info;
       environment.timing = [this](std::string_view statement, auto, auto) { count(statement); };
-      set_.emplace(definitions_, DatabaseSetOptions{.connections_per_server = 120}, environment);
+      set_.emplace(definitions_, DatabaseSetOptions{.connections_per_server = per_server_},
+                   environment);
     }
     return *set_;
   }
+  /// Before the set is used.
+  void allow_connections(std::size_t per_server) { per_server_ = per_server; }
   void enqueue(const std::string& prefix, int count = store_count) {
-    for (int i = 0; i < count; ++i)
+    for (int i = 0; i < count; ++i) {
       set().find(name_of(prefix, i))->outbox().enqueue(a_message("order.placed"));
+      const std::scoped_lock lock{mutex_};
+      committed_[name_of(prefix, i)] = Clock::now();
+    }
+  }
+
+  using Clock = std::chrono::steady_clock;
+  using Latency = std::chrono::microseconds;
+  /// The median time from the commit of a message to the end of its handler. The stores have
+  /// handled `before` messages each. Empty: one of them has not handled a message in time.
+  std::optional<Latency> median_latency(const std::string& prefix, int before, int rounds) {
+    std::vector<Latency> samples;
+    for (int round = 1; round <= rounds; ++round) {
+      enqueue(prefix);
+      if (!all_handled(prefix, before + round)) return std::nullopt;
+      const std::scoped_lock lock{mutex_};
+      for (int i = 0; i < store_count; ++i) {
+        const std::string store = name_of(prefix, i);
+        samples.push_back(std::chrono::duration_cast<Latency>(
+            std::max(handled_at_[store] - committed_[store], Clock::duration{0})));
+      }
+    }
+    const auto middle = samples.begin() + std::ssize(samples) / 2;
+    std::nth_element(samples.begin(), middle, samples.end());
+    return *middle;
+  }
+  /// Whether stores that hang delay the others must not depend on how many they are.
+  void expect_no_delay(std::optional<Latency> with_none, std::optional<Latency> with_hanging) {
+    ASSERT_TRUE(with_none && with_hanging) << "a healthy store was not handled";
+    RecordProperty("median_with_none_us", std::to_string(with_none->count()));
+    RecordProperty("median_with_hanging_us", std::to_string(with_hanging->count()));
+    EXPECT_LE(*with_hanging, 5 * *with_none + 500ms);
   }
 
   DispatchObserver watching() {
     DispatchObserver observer;
     observer.handled = [this](std::string_view store, const Message&, const Outcome&, Duration) {
+      {
+        const std::scoped_lock lock{mutex_};
+        handled_at_[std::string{store}] = Clock::now();
+      }
       note(handled_, store);
     };
     observer.chore = [this](std::string_view store, const ChoreReport&) { note(chores_, store); };
@@ -71,6 +111,11 @@ class HangingStores : public SetTest {
   void stop() {
     thread_ = {};
     dispatcher_.reset();
+  }
+  /// Stores that are added from now on belong to the next set.
+  void forget_set() {
+    stop();
+    set_.reset();
   }
   /// Of the run that was started.
   Dispatcher& dispatcher() { return *dispatcher_; }
@@ -129,6 +174,9 @@ class HangingStores : public SetTest {
   void count(std::string_view statement) { note(statements_, statement); }
 
   std::vector<StoreDefinition> definitions_;
+  std::size_t per_server_ = 120;
+  std::map<std::string, Clock::time_point> committed_;
+  std::map<std::string, Clock::time_point> handled_at_;
   std::function<void(std::string_view)> at_claim_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,6 +1,7 @@
 // Stores on servers that do not answer hold up no other store of the dispatcher.
 #include <deque>
 #include <latch>
+#include <vector>
 
 #include "support/hanging_stores.hpp"
 #include "support/postgres.hpp"
@@ -22,6 +23,8 @@ class PostgresHangingStores : public HangingStores {
       store.database.wait_timeout = 1h;
     }
   }
+  static constexpr int rounds = 3;
+
   void healthy_ones_are_handled(int first_round = 1) {
     for (int round = first_round; round < first_round + 3; ++round) {
       enqueue("healthy");
@@ -34,6 +37,10 @@ class PostgresHangingStores : public HangingStores {
     FreezingProxy proxy{server_};
     const SilentPort silent;
     const DroppingPort dropping;
+    add_working("healthy");
+    start();
+    const auto with_none = median_latency("healthy", 0, rounds);
+    forget_set();
     add_patient("frozen", proxy.address(), each);
     add_patient("silent", with_port(server_, silent.port()), each);
     add_patient("dropped", with_port(server_, dropping.port()), each);
@@ -43,10 +50,9 @@ class PostgresHangingStores : public HangingStores {
       store.database.wait_timeout = 1h;
       files.push_back(store.address);
     }
-    add_working("healthy");
     for (const char* prefix : {"frozen", "locked"}) enqueue(prefix, each);
     start();
-    healthy_ones_are_handled();
+    healthy_ones_are_handled(1 + rounds);
     ASSERT_TRUE(all_handled("frozen", 1, each) && all_handled("locked", 1, each));
     dispatcher().pause();
     for (const char* prefix : {"frozen", "locked"}) enqueue(prefix, each);
@@ -54,7 +60,7 @@ class PostgresHangingStores : public HangingStores {
     std::deque<WriteLock> locks;
     for (const std::string& file : files) locks.emplace_back(file);
     dispatcher().resume();
-    healthy_ones_are_handled(4);
+    expect_no_delay(with_none, median_latency("healthy", 3 + rounds, rounds));
     EXPECT_EQ(handled("frozen") + handled("locked"), 2 * each) << "they hang all the time";
     proxy.thaw();
     locks.clear();
@@ -100,12 +106,46 @@ TEST_P(PostgresHangingStores, on_a_server_that_freezes_hold_up_no_other) {
   stop();
 }
 
-TEST_P(PostgresHangingStores, none_of_any_kind_hold_up_no_other) { all_kinds_hold_up_no_other(0); }
 TEST_P(PostgresHangingStores, fifty_of_all_kinds_hold_up_no_other) {
   all_kinds_hold_up_no_other(48);
 }
 TEST_P(PostgresHangingStores, a_hundred_and_fifty_of_all_kinds_hold_up_no_other) {
   all_kinds_hold_up_no_other(152);
+}
+
+TEST_P(PostgresHangingStores, on_the_same_server_hold_up_no_other_within_the_default_budget) {
+  constexpr int locked = 30;
+  constexpr int healthy = 8;
+  allow_connections(DatabaseSetOptions{}.connections_per_server);
+  std::vector<std::string> schemas;
+  for (int i = 0; i < locked; ++i) {
+    StoreDefinition& store = add(define(name_of("locked", i)));
+    store.database.wait_timeout = 5s;
+    schemas.push_back(store.outbox.schema);
+  }
+  for (int i = 0; i < healthy; ++i) {
+    // Until their first calls have ended, the stores that lock up at once have all connections.
+    add(define(name_of("healthy", i))).database.wait_timeout = 1min;
+  }
+  enqueue("locked", locked);
+  enqueue("healthy", healthy);
+  start();
+  ASSERT_TRUE(all_handled("locked", 1, locked) && all_handled("healthy", 1, healthy));
+  dispatcher().pause();
+  enqueue("locked", locked);
+  PgClient lock{server_};
+  lock.begin();
+  for (const std::string& schema : schemas)
+    lock.run("lock table " + schema + ".outbox_work in access exclusive mode");
+  dispatcher().resume();
+  for (int round = 2; round <= 4; ++round) {
+    enqueue("healthy", healthy);
+    ASSERT_TRUE(all_handled("healthy", round, healthy)) << "round " << round;
+  }
+  EXPECT_EQ(handled("locked"), locked) << "they are locked all the time";
+  lock.rollback();
+  EXPECT_TRUE(all_handled("locked", 2, locked)) << "they are worked on once they answer";
+  stop();
 }
 
 TEST_P(PostgresHangingStores, that_are_silent_at_the_start_cost_no_other_its_lease) {
