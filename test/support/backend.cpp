@@ -118,7 +118,7 @@ TestStore::~TestStore() {
   }
 }
 
-BoxTest::BoxTest() : place_(GetParam()) { skip_without_server(GetParam()); }
+BoxTest::BoxTest() : test_store_(GetParam()) { skip_without_server(GetParam()); }
 BoxTest::~BoxTest() = default;
 
 Environment BoxTest::environment() {
@@ -129,7 +129,7 @@ Environment BoxTest::environment() {
 
 BoxOptions BoxTest::options() {
   BoxOptions options;
-  options.schema = place_.schema();
+  options.schema = test_store_.schema();
   options.deploy_schema = true;
   return options;
 }
@@ -138,7 +138,7 @@ Database& BoxTest::database() {
   if (!database_) {
     DatabaseOptions database_options;
     database_options.name = "test store";
-    database_ = std::make_unique<Database>(place_.address(), database_options, environment());
+    database_ = std::make_unique<Database>(test_store_.address(), database_options, environment());
   }
   return *database_;
 }
@@ -155,7 +155,7 @@ Inbox& BoxTest::inbox() {
 
 std::string BoxTest::in_schema(std::string sql) const {
   static constexpr std::string_view mark = "{schema}";
-  const std::string prefix = on_sqlite() ? "" : "\"" + place_.schema() + "\".";
+  const std::string prefix = on_sqlite() ? "" : "\"" + test_store_.schema() + "\".";
   for (std::size_t at = sql.find(mark); at != std::string::npos; at = sql.find(mark, at)) {
     sql.replace(at, mark.size(), prefix);
   }
@@ -174,14 +174,14 @@ std::string BoxTest::read(const std::string& sql) {
 
 void BoxTest::write(const std::string& sql) {
   for (const char* word : {"create ", "alter ", "drop ", "sp_rename"}) {
-    if (sql.find(word) != std::string::npos) place_.change();
+    if (sql.find(word) != std::string::npos) test_store_.change();
   }
   database().in_transaction([&](Session& session) { session.execute(in_schema(sql)); });
 }
 
 void BoxTest::rename_table(const std::string& from, const std::string& to) {
   write(on_sqlserver()
-            ? "exec sp_rename '" + place_.schema() + "." + from + "', '" + to + "', 'OBJECT'"
+            ? "exec sp_rename '" + test_store_.schema() + "." + from + "', '" + to + "', 'OBJECT'"
             : "alter table {schema}" + from + " rename to " + to);
 }
 

@@ -82,7 +82,7 @@ class BoxTest : public ::testing::TestWithParam<Backend> {
 
   ManualClock& clock() { return clock_; }
   LogBook& log() { return log_; }
-  TestStore& place() { return place_; }
+  TestStore& test_store() { return test_store_; }
   /// An environment with this test's clock and log.
   Environment environment();
   /// Options with this test's schema, and the tables deployed.
@@ -105,7 +105,7 @@ class BoxTest : public ::testing::TestWithParam<Backend> {
  private:
   ManualClock clock_;
   LogBook log_;
-  TestStore place_;
+  TestStore test_store_;
   std::unique_ptr<Database> database_;
   std::unique_ptr<Outbox> outbox_;
   std::unique_ptr<Inbox> inbox_;

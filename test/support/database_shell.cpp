@@ -51,14 +51,14 @@ void run_by_sqlcmd(const std::string& address, const std::string& script) {
 
 }  // namespace
 
-void run_by_hand(Backend backend, const TestStore& place, const std::string& script) {
+void run_by_hand(Backend backend, const TestStore& test_store, const std::string& script) {
   switch (backend) {
-    case Backend::sqlite_file: return run_by_sqlite3(place.file(), script);
+    case Backend::sqlite_file: return run_by_sqlite3(test_store.file(), script);
     case Backend::sqlite_memory: throw std::logic_error("nobody else can open it");
-    case Backend::postgres: return run_by_psql(place.address(), script);
+    case Backend::postgres: return run_by_psql(test_store.address(), script);
     case Backend::sqlserver:
 #if TWINBOX_SQLSERVER
-      return run_by_sqlcmd(place.address(), script);
+      return run_by_sqlcmd(test_store.address(), script);
 #else
       throw std::logic_error("built without SQL Server");
 #endif

@@ -9,6 +9,6 @@ namespace twinbox::test {
 
 /// Runs a script as the sqlite3 shell (on a file), psql or sqlcmd would. Fails the test at its
 /// first error.
-void run_by_hand(Backend backend, const TestStore& place, const std::string& script);
+void run_by_hand(Backend backend, const TestStore& test_store, const std::string& script);
 
 }  // namespace twinbox::test

@@ -73,7 +73,7 @@ class InboxTest : public BoxTest {
  private:
   struct Other {
     explicit Other(InboxTest& test)
-        : database(test.place().address(), {}, test.environment()),
+        : database(test.test_store().address(), {}, test.environment()),
           inbox(database, test.options()) {}
 
     Database database;

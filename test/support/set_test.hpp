@@ -32,11 +32,11 @@ class SetTest : public ::testing::TestWithParam<Backend> {
   /// A store in a new place: a file, memory, or a schema of its own.
   StoreDefinition define(std::string name) { return define(std::move(name), GetParam()); }
   StoreDefinition define(std::string name, Backend backend) {
-    const TestStore& place = places_.emplace_back(backend);
+    const TestStore& test_store = places_.emplace_back(backend);
     BoxOptions box;
-    box.schema = place.schema();
+    box.schema = test_store.schema();
     box.deploy_schema = true;
-    return {.name = std::move(name), .address = place.address(), .outbox = box, .inbox = box};
+    return {.name = std::move(name), .address = test_store.address(), .outbox = box, .inbox = box};
   }
 
   /// A store that has no tables yet, though others may have used its place before.
@@ -53,7 +53,7 @@ class SetTest : public ::testing::TestWithParam<Backend> {
 
   /// Renames a table of the store's outbox.
   void rename_table(Store& store, const std::string& from, const std::string& to) {
-    for (TestStore& place : places_) place.change();
+    for (TestStore& test_store : places_) test_store.change();
     const std::string schema = store.outbox().options().schema + ".";
     store.database().in_transaction([&](Session& session) {
       switch (session.dialect()) {

@@ -57,11 +57,11 @@ class PostgresWake : public BoxTest {
   BoxName inbox_name() { return {options().schema, "inbox"}; }
   Listener outbox_listener() {
     outbox();
-    return {place().address(), outbox_name()};
+    return {test_store().address(), outbox_name()};
   }
   Listener inbox_listener() {
     inbox();
-    return {place().address(), inbox_name()};
+    return {test_store().address(), inbox_name()};
   }
   static NewMessage keyed(const char* id) {
     NewMessage message = a_message();
@@ -96,7 +96,7 @@ TEST_P(PostgresWake, PHD_28_every_way_in_tells_who_waits) {
 TEST_P(PostgresWake, a_callers_transaction_tells_when_it_commits) {
   Listener listener = outbox_listener();
   for (const char* level : {"read committed", "repeatable read", "serializable"}) {
-    PgClient client(place().address());
+    PgClient client(test_store().address());
     client.run("begin isolation level " + std::string{level});
     outbox().enqueue(client.session(), a_message());
     outbox().enqueue(client.session(), a_message());
@@ -149,7 +149,7 @@ TEST_P(PostgresWake, writers_at_the_same_time_share_their_notifications) {
   Listener listener = outbox_listener();
   std::vector<std::unique_ptr<PgClient>> writers;
   for (int i = 0; i < 32; ++i) {
-    writers.push_back(std::make_unique<PgClient>(place().address()));
+    writers.push_back(std::make_unique<PgClient>(test_store().address()));
     writers.back()->begin();
     outbox().enqueue(writers.back()->session(), a_message());
   }
@@ -162,14 +162,14 @@ TEST_P(PostgresWake, writers_at_the_same_time_share_their_notifications) {
 
 TEST_P(PostgresWake, a_transaction_that_stays_open_silences_nobody) {
   Listener listener = outbox_listener();
-  PgClient slow(place().address());
+  PgClient slow(test_store().address());
   slow.begin();
   outbox().enqueue(slow.session(), a_message());
   for (int i = 0; i < 20; ++i) {
     outbox().enqueue(a_message());
     ASSERT_EQ(listener.told(), 1) << i;
   }
-  PgClient slower(place().address());
+  PgClient slower(test_store().address());
   slower.begin();
   outbox().enqueue(slower.session(), a_message());
   int told = 0;
@@ -184,7 +184,7 @@ TEST_P(PostgresWake, a_transaction_that_stays_open_silences_nobody) {
 
 TEST_P(PostgresWake, a_session_can_switch_it_off) {
   Listener listener = outbox_listener();
-  PgClient client(place().address());
+  PgClient client(test_store().address());
   client.begin();
   client.run("set local twinbox.notify = off");
   outbox().enqueue(client.session(), a_message());
@@ -198,7 +198,7 @@ TEST_P(PostgresWake, a_session_can_switch_it_off) {
 
 TEST_P(PostgresWake, nothing_of_it_stays_on_a_writers_connection) {
   Listener listener = outbox_listener();
-  PgClient client(place().address());
+  PgClient client(test_store().address());
   client.begin();
   outbox().enqueue(client.session(), a_message());
   client.commit();
@@ -229,7 +229,7 @@ class PostgresWatch : public BoxTest {
 };
 
 TEST_P(PostgresWatch, hears_what_others_commit) {
-  const auto watch = open(place().address());
+  const auto watch = open(test_store().address());
   EXPECT_FALSE(watch->changed());
   outbox().enqueue(a_message());
   EXPECT_TRUE(hears(*watch));
@@ -238,8 +238,8 @@ TEST_P(PostgresWatch, hears_what_others_commit) {
 }
 
 TEST_P(PostgresWatch, hears_nothing_while_nobody_waits_and_then_that_it_may_have_missed_something) {
-  const auto watch = open(place().address());
-  PgClient admin(place().address());
+  const auto watch = open(test_store().address());
+  PgClient admin(test_store().address());
   const std::string state =
       "select query from pg_stat_activity where query like '%listen%' and "
       "state = 'idle' and pid <> pg_backend_pid()";
@@ -265,12 +265,12 @@ TEST_P(PostgresWatch, hears_nothing_while_nobody_waits_and_then_that_it_may_have
 }
 
 TEST_P(PostgresWatch, works_before_the_tables_exist_and_after_they_are_made_anew) {
-  const auto watch = make_postgres_driver(place().address(), {}, {})
-                         ->watch({place().schema(), "outbox"})(std::stop_token{});
+  const auto watch = make_postgres_driver(test_store().address(), {}, {})
+                         ->watch({test_store().schema(), "outbox"})(std::stop_token{});
   outbox().enqueue(a_message());
   EXPECT_TRUE(hears(*watch));
-  write("drop schema \"" + place().schema() + "\" cascade");
-  Database database(place().address());
+  write("drop schema \"" + test_store().schema() + "\" cascade");
+  Database database(test_store().address());
   Outbox again(database, options());
   again.enqueue(a_message());
   EXPECT_TRUE(hears(*watch));
@@ -281,7 +281,7 @@ TEST_P(PostgresWatch, long_and_odd_names_have_a_channel) {
     BoxOptions chosen = options();
     chosen.table = table;
     Outbox box(database(), chosen);
-    const auto watch = make_postgres_driver(place().address(), {}, {})
+    const auto watch = make_postgres_driver(test_store().address(), {}, {})
                            ->watch({chosen.schema, table})(std::stop_token{});
     box.enqueue(a_message());
     EXPECT_TRUE(hears(*watch)) << table;
@@ -292,8 +292,8 @@ TEST_P(PostgresWatch, long_and_odd_names_have_a_channel) {
 }
 
 TEST_P(PostgresWatch, says_when_its_connection_has_ended) {
-  const auto watch = open(place().address());
-  PgClient admin(place().address());
+  const auto watch = open(test_store().address());
+  PgClient admin(test_store().address());
   admin.run(
       "select pg_terminate_backend(pid) from pg_stat_activity where query like "
       "'%; listen %' and pid <> pg_backend_pid()");
@@ -322,7 +322,7 @@ TEST_P(PostgresWatch, is_impossible_behind_a_pooler_even_when_the_address_does_n
 }
 
 TEST_P(PostgresWatch, writers_behind_a_pooler_are_heard) {
-  const auto watch = open(place().address());
+  const auto watch = open(test_store().address());
   Database database(
       with_setting(test_setting("TWINBOX_TEST_PGBOUNCER"), "twinbox_pooler=transaction"));
   BoxOptions there = options();
@@ -332,7 +332,7 @@ TEST_P(PostgresWatch, writers_behind_a_pooler_are_heard) {
 }
 
 TEST_P(PostgresWatch, gives_up_connecting_when_it_is_told_to) {
-  PostgresWire silent(place().address());
+  PostgresWire silent(test_store().address());
   silent.swallow_answers();
   std::stop_source stop;
   auto opening = std::async(std::launch::async, [&] {
@@ -349,7 +349,7 @@ TEST_P(PostgresWatch, gives_up_connecting_when_it_is_told_to) {
 }
 
 TEST_P(PostgresWatch, a_call_gives_up_when_it_is_told_to_though_only_its_login_was_answered) {
-  PostgresWire silent(place().address());
+  PostgresWire silent(test_store().address());
   silent.swallow_after_login();  // as a pooler that has no server to give
   std::stop_source stop;
   auto opening = std::async(std::launch::async, [&] {

@@ -33,7 +33,7 @@ class DeafDriver final : public Driver {
 };
 
 TEST(SqliteWake, after_a_callers_own_commit_ends_the_rest_of_a_dispatcher) {
-  const TestStore place(Backend::sqlite_file);
+  const TestStore test_store(Backend::sqlite_file);
   std::counting_semaphore<> rested{0};
   const Environment environment{
       .log =
@@ -44,7 +44,7 @@ TEST(SqliteWake, after_a_callers_own_commit_ends_the_rest_of_a_dispatcher) {
           },
       .log_level = LogLevel::debug};
   Database database = database_over(std::make_unique<Pool>(
-      std::make_unique<DeafDriver>(open_driver(place.address(), {}, environment)),
+      std::make_unique<DeafDriver>(open_driver(test_store.address(), {}, environment)),
       DatabaseOptions{}, environment));
   Outbox outbox{database, {.deploy_schema = true}};
   std::counting_semaphore<> handled{0};
@@ -55,7 +55,7 @@ TEST(SqliteWake, after_a_callers_own_commit_ends_the_rest_of_a_dispatcher) {
   rested.acquire();
 
   sqlite3* opened = nullptr;
-  ASSERT_EQ(sqlite3_open(place.file().c_str(), &opened), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open(test_store.file().c_str(), &opened), SQLITE_OK);
   const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> connection{opened, sqlite3_close};
   sqlite3_busy_timeout(opened, 60'000);  // the dispatcher may look once more before it rests
   ASSERT_EQ(sqlite3_exec(opened, "begin immediate", nullptr, nullptr, nullptr), SQLITE_OK);

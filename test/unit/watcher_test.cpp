@@ -569,7 +569,7 @@ TEST_P(BoxWatcher, calls_when_somebody_else_has_enqueued) {
   }
   ASSERT_TRUE(called_after(0));
   EXPECT_TRUE(subscription.working());
-  Database other(place().address(), {}, environment());
+  Database other(test_store().address(), {}, environment());
   Outbox theirs(other, options());
   for (int i = 0; i < 5; ++i) {
     const int before = calls();
@@ -584,7 +584,7 @@ TEST_P(BoxWatcher, calls_for_what_was_enqueued_while_nobody_waited) {
   watcher_ = std::make_shared<Watcher>(Watcher::Times{.busy = 0ms});
   auto subscription = count_calls();
   ASSERT_TRUE(called_after(0));
-  Database other(place().address(), {}, environment());
+  Database other(test_store().address(), {}, environment());
   Outbox theirs(other, options());
   for (int i = 0; i < 5; ++i) {
     subscription.set_waiting(false);
@@ -610,7 +610,7 @@ TEST_P(ServerWatcher, two_stores_take_turns_with_one_connection_to_listen_with) 
   std::vector<Watcher::Subscription> subscriptions(2);
   for (const char* name : {"a", "b"}) {
     stores.push_back(std::make_unique<Store>(
-        StoreDefinition{.name = name, .address = place().address(), .outbox = options()},
+        StoreDefinition{.name = name, .address = test_store().address(), .outbox = options()},
         environment(), &budgets));
   }
   int calls[2] = {};

@@ -11,10 +11,10 @@ class KafkaStop : public KafkaTest {};
 
 TEST_P(KafkaStop, a_source_does_not_outlast_the_stop_though_its_store_is_silent) {
   inbox();
-  Database database{place().address(), {.wait_timeout = 1h}, environment()};
+  Database database{test_store().address(), {.wait_timeout = 1h}, environment()};
   Inbox box{database, options()};
-  PgClient holder{place().address()};
-  PgClient watcher{place().address()};
+  PgClient holder{test_store().address()};
+  PgClient watcher{test_store().address()};
   holder.begin();
   holder.run(in_schema("lock table {schema}inbox_message in access exclusive mode"));
   const KafkaSourceOptions from = source_options();

@@ -38,7 +38,7 @@ TEST_P(AtMostOnceGate, MBH_13_a_crash_after_the_claim_does_not_repeat_the_messag
   if (GetParam() == Backend::sqlite_memory) {
     ASSERT_TRUE(inbox().try_claim(a_key(), type));
   } else {
-    Database crashed{place().address(), {}, environment()};
+    Database crashed{test_store().address(), {}, environment()};
     Inbox box{crashed, options()};
     ASSERT_TRUE(box.try_claim(a_key(), type));
   }
@@ -46,7 +46,7 @@ TEST_P(AtMostOnceGate, MBH_13_a_crash_after_the_claim_does_not_repeat_the_messag
     std::optional<Database> restarted;
     std::optional<Inbox> box;
     if (GetParam() != Backend::sqlite_memory) {
-      restarted.emplace(place().address(), DatabaseOptions{}, environment());
+      restarted.emplace(test_store().address(), DatabaseOptions{}, environment());
       box.emplace(*restarted, options());
     }
     AtMostOnce gate{box ? *box : inbox(), {.release_claim_on_error = true}};
@@ -80,7 +80,7 @@ TEST_P(AtMostOnceGate, MBH_06_an_exception_goes_on_and_a_redelivery_is_handled) 
 
 TEST_P(AtMostOnceGate, a_claim_that_cannot_be_released_is_logged_and_does_not_hide_the_exception) {
   FaultPlan plan;
-  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Inbox box{store, options()};
   AtMostOnce gate{box, {.release_claim_on_error = true}};
   EXPECT_THROW(gate.run(a_key(),

@@ -101,7 +101,7 @@ TEST_P(MarkedCallOnServer, a_renewal_between_its_mark_and_its_call_does_not_tell
       std::this_thread::yield();
     }
   };
-  Database database(place().address(), {}, watched);
+  Database database(test_store().address(), {}, watched);
   Outbox box(database, options());
   box.enqueue(a_message());
   NewMessage beside = a_message("order.paid");
@@ -114,7 +114,7 @@ TEST_P(MarkedCallOnServer, a_renewal_between_its_mark_and_its_call_does_not_tell
 
 TEST_P(MarkedCall, MBH_13_a_crash_between_the_claim_and_the_end_of_the_call_does_not_repeat_it) {
   FaultPlan plan;
-  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Outbox box{store, options()};
   int calls = 0;
   Handlers handlers;
@@ -212,7 +212,7 @@ TEST_P(MarkedCall, a_postponed_call_comes_at_its_time_and_counts_no_attempt) {
 
 TEST_P(MarkedCall, one_that_could_not_be_marked_was_not_called_and_is_released) {
   FaultPlan plan;
-  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Outbox box{store, options()};
   box.enqueue(a_message());
   int calls = 0;
@@ -244,7 +244,7 @@ TEST_P(MarkedCall, whatever_it_gives_as_its_reason_can_be_kept) {
 TEST_P(MarkedCall, its_end_is_written_down_once_the_database_is_back) {
   for (const bool fails : {false, true}) {
     FaultPlan plan;
-    Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+    Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
     Outbox box{store, options()};
     std::atomic<int> calls = 0;
     Handlers handlers;

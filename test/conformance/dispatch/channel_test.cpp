@@ -283,7 +283,7 @@ TEST_P(OnChannels, PHD_23_two_objects_for_the_same_tables_are_refused) {
   expect_text(refusal(channels), {"test store", "'inbox'", "share"});
 
   // Another Database object may be the same database, unless it is in memory.
-  Database same{place().address(), {}, environment()};
+  Database same{test_store().address(), {}, environment()};
   Inbox third{same, options()};
   Channels others;
   others.add("a").uses(inbox()).on(Topic{"a"}, HandlerKey{"k"}, nothing);

@@ -49,7 +49,7 @@ class ConcurrentSettle : public BoxTest {
   /// The write beside the claim fails once.
   void run_with(DatabaseError::Kind failure) {
     FaultPlan plan;
-    Database faulty = open_faulty(place().address(), plan, {.retries = 0},
+    Database faulty = open_faulty(test_store().address(), plan, {.retries = 0},
                                   claiming_until([&] { return plan.happened() == 1; }));
     Outbox box(faulty, options());
     fill();
@@ -66,7 +66,7 @@ TEST_P(ConcurrentSettle, what_has_finished_waits_for_no_claim) {
   std::atomic<std::size_t> settled = 0;
   DispatchObserver observer;
   observer.settled = [&](std::string_view, std::size_t some, Duration) { settled += some; };
-  Database database(place().address(), {}, claiming_until([&] { return settled > 0; }));
+  Database database(test_store().address(), {}, claiming_until([&] { return settled > 0; }));
   Outbox box(database, options());
   fill();
   run(box, observer);
@@ -88,7 +88,7 @@ TEST_P(ConcurrentSettle, a_stop_meanwhile_leaves_nothing_leased) {
   std::atomic<bool> settled = false;
   DispatchObserver observer;
   observer.settled = [&](std::string_view, std::size_t, Duration) { settled = true; };
-  Database database(place().address(), {}, claiming_until([&] { return settled.load(); }));
+  Database database(test_store().address(), {}, claiming_until([&] { return settled.load(); }));
   Outbox box(database, options());
   fill();
   run(box, observer, [&] { return settled.load(); });
@@ -97,7 +97,7 @@ TEST_P(ConcurrentSettle, a_stop_meanwhile_leaves_nothing_leased) {
 }
 
 TEST_P(ConcurrentSettle, one_connection_is_enough) {
-  Database database(place().address(), {.pool_size = 1}, environment());
+  Database database(test_store().address(), {.pool_size = 1}, environment());
   Outbox box(database, options());
   fill();
   run(box);
@@ -113,7 +113,7 @@ TEST_P(ConcurrentSettle, the_next_of_a_key_is_claimed_after_it) {
   std::atomic<bool> settled = false;
   DispatchObserver observer;
   observer.settled = [&](std::string_view, std::size_t, Duration) { settled = true; };
-  Database database(place().address(), {}, claiming_until([&] { return settled.load(); }));
+  Database database(test_store().address(), {}, claiming_until([&] { return settled.load(); }));
   Outbox box(database, options());
   run(box, observer);
   EXPECT_EQ(totals().done, count);

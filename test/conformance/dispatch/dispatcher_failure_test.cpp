@@ -117,7 +117,7 @@ TEST_P(RunFailure, a_second_run_is_refused_until_the_first_is_over) {
       ++refused;
     }
   };
-  Database store{place().address(), {}, watched};
+  Database store{test_store().address(), {}, watched};
   Outbox box{store, options()};
   Dispatcher dispatcher{box, Handlers{}, by_wake_up(1)};
   mine = &dispatcher;
@@ -164,7 +164,7 @@ TEST_P(RunFailure, a_log_that_throws_hurts_nobody) {
   std::latch handled{2};
   Environment loud = environment();
   loud.log = [](const LogEvent&) { throw std::runtime_error("the disk is full"); };
-  Database store{place().address(), {}, loud};
+  Database store{test_store().address(), {}, loud};
   Outbox box{store, options()};
   Handlers handlers;
   handlers.on(Topic{"order.placed"}, [&](const Message&) {
@@ -181,7 +181,7 @@ TEST_P(RunFailure, a_log_that_throws_hurts_nobody) {
 TEST_P(RunFailure, warns_where_transactional_handlers_leave_no_connection_for_their_leases) {
   const auto warnings = [&](int workers, auto handler) {
     log().clear();
-    Database store{place().address(), {.pool_size = 3}, environment()};
+    Database store{test_store().address(), {.pool_size = 3}, environment()};
     Outbox box{store, options()};
     Handlers handlers;
     handlers.on(Topic{"order.placed"}, handler);

@@ -253,7 +253,7 @@ TEST_P(Running, what_outlasts_run_has_its_lease_renewed_until_it_returns) {
   watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
     if (statement == "renew") renewed.release();
   };
-  Database database{place().address(), {}, watched};
+  Database database{test_store().address(), {}, watched};
   Outbox box{database, options()};
   Handlers handlers;
   handlers.on(Topic{"order.placed"}, [&](const Message&) {
@@ -402,7 +402,7 @@ TEST_P(Running, EVB_07_a_paused_topic_is_postponed_without_an_attempt_and_others
 }
 
 TEST_P(Running, wakes_up_for_what_becomes_due_while_it_waits) {
-  Database real_time{place().address()};
+  Database real_time{test_store().address()};
   if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
   outbox();
   Outbox box{real_time, options()};
@@ -430,7 +430,7 @@ TEST_P(Running, a_message_that_is_never_due_disturbs_nobody) {
     failed = true;
     looked.release();
   };
-  Database database{place().address(), {}, watched};
+  Database database{test_store().address(), {}, watched};
   Outbox box{database, options()};
   NewMessage never = a_message();
   never.extras.due_at = Instant::max();

@@ -12,7 +12,7 @@ namespace {
 /// claimed and wait for it, and half of them are discarded: their leases are lost.
 class LostLease : public RunningTest {
  protected:
-  LostLease() : database_{place().address(), {}, watched()}, box_{database_, options()} {
+  LostLease() : database_{test_store().address(), {}, watched()}, box_{database_, options()} {
     handlers_.on(Topic{"order.placed"}, [&](const Message&) { keep_busy(); });
     // As many wait as one worker could start at once.
     handlers_.on_batch(Topic{"room"}, all_done, {.max_batch = 100'000});

@@ -13,7 +13,7 @@ class Delivery : public InboxTest {
     SeededRandom random{seed};
     Environment seeded = environment();
     seeded.random = [&] { return random.bits(); };
-    Database own{place().address(), {}, seeded};
+    Database own{test_store().address(), {}, seeded};
     BoxOptions named = per_handler_box(options());
     named.table = table;
     named.retry.max_attempts = failures + 1;
@@ -157,7 +157,7 @@ TEST_P(DeliveryLock, PHD_27_a_lock_is_waited_for_sixty_seconds) {
     ++tries;
     clock().advance(5s);
   };
-  Database database{place().address(), {}, counting};
+  Database database{test_store().address(), {}, counting};
   Inbox box{database, options()};
   LeaseKeeper keeper{box, name, worker_a, {.retry_interval = 1ms}};
   EXPECT_FALSE(keeper.acquire({}));

@@ -21,7 +21,7 @@ class Redelivery : public BoxTest {
   template <class Box, class Put>
   Strings crash_before_the_end(Put&& put) {
     FaultPlan plan;
-    Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+    Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
     Box box{store, options()};
     Strings handled;
     Handlers handlers;
@@ -61,7 +61,7 @@ TEST_P(Redelivery, IBX_077_a_handler_of_the_inbox_may_be_called_twice_with_the_s
 TEST_P(Redelivery,
        EVB_28_what_is_sent_twice_has_one_id_and_the_other_sides_inbox_drops_the_second) {
   FaultPlan plan;
-  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Outbox box{store, options()};
   std::vector<Acceptance> answers;
   Handlers handlers;
@@ -231,7 +231,7 @@ TEST_P(Redelivery, an_outage_of_the_database_costs_a_transactional_handler_no_at
   if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
   FaultPlan plan;
   outbox().enqueue(a_message());
-  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Outbox box{store, options()};
   int calls = 0;
   Handlers handlers;
@@ -272,7 +272,8 @@ TEST_P(Redelivery, a_transaction_that_cannot_begin_costs_a_transactional_handler
       somebody.get();
     }
   };
-  Database store{place().address(), {.pool_size = 1, .wait_timeout = 0ms, .retries = 0}, watched};
+  Database store{
+      test_store().address(), {.pool_size = 1, .wait_timeout = 0ms, .retries = 0}, watched};
   all = &store;
   Outbox box{store, options()};
   box.enqueue(a_message());

@@ -82,7 +82,7 @@ TEST_P(SettleFailure, a_step_whose_settle_fails_releases_what_it_has_not_called)
   if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
   outbox();
   FaultPlan plan;
-  Database faulty = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database faulty = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Outbox box{faulty, options()};
   int calls = 0;
   Handlers handlers;
@@ -102,7 +102,7 @@ TEST_P(SettleFailure, a_renewal_that_failed_is_made_again_soon) {
   if (GetParam() == Backend::sqlite_memory) return;  // a second database would be another memory
   outbox();
   FaultPlan plan;
-  Database faulty = open_faulty(place().address(), plan, {.retries = 0});
+  Database faulty = open_faulty(test_store().address(), plan, {.retries = 0});
   Outbox box{faulty, options()};
   // Before its lease ends, or after it was lost: then it is told to stop, or taken over.
   std::promise<bool> in_time;

@@ -20,7 +20,7 @@ class StatementCount : public BoxTest {
   static constexpr std::size_t messages = 10'000;
   static constexpr std::int64_t batch = 100;
 
-  StatementCount() : database_(place().address(), {}, counting()) {}
+  StatementCount() : database_(test_store().address(), {}, counting()) {}
 
   void expect_two_for_each_batch(WorkQueue& queue) {
     statements_.clear();

@@ -19,7 +19,7 @@ class StopBetweenBatches : public OutboxTest {
     return environment;
   }
   Outbox& box(const std::string& statement, BoxOptions chosen) {
-    database_.emplace(place().address(), DatabaseOptions{}, stopping_in(statement));
+    database_.emplace(test_store().address(), DatabaseOptions{}, stopping_in(statement));
     return box_.emplace(*database_, chosen);
   }
   Outbox& box(const std::string& statement) { return box(statement, options()); }

@@ -74,7 +74,7 @@ class SqliteStopScope : public StopScopeOf {
   }
   void hold() {
     waiting_.emplace(1);
-    lock_.emplace(place().address());
+    lock_.emplace(test_store().address());
     held_ = true;
   }
   std::optional<std::latch> waiting_;
@@ -84,7 +84,7 @@ class SqliteStopScope : public StopScopeOf {
 };
 
 TEST_P(SqliteStopScope, ends_a_call_that_waits_for_a_busy_file) {
-  Database database{place().address(), patient(), listening()};
+  Database database{test_store().address(), patient(), listening()};
   Outbox outbox{database, options()};
   Inbox inbox{database, options()};
   for (const Waiting& one : calls()) {
@@ -103,7 +103,7 @@ TEST_P(SqliteStopScope, ends_a_call_that_waits_for_a_busy_file) {
 }
 
 TEST_P(SqliteStopScope, ends_a_call_that_would_share_the_commit_of_another) {
-  Database database{place().address(), patient(), listening()};
+  Database database{test_store().address(), patient(), listening()};
   Outbox outbox{database, options()};
   hold();
   Call other{[&] { return kind_of([&] { outbox.enqueue(a_message()); }); }};
@@ -118,7 +118,7 @@ TEST_P(SqliteStopScope, ends_a_call_that_would_share_the_commit_of_another) {
 }
 
 TEST_P(SqliteStopScope, ends_no_call_of_another_thread) {
-  Database database{place().address(), patient(), listening()};
+  Database database{test_store().address(), patient(), listening()};
   Outbox outbox{database, options()};
   const auto enqueue = [&] { outbox.enqueue(a_message()); };
   hold();
@@ -138,13 +138,13 @@ TWINBOX_ON_BACKENDS(SqliteStopScope, Backend::sqlite_file);
 
 class PostgresStopScope : public StopScopeOf {
  protected:
-  PostgresStopScope() : holder_(place().address()), watcher_(place().address()) {}
+  PostgresStopScope() : holder_(test_store().address()), watcher_(test_store().address()) {}
   PgClient holder_;
   PgClient watcher_;
 };
 
 TEST_P(PostgresStopScope, ends_a_call_that_waits_for_a_lock) {
-  Database database{place().address(), patient(), environment()};
+  Database database{test_store().address(), patient(), environment()};
   Outbox outbox{database, options()};
   Inbox inbox{database, options()};
   for (const Waiting& one : calls()) {
@@ -163,7 +163,7 @@ TEST_P(PostgresStopScope, ends_a_call_that_waits_for_a_lock) {
 }
 
 TEST_P(PostgresStopScope, ends_a_call_that_waits_for_a_row) {
-  Database database{place().address(), patient(), environment()};
+  Database database{test_store().address(), patient(), environment()};
   Inbox inbox{database, options()};
   const Arrival known = an_arrival();
   inbox.accept(known);
@@ -181,7 +181,7 @@ TWINBOX_ON_BACKENDS(PostgresStopScope, Backend::postgres);
 
 TEST_P(StopScopeOf, ends_a_call_that_waits_for_a_connection) {
   if (GetParam() == Backend::sqlite_memory) GTEST_SKIP() << "its tables belong to one Database";
-  Database database{place().address(), {.pool_size = 1, .wait_timeout = 60s}, environment()};
+  Database database{test_store().address(), {.pool_size = 1, .wait_timeout = 60s}, environment()};
   Outbox outbox{database, options()};
   Inbox inbox{database, options()};
   for (const Waiting& one : calls()) {

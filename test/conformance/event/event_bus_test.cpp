@@ -182,7 +182,7 @@ TEST_P(Bus, EVB_03_a_unit_of_work_that_fails_writes_neither) {
 
 TEST_P(Bus, EVB_03_a_unit_of_work_whose_commit_fails_writes_neither) {
   FaultPlan plan;
-  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Outbox box{store, options()};
   const auto count = [&](const std::string& table) {
     std::int64_t rows = -1;
@@ -340,7 +340,7 @@ TEST_P(Bus, EVB_26_the_serialiser_can_be_replaced) {
 
 TEST_P(Bus, EVB_28_a_crash_before_the_mark_sends_again_with_the_same_event_id) {
   FaultPlan plan;
-  Database store = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database store = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Outbox box{store, options()};
   EventBus{box}.publish(an_event());
   std::vector<Acceptance> answers;

@@ -700,7 +700,7 @@ TEST_P(Sidecar, the_first_content_of_an_id_stays) {
 
 TEST_P(Sidecar, EVB_29_answers_retry_when_the_store_cannot_take_it) {
   FaultPlan plan;
-  Database database = open_faulty(place().address(), plan, {.retries = 0}, environment());
+  Database database = open_faulty(test_store().address(), plan, {.retries = 0}, environment());
   Inbox faulty{database, options()};
   const SidecarIntake intake{{{.pubsub = "p",
                                .topic = "orders",

@@ -438,7 +438,7 @@ class FaultyIntake : public InboxTest {
   }
 
   FaultPlan plan_;
-  Database database_{open_faulty(place().address(), plan_, {.retries = 0}, environment())};
+  Database database_{open_faulty(test_store().address(), plan_, {.retries = 0}, environment())};
   Inbox inbox_{database_, options()};
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 class PostgresRequeueRace : public BoxTest {
  protected:
-  PostgresRequeueRace() : first_(place().address()), watcher_(place().address()) {
+  PostgresRequeueRace() : first_(test_store().address()), watcher_(test_store().address()) {
     inbox().accept(an_arrival());
     inbox().fail(worker_a, inbox().claim(worker_a, 30s, 1), "boom");
     dead_ = Admin{inbox()}.list({.state = StateFilter::dead}).entries.at(0).delivery.key;

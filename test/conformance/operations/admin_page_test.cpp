@@ -116,12 +116,12 @@ class NumbersCost : public OutboxTest {
         "select coalesce(sum(toast_blks_read + toast_blks_hit), 0)::bigint from "
         "pg_statio_all_tables "
         "where schemaname = '" +
-        place().schema() + "'");
+        test_store().schema() + "'");
   }
 };
 
 TEST_P(NumbersCost, counts_groups_lists_and_the_audit_read_no_payload) {
-  Database fresh(place().address(), {.pool_size = 1}, environment());
+  Database fresh(test_store().address(), {.pool_size = 1}, environment());
   BoxOptions opened = options();
   opened.deploy_schema = false;
   Outbox box(fresh, opened);

@@ -54,7 +54,7 @@ class BoundedView : public OutboxTest {
     watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t more) {
       if (statement == name) rows += more;
     };
-    Database fresh(place().address(), {.pool_size = 1}, watched);
+    Database fresh(test_store().address(), {.pool_size = 1}, watched);
     BoxOptions opened = options();
     opened.deploy_schema = false;
     Outbox box(fresh, opened);

@@ -114,12 +114,12 @@ class SqliteDoctor : public Doctor {};
 TEST_P(SqliteDoctor, finds_a_file_that_everybody_reads_and_a_disk_that_is_full) {
   inbox();
   using std::filesystem::perms;
-  std::filesystem::permissions(place().file(), perms::owner_read | perms::owner_write);
+  std::filesystem::permissions(test_store().file(), perms::owner_read | perms::owner_write);
   EXPECT_EQ(worst(examine_database(database()), "file").level, Level::ok);
-  std::filesystem::permissions(place().file(), perms::others_read,
+  std::filesystem::permissions(test_store().file(), perms::others_read,
                                std::filesystem::perm_options::add);
   EXPECT_EQ(worst(examine_database(database()), "file").level, Level::warning);
-  std::filesystem::permissions(place().file(), perms::others_write,
+  std::filesystem::permissions(test_store().file(), perms::others_write,
                                std::filesystem::perm_options::add);
   EXPECT_EQ(worst(examine_database(database()), "file").level, Level::error);
   DoctorLimits greedy;
@@ -136,7 +136,7 @@ TEST_P(SqliteDoctor, finds_a_file_that_everybody_reads_and_a_disk_that_is_full) 
 TEST_P(SqliteDoctor, tells_how_durable_the_commits_of_a_program_s_own_connection_are) {
   inbox();
   sqlite3* opened = nullptr;
-  ASSERT_EQ(sqlite3_open(place().file().c_str(), &opened), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open(test_store().file().c_str(), &opened), SQLITE_OK);
   const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> handle{opened, sqlite3_close};
   SqliteSession session{opened};
   const auto run = [&](const char* sql) {
@@ -160,14 +160,14 @@ TEST_P(SqliteDoctor, tells_how_durable_the_commits_of_a_program_s_own_connection
 }
 
 TEST_P(SqliteDoctor, finds_a_file_that_cannot_be_opened) {
-  Database broken("sqlite:" + place().file() + "/not/there", {}, environment());
+  Database broken("sqlite:" + test_store().file() + "/not/there", {}, environment());
   const Finding finding = worst(examine_database(broken), "reach");
   EXPECT_EQ(finding.level, Level::error);
   EXPECT_EQ(finding.fix, "check the address, and whether the database runs");
 }
 
 TEST_P(SqliteDoctor, finds_a_file_that_is_no_database) {
-  const std::string file = place().file() + ".txt";
+  const std::string file = test_store().file() + ".txt";
   std::ofstream{file} << std::string(10'000, 'x');
   Database broken("sqlite:" + file, {}, environment());
   const Finding finding = worst(examine_database(broken), "reach");

@@ -15,7 +15,7 @@ class LongPrune : public HousekeepingTest {
     told.timing = [this](std::string_view statement, auto, std::size_t) {
       if (statement == "prune") after_batch();
     };
-    database_ = std::make_unique<Database>(place().address(), DatabaseOptions{}, told);
+    database_ = std::make_unique<Database>(test_store().address(), DatabaseOptions{}, told);
     inbox_ = std::make_unique<Inbox>(*database_, options());
     for (int i = 0; i < 10; ++i) {
       const auto held =

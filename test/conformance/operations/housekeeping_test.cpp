@@ -401,7 +401,7 @@ TEST_P(House, with_nothing_to_do_it_looks_once_a_day) {
 }
 
 TEST_P(House, goes_by_the_databases_clock_and_its_own_where_no_test_hands_one_in) {
-  Database database(place().address());
+  Database database(test_store().address());
   Inbox inbox(database, options());
   inbox.ack(worker_a, inbox.accept_and_claim(an_arrival(), worker_a, 30s).messages);
   HousekeepingOptions now = pruning(0s);

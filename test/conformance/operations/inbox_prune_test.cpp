@@ -116,7 +116,7 @@ TEST_P(InboxPrune, IBX_101_works_in_batches_of_a_transaction_each) {
     ++picks;
     EXPECT_LE(rows, 3u);
   };
-  Database database(place().address(), {}, told);
+  Database database(test_store().address(), {}, told);
   Inbox inbox(database, options());
   for (int i = 0; i < 10; ++i) {
     const auto held =

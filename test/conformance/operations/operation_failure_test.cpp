@@ -12,7 +12,7 @@ class OperationFailure : public BoxTest {
   static constexpr int count = 7;
 
   OperationFailure()
-      : faulty_(open_faulty(place().address(), plan_, {.retries = 0}, environment())),
+      : faulty_(open_faulty(test_store().address(), plan_, {.retries = 0}, environment())),
         box_(faulty_, options()) {
     for (int i = 0; i < count; ++i) box_.enqueue(a_message());
     box_.fail(worker_a, box_.claim(worker_a, 30s, count), "boom");

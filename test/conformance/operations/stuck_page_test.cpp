@@ -42,7 +42,7 @@ class StuckPage : public HousekeepingTest {
             " for each row when (" + row + ".number between " + number +
             ") execute function {schema}stuck()");
     }
-    place().change();
+    test_store().change();
   }
   void permit() {
     if (on_postgres()) {
@@ -235,7 +235,7 @@ class StoppedPage : public StuckPage {
       write(event);
       if (event.name == "stuck_row") stop_.request_stop();
     };
-    database_ = std::make_unique<Database>(place().address(), DatabaseOptions{}, telling);
+    database_ = std::make_unique<Database>(test_store().address(), DatabaseOptions{}, telling);
     inbox_ = std::make_unique<Inbox>(*database_, options());
   }
 

@@ -8,7 +8,7 @@ namespace {
 
 class PostgresAnswerTimeout : public InboxTest {
  protected:
-  PostgresAnswerTimeout() : holder_(place().address()), watcher_(place().address()) {
+  PostgresAnswerTimeout() : holder_(test_store().address()), watcher_(test_store().address()) {
     make_done();
     numbers_.push_back(detail().message.number);
     clock().advance(1h);
@@ -40,7 +40,7 @@ class PostgresAnswerTimeout : public InboxTest {
   PgClient holder_;
   PgClient watcher_;
   Database hasty_{
-      place().address(),
+      test_store().address(),
       {.wait_timeout = 1h, .answer_timeout = 1500ms, .retry_timeout = 0ms, .retries = 0},
       environment()};
   Inbox hasty_inbox_{hasty_, options()};

@@ -30,7 +30,7 @@ class EnglishDatabase {
 
 class PostgresCollation : public BoxTest {
  protected:
-  EnglishDatabase english_{place().address(), place().schema() + "_english"};
+  EnglishDatabase english_{test_store().address(), test_store().schema() + "_english"};
 };
 
 TEST_P(PostgresCollation, OBX_082_every_way_in_locks_messages_in_the_same_order) {

@@ -16,10 +16,10 @@ using Kind = DatabaseError::Kind;
 
 class PostgresConnection : public BoxTest {
  protected:
-  PostgresConnection() : admin_(place().address()) {
+  PostgresConnection() : admin_(test_store().address()) {
     outbox();
     inbox();
-    admin_.run("set search_path = \"" + place().schema() + "\"");
+    admin_.run("set search_path = \"" + test_store().schema() + "\"");
   }
 
   /// The kind of the error that `body` meets, and its words in `words_`.
@@ -112,10 +112,10 @@ TEST_P(PostgresConnection, a_restart_of_the_server_is_overcome_by_the_next_call)
 }
 
 TEST_P(PostgresConnection, a_server_that_may_be_written_to_again_is_found_by_the_next_call) {
-  const std::string role = place().schema() + "_writer";
+  const std::string role = test_store().schema() + "_writer";
   admin_.run("create role " + role + " login");
   admin_.run(Schema(database(), BoxKind::outbox, options()).print_grants(role));
-  const std::string address = place().address();
+  const std::string address = test_store().address();
   for (const bool callers : {false, true}) {
     SCOPED_TRACE(callers ? "in a caller's transaction" : "in a call of our own");
     admin_.run("alter role " + role + " set default_transaction_read_only = on");
@@ -177,7 +177,7 @@ TEST_P(PostgresConnection, a_commit_that_ended_with_its_backend_is_in_doubt_and_
   admin_.run(
       "create function leave() returns trigger language plpgsql as $$ begin perform "
       "nextval('" +
-      place().schema() +
+      test_store().schema() +
       ".commits'); perform "
       "pg_terminate_backend(pg_backend_pid()); return null; end $$");
   admin_.run(
@@ -198,7 +198,7 @@ TEST_P(PostgresConnection, a_commit_that_ended_with_its_backend_is_in_doubt_and_
 }
 
 TEST_P(PostgresConnection, OBX_001_a_commit_whose_answer_is_lost_meets_its_own_key_when_repeated) {
-  PostgresWire wire(place().address());
+  PostgresWire wire(test_store().address());
   DatabaseOptions single;
   single.pool_size = 1;
   Database database(wire.address(), single, environment());
@@ -217,7 +217,7 @@ TEST_P(PostgresConnection, OBX_001_a_commit_whose_answer_is_lost_meets_its_own_k
 }
 
 TEST_P(PostgresConnection, a_batch_whose_answer_is_lost_is_in_doubt_and_not_written_again) {
-  PostgresWire wire(place().address());
+  PostgresWire wire(test_store().address());
   DatabaseOptions single;
   single.pool_size = 1;
   Database database(wire.address(), single, environment());
@@ -240,7 +240,7 @@ TEST_P(PostgresConnection, a_pool_that_is_used_up_says_so) {
   DatabaseOptions narrow;
   narrow.pool_size = 1;
   narrow.wait_timeout = std::chrono::milliseconds{0};
-  Database database(place().address(), narrow, environment());
+  Database database(test_store().address(), narrow, environment());
   Outbox box(database, opened());
   database.in_transaction([&](Session&) {
     Call other([&] { return error_of([&] { std::ignore = box.claim(worker_a, 30s, 1); }); });
@@ -255,11 +255,11 @@ TEST_P(PostgresConnection, a_pool_that_is_used_up_says_so) {
 /// Ours waits in the middle of its batch until the caller waits for its beginning; then it closes
 /// the circle. The caller is patient for an hour, so it is ours that the server refuses.
 TEST_P(PostgresConnection, OBX_082_a_deadlock_with_a_callers_transaction_is_overcome) {
-  Database database(with_setting(place().address(), "options=-c%20deadlock_timeout%3D20ms"), {},
-                    environment());
+  Database database(with_setting(test_store().address(), "options=-c%20deadlock_timeout%3D20ms"),
+                    {}, environment());
   Inbox ours(database, opened());
-  PgClient caller(place().address());
-  PgClient between(place().address());
+  PgClient caller(test_store().address());
+  PgClient between(test_store().address());
   caller.run("set deadlock_timeout = '1h'");
   caller.begin();
   inbox().accept(caller.session(), an_arrival("c"));
@@ -288,7 +288,7 @@ TEST_P(PostgresConnection, a_serialization_failure_is_repeated_a_bounded_number_
   const std::string refuse =
       "create or replace function refuse() returns trigger language plpgsql as $$ begin if "
       "nextval('" +
-      place().schema() +
+      test_store().schema() +
       ".tries') <= {} then raise exception 'not now' using errcode "
       "= 'serialization_failure'; end if; return new; end $$";
   const auto refuse_times = [&](int times) {
@@ -317,7 +317,7 @@ TEST_P(PostgresConnection, a_serialization_failure_is_repeated_a_bounded_number_
 }
 
 TEST_P(PostgresConnection, a_session_without_a_usable_transaction_is_refused) {
-  PgClient client(place().address());
+  PgClient client(test_store().address());
   EXPECT_THROW(outbox().enqueue(client.session(), a_message()), UsageError);
   client.begin();
   EXPECT_NE(client.refusal("select 1/0"), "");

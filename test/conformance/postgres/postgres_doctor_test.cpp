@@ -27,7 +27,7 @@ class PostgresDoctor : public BoxTest {
 };
 
 TEST_P(PostgresDoctor, names_who_holds_back_vacuum_and_how_to_end_it) {
-  PgClient holder(place().address());
+  PgClient holder(test_store().address());
   holder.run("begin isolation level repeatable read");
   const std::string pid = holder.value("select pg_backend_pid()");
   DoctorLimits strict;
@@ -44,8 +44,8 @@ TEST_P(PostgresDoctor, names_who_holds_back_vacuum_and_how_to_end_it) {
 
 TEST_P(PostgresDoctor, tells_unsafe_commits_of_the_connection_and_of_the_server) {
   EXPECT_FALSE(any(examine_database(database()), "synchronous_commit is off"));
-  const std::string separator = place().address().find('?') == std::string::npos ? "?" : "&";
-  Database hasty(place().address() + separator + "options=-c%20synchronous_commit%3Doff", {},
+  const std::string separator = test_store().address().find('?') == std::string::npos ? "?" : "&";
+  Database hasty(test_store().address() + separator + "options=-c%20synchronous_commit%3Doff", {},
                  environment());
   EXPECT_TRUE(any(examine_database(hasty), "synchronous_commit is off"));
   hasty.in_transaction([&](Session& session) {
@@ -56,9 +56,9 @@ TEST_P(PostgresDoctor, tells_unsafe_commits_of_the_connection_and_of_the_server)
 
 TEST_P(PostgresDoctor, says_that_a_primary_takes_no_writes) {
   EXPECT_TRUE(all(examine_database(database()), "role").empty());
-  const std::string separator = place().address().find('?') == std::string::npos ? "?" : "&";
+  const std::string separator = test_store().address().find('?') == std::string::npos ? "?" : "&";
   Database reading(
-      place().address() + separator + "options=-c%20default_transaction_read_only%3Don", {},
+      test_store().address() + separator + "options=-c%20default_transaction_read_only%3Don", {},
       environment());
   const auto found = all(examine_database(reading), "role");
   ASSERT_EQ(found.size(), 1u);
@@ -206,11 +206,11 @@ TEST_P(PostgresSequences, of_an_old_message_that_was_sent_again_are_found_behind
 TEST_P(PostgresSequences, are_looked_at_by_a_role_with_the_granted_rights_and_no_others) {
   enqueue("first");
   set_back("outbox_work", "id");
-  const std::string role = place().schema() + "_app";
-  PgClient client(place().address());
+  const std::string role = test_store().schema() + "_app";
+  PgClient client(test_store().address());
   client.run("create role " + role + " login");
   client.run(Schema(database(), BoxKind::outbox, options()).print_grants(role));
-  std::string address = place().address();
+  std::string address = test_store().address();
   const std::size_t begin = address.find("://") + 3;
   address.replace(begin, address.find('@') - begin, role);
   {
@@ -220,7 +220,8 @@ TEST_P(PostgresSequences, are_looked_at_by_a_role_with_the_granted_rights_and_no
     EXPECT_EQ(looked_at[0].level, Level::error);
     EXPECT_NE(looked_at[0].found.find("outbox_work\".id has reached 0"), std::string::npos)
         << looked_at[0].found;
-    client.run("revoke select on all sequences in schema " + place().schema() + " from " + role);
+    client.run("revoke select on all sequences in schema " + test_store().schema() + " from " +
+               role);
     const auto hidden = all(examine_box(granted, BoxKind::outbox, options()), "sequence");
     ASSERT_EQ(hidden.size(), 1u);
     EXPECT_EQ(hidden[0].level, Level::warning);

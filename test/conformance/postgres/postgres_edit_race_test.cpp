@@ -9,7 +9,7 @@ namespace {
 
 class PostgresEditRace : public BoxTest {
  protected:
-  PostgresEditRace() : first_(place().address()), watcher_(place().address()) { inbox(); }
+  PostgresEditRace() : first_(test_store().address()), watcher_(test_store().address()) { inbox(); }
 
   template <class Result>
   bool waits_for_first(const Call<Result>& call) {
@@ -32,9 +32,9 @@ TEST_P(PostgresEditRace, a_claim_that_looked_before_an_edit_hands_out_no_old_con
     clock().advance(1s);
   }
   const DeliveryKey edited = delivery_of("evt_2");
-  SlowReader slow(first_, Schema(database(), BoxKind::inbox, options()), place().schema(),
+  SlowReader slow(first_, Schema(database(), BoxKind::inbox, options()), test_store().schema(),
                   "inbox_work", "number <> " + std::to_string(edited.number));
-  Database database(slow.address(place().address()), {}, environment());
+  Database database(slow.address(test_store().address()), {}, environment());
   BoxOptions opened = options();
   opened.deploy_schema = false;
   Inbox claiming(database, opened);
@@ -73,7 +73,7 @@ TEST_P(PostgresEditRace, an_edit_beside_a_discard_meets_no_deadlock) {
     return Admin{inbox()}.discard(std::span{&delivery, 1}, {.reason = "not wanted"});
   });
   EXPECT_TRUE(waits_for_first(discarded));
-  PgClient second(place().address());
+  PgClient second(test_store().address());
   second.begin();
   Call edited([&] {
     return Admin{inbox()}.edit(second.session(), delivery.number, {.payload = payload("new")});

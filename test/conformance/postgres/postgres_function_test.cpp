@@ -10,10 +10,10 @@ namespace {
 
 class PostgresFunction : public BoxTest {
  protected:
-  PostgresFunction() : client_(place().address()) {
+  PostgresFunction() : client_(test_store().address()) {
     outbox();
     inbox();
-    client_.run("set search_path = \"" + place().schema() + "\"");
+    client_.run("set search_path = \"" + test_store().schema() + "\"");
   }
 
   /// The functions use the server's own clock; so do these boxes.
@@ -34,7 +34,7 @@ class PostgresFunction : public BoxTest {
   PgClient client_;
 
  private:
-  Database real_database_{place().address()};
+  Database real_database_{test_store().address()};
   std::unique_ptr<Outbox> real_outbox_;
 };
 
@@ -325,7 +325,7 @@ TEST_P(PostgresFunction, OBX_093_a_function_whose_text_has_changed_is_replaced_a
 
 TEST_P(PostgresFunction, the_functions_need_nothing_from_the_callers_search_path) {
   client_.run("set search_path = pg_temp");
-  const std::string schema = "\"" + place().schema() + "\".";
+  const std::string schema = "\"" + test_store().schema() + "\".";
   call(schema + "outbox_enqueue('t', '~payload~', partition_key => 'k')");
   call(schema + "inbox_accept('s', 'e', 't', '~payload~')");
   const std::string claim =

@@ -11,11 +11,11 @@ namespace {
 
 class PostgresHealth : public BoxTest {
  protected:
-  PostgresHealth() : admin_(place().address()) {}
+  PostgresHealth() : admin_(test_store().address()) {}
 
   void run(std::string sql) {
     for (std::size_t at = sql.find("{box}"); at != std::string::npos; at = sql.find("{box}")) {
-      sql.replace(at, 5, "\"" + place().schema() + "\".outbox");
+      sql.replace(at, 5, "\"" + test_store().schema() + "\".outbox");
     }
     admin_.run(sql);
   }
@@ -44,7 +44,7 @@ class PostgresHealth : public BoxTest {
 TEST_P(PostgresHealth, EVB_34_a_probe_reads_a_bounded_piece_of_each_index_whatever_the_backlog) {
   DatabaseOptions one;
   one.pool_size = 1;
-  Database database(explained(place().address()), one, environment());
+  Database database(explained(test_store().address()), one, environment());
   Outbox box(database, options());
   std::vector<std::string> empty_nodes;
   for (int round = 0; round < 8; ++round) {
@@ -69,27 +69,27 @@ TEST_P(PostgresHealth, EVB_34_a_probe_reads_a_bounded_piece_of_each_index_whatev
 
 TEST_P(PostgresHealth, EVB_34_statistics_wait_for_no_lock_and_hold_none_that_a_worker_needs) {
   for (int i = 0; i < 10; ++i) outbox().enqueue(a_message());
-  PgClient holder(place().address());
+  PgClient holder(test_store().address());
   holder.begin();
-  holder.run("select 1 from \"" + place().schema() + "\".outbox_work for update");
-  holder.run("select 1 from \"" + place().schema() + "\".outbox_message for update");
+  holder.run("select 1 from \"" + test_store().schema() + "\".outbox_work for update");
+  holder.run("select 1 from \"" + test_store().schema() + "\".outbox_message for update");
   DatabaseOptions impatient;
   impatient.wait_timeout = 1s;
-  Database monitor_database(place().address(), impatient, environment());
+  Database monitor_database(test_store().address(), impatient, environment());
   Outbox monitor(monitor_database, options());
   EXPECT_EQ(Admin{monitor}.counts(true).all.ready, 10);
   EXPECT_EQ(check_health(monitor).pending, 10);
   EXPECT_EQ(Admin{monitor}.list({}).entries.size(), 10u);
   holder.rollback();
 
-  PgClient reader(place().address());
+  PgClient reader(test_store().address());
   reader.run("begin isolation level repeatable read");
-  EXPECT_EQ(reader.value("select count(*) from \"" + place().schema() + "\".outbox"), "10");
+  EXPECT_EQ(reader.value("select count(*) from \"" + test_store().schema() + "\".outbox"), "10");
   const auto held = outbox().claim(worker_a, 30s, 10);
   EXPECT_EQ(outbox().ack(worker_a, held), 10u);
-  EXPECT_EQ(
-      reader.value("select count(*) from \"" + place().schema() + "\".outbox where IsProcessed"),
-      "0");
+  EXPECT_EQ(reader.value("select count(*) from \"" + test_store().schema() +
+                         "\".outbox where IsProcessed"),
+            "0");
   EXPECT_EQ(reader.value("select string_agg(distinct mode, ',') from pg_locks "
                          "where pid = pg_backend_pid() and relation is not null"),
             "AccessShareLock");
@@ -98,7 +98,7 @@ TEST_P(PostgresHealth, EVB_34_statistics_wait_for_no_lock_and_hold_none_that_a_w
 
 TEST_P(PostgresHealth, EVB_19_a_server_that_cannot_be_reached_is_unhealthy_and_nothing_is_thrown) {
   outbox();
-  auto wire = std::make_unique<PostgresWire>(place().address());
+  auto wire = std::make_unique<PostgresWire>(test_store().address());
   DatabaseOptions one;
   one.name = "far away";
   one.pool_size = 1;

@@ -8,10 +8,10 @@ namespace {
 
 class PostgresHeldKey : public HousekeepingTest {
  protected:
-  PostgresHeldKey() : other_(place().address()) {
+  PostgresHeldKey() : other_(test_store().address()) {
     DatabaseOptions impatient;
     impatient.wait_timeout = 50ms;
-    database_ = std::make_unique<Database>(place().address(), impatient, environment());
+    database_ = std::make_unique<Database>(test_store().address(), impatient, environment());
     inbox_ = std::make_unique<Inbox>(*database_, options());
     other_.begin();
   }

@@ -9,7 +9,7 @@ namespace {
 
 class PostgresHoldRace : public BoxTest {
  protected:
-  PostgresHoldRace() : first_(place().address()), watcher_(place().address()) {
+  PostgresHoldRace() : first_(test_store().address()), watcher_(test_store().address()) {
     BoxOptions holding = options();
     holding.hold_keys = true;
     strict_ = std::make_unique<Outbox>(database(), holding);

@@ -14,7 +14,7 @@ using Kind = DatabaseError::Kind;
 
 class PostgresIsolation : public BoxTest {
  protected:
-  PostgresIsolation() : client_(place().address()) {
+  PostgresIsolation() : client_(test_store().address()) {
     inbox();
     outbox();
   }
@@ -171,7 +171,8 @@ TEST_P(PostgresIsolation, new_messages_without_a_partition_key_are_written) {
     SCOPED_TRACE(level);
     begin(level);
     outbox().enqueue(session(), std::vector<NewMessage>(3, a_message()));
-    client_.run("select " + place().schema() + ".outbox_enqueue('order.placed', 'by function')");
+    client_.run("select " + test_store().schema() +
+                ".outbox_enqueue('order.placed', 'by function')");
     inbox().accept(session(), an_arrival(level), handlers);
     client_.commit();
     const auto messages = outbox().claim(worker_a, 30s, 10);

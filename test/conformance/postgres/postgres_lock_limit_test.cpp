@@ -10,7 +10,7 @@ using Kind = DatabaseError::Kind;
 
 class PostgresLockLimit : public InboxTest {
  protected:
-  PostgresLockLimit() : holder_(place().address()), watcher_(place().address()) {
+  PostgresLockLimit() : holder_(test_store().address()), watcher_(test_store().address()) {
     inbox();
     outbox();
   }
@@ -29,7 +29,7 @@ class PostgresLockLimit : public InboxTest {
 
   PgClient holder_;
   PgClient watcher_;
-  Database impatient_{place().address(), {.wait_timeout = 300ms}, environment()};
+  Database impatient_{test_store().address(), {.wait_timeout = 300ms}, environment()};
 };
 
 TEST_P(PostgresLockLimit, a_standalone_accept_inside_the_transaction_it_waits_for_is_an_error) {

@@ -12,7 +12,9 @@ namespace {
 class PostgresLock : public BoxTest {
  protected:
   PostgresLock()
-      : first_(place().address()), second_(place().address()), watcher_(place().address()) {
+      : first_(test_store().address()),
+        second_(test_store().address()),
+        watcher_(test_store().address()) {
     inbox();
     outbox();
   }
@@ -128,7 +130,8 @@ TEST_P(PostgresLock, an_accept_beside_mark_processed_of_the_same_key_meets_no_de
 /// held, so that the ending stands in its middle.
 void PostgresLock::expect_no_deadlock_with_ack(const std::function<std::size_t()>& end) {
   const auto hash = [&](const std::string& key) {
-    return std::stoll(watcher_.value("select hashtextextended('" + key + "', '" + place().schema() +
+    return std::stoll(watcher_.value("select hashtextextended('" + key + "', '" +
+                                     test_store().schema() +
                                      ".outbox_work'::regclass::oid::bigint)"));
   };
   std::string held = "customer 1";
@@ -217,8 +220,8 @@ void PostgresLock::expect_no_deadlock_of_batches(const std::vector<HandlerName>&
   accept(first_, {"b"});
   second_.begin();
   accept(second_, {"c"});
-  PgClient one(place().address());
-  PgClient two(place().address());
+  PgClient one(test_store().address());
+  PgClient two(test_store().address());
   Call b_then_a([&] { return accept_and_commit(one, {"b", "a"}); });
   wait_until_blocked_or_finished(b_then_a, one);
   Call a_then_b([&] { return accept_and_commit(two, {"a", "c", "b"}); });
@@ -279,9 +282,9 @@ TEST_P(PostgresLock, a_prune_looks_again_at_what_an_accept_has_changed_since) {
     inbox().mark_processed(a_key(id));
   }
   clock().advance(48h);
-  SlowReader slow(first_, Schema(database(), BoxKind::inbox, options()), place().schema(),
+  SlowReader slow(first_, Schema(database(), BoxKind::inbox, options()), test_store().schema(),
                   "inbox_message", "id = 'evt_1'");
-  Database database(slow.address(place().address()), {}, environment());
+  Database database(slow.address(test_store().address()), {}, environment());
   BoxOptions opened = options();
   opened.deploy_schema = false;
   Inbox pruned(database, opened);

@@ -37,7 +37,7 @@ class PostgresLostClaim : public BoxTest {
   }
 
  private:
-  PostgresWire wire_{place().address()};
+  PostgresWire wire_{test_store().address()};
   // The wire carries one connection at a time.
   Database database_{wire_.address(), {.name = "cut", .pool_size = 1}, environment()};
   Outbox box_{database_, options()};

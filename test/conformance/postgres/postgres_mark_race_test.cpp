@@ -11,12 +11,12 @@ namespace {
 class PostgresMarkRace : public BoxTest {
  protected:
   PostgresMarkRace()
-      : first_(place().address()),
-        watcher_(place().address()),
-        settling_(with_setting(place().address(), "application_name=" + place().schema()), {},
-                  environment()),
+      : first_(test_store().address()),
+        watcher_(test_store().address()),
+        settling_(with_setting(test_store().address(), "application_name=" + test_store().schema()),
+                  {}, environment()),
         box_(settling_, options()) {
-    place().change();
+    test_store().change();
   }
 
   /// Whoever inserts into the table waits until on_progress(), in the middle of his statement.
@@ -91,7 +91,7 @@ class PostgresMarkRace : public BoxTest {
     return watcher_.value(
                "select count(*) > 0 from pg_stat_activity s, pg_stat_activity w where "
                "s.application_name = '" +
-               place().schema() + "' and s.pid = any(pg_blocking_pids(w.pid))") == "t";
+               test_store().schema() + "' and s.pid = any(pg_blocking_pids(w.pid))") == "t";
   }
 };
 

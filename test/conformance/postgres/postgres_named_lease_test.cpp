@@ -11,7 +11,7 @@ class PostgresNamedLease : public BoxTest {
   /// In a transaction of its own, which is left open, worker A takes the name.
   void take(PgClient& client) {
     client.begin();
-    client.run("insert into \"" + place().schema() + "\".outbox_named_lease as l " +
+    client.run("insert into \"" + test_store().schema() + "\".outbox_named_lease as l " +
                "values ('cleanup', '" + worker_a.str() + "', 1, '2040-01-01') " +
                "on conflict (name) do update set owner = excluded.owner, epoch = l.epoch + 1, " +
                "lease_until = excluded.lease_until");
@@ -19,8 +19,8 @@ class PostgresNamedLease : public BoxTest {
   std::optional<NamedLease> answer_of_the_second(bool row_exists, bool first_commits) {
     NamedLeases leases{outbox()};
     if (row_exists) leases.release(leases.try_acquire(name, worker_a, 30s).value());
-    PgClient first(place().address());
-    PgClient watcher(place().address());
+    PgClient first(test_store().address());
+    PgClient watcher(test_store().address());
     take(first);
     Call second([&] { return leases.try_acquire(name, worker_b, 30s); });
     EXPECT_TRUE(waits_for(second, first, watcher));
@@ -52,8 +52,8 @@ TEST_P(PostgresNamedLease, the_second_of_two_that_want_a_free_row_has_it_after_a
 TEST_P(PostgresNamedLease, a_renewal_that_waited_for_the_next_holder_renews_nothing) {
   NamedLeases leases{outbox()};
   const NamedLease held = leases.try_acquire(name, worker_b, 30s).value();
-  PgClient first(place().address());
-  PgClient watcher(place().address());
+  PgClient first(test_store().address());
+  PgClient watcher(test_store().address());
   take(first);
   Call renewal([&] { return leases.renew(held, 30s); });
   EXPECT_TRUE(waits_for(renewal, first, watcher));

@@ -25,8 +25,8 @@ class PostgresPlan : public BoxTest {
   enum class Side { own, caller };
 
   PostgresPlan()
-      : admin_(place().address()),
-        database_(explained(place().address()), one_connection(), environment()) {}
+      : admin_(test_store().address()),
+        database_(explained(test_store().address()), one_connection(), environment()) {}
 
   std::unique_ptr<Outbox> open(const std::string& table) {
     BoxOptions opened = options();
@@ -36,7 +36,7 @@ class PostgresPlan : public BoxTest {
 
   void run(std::string sql, const std::string& table) {
     for (std::size_t at = sql.find("{box}"); at != std::string::npos; at = sql.find("{box}")) {
-      sql.replace(at, 5, "\"" + place().schema() + "\"." + table);
+      sql.replace(at, 5, "\"" + test_store().schema() + "\"." + table);
     }
     admin_.run(sql);
   }

@@ -9,7 +9,9 @@ namespace {
 class PostgresRace : public BoxTest {
  protected:
   PostgresRace()
-      : first_(place().address()), second_(place().address()), watcher_(place().address()) {
+      : first_(test_store().address()),
+        second_(test_store().address()),
+        watcher_(test_store().address()) {
     inbox();
     outbox();
   }
@@ -121,7 +123,7 @@ TEST_P(PostgresRace, an_accept_under_another_key_than_the_first_waits_behind_the
   };
   const std::vector<HandlerName> mail{{HandlerKey{"mail"}}};
   const std::vector<HandlerName> ledger{{HandlerKey{"ledger"}}};
-  PgClient third(place().address());
+  PgClient third(test_store().address());
   first_.begin();
   inbox().accept(first_.session(), keyed("evt_1", "a"), mail);
   second_.begin();

@@ -20,7 +20,7 @@ DispatcherOptions without_chores() { return {.workers = 1, .housekeeping = std::
 
 class PostgresStop : public BoxTest {
  protected:
-  PostgresStop() : holder_(place().address()), watcher_(place().address()) { outbox(); }
+  PostgresStop() : holder_(test_store().address()), watcher_(test_store().address()) { outbox(); }
 
   /// From now on everybody who wants to claim or settle waits.
   void hold() {
@@ -31,7 +31,7 @@ class PostgresStop : public BoxTest {
   bool waits(const Call<Result>& call) {
     return waits_for(call, holder_, watcher_);
   }
-  Database database_{place().address(), patient(), environment()};
+  Database database_{test_store().address(), patient(), environment()};
   Outbox box_{database_, options()};
   PgClient holder_;
   PgClient watcher_;
@@ -81,7 +81,7 @@ TEST_P(PostgresStop, what_has_finished_is_written_down_though_the_claim_beside_i
 }
 
 TEST_P(PostgresStop, what_never_gets_an_answer_does_not_outlast_the_grace_period_for_ever) {
-  Database endless{place().address(), {.wait_timeout = 1h}, environment()};
+  Database endless{test_store().address(), {.wait_timeout = 1h}, environment()};
   Outbox box{endless, options()};
   std::latch started{1};
   std::latch on_progress{1};

@@ -93,13 +93,13 @@ class PqxxCaller final : public Caller {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Caller>> callers_of(Backend backend, const TestStore& place) {
+std::vector<std::unique_ptr<Caller>> callers_of(Backend backend, const TestStore& test_store) {
   std::vector<std::unique_ptr<Caller>> callers;
   if (backend == Backend::sqlite_file)
-    callers.push_back(std::make_unique<SqliteCaller>(place.file()));
+    callers.push_back(std::make_unique<SqliteCaller>(test_store.file()));
   if (backend == Backend::postgres) {
-    callers.push_back(std::make_unique<LibpqCaller>(place.address()));
-    callers.push_back(std::make_unique<PqxxCaller>(place.address()));
+    callers.push_back(std::make_unique<LibpqCaller>(test_store.address()));
+    callers.push_back(std::make_unique<PqxxCaller>(test_store.address()));
   }
   return callers;
 }

@@ -19,6 +19,6 @@ class Caller {
 };
 
 /// None where only the store's own connection sees it.
-std::vector<std::unique_ptr<Caller>> callers_of(Backend backend, const TestStore& place);
+std::vector<std::unique_ptr<Caller>> callers_of(Backend backend, const TestStore& test_store);
 
 }  // namespace twinbox::test

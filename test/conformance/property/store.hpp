@@ -110,7 +110,7 @@ class Store {
   void check_claimed(const model::Model& after, const std::vector<Message>& messages) const;
 
   Kind kind_;
-  TestStore place_;
+  TestStore test_store_;
   ManualClock clock_;
   std::unique_ptr<Database> database_;
   /// The same box twice: what dies in the second one holds its key.

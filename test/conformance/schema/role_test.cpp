@@ -10,12 +10,13 @@ namespace {
 
 class PostgresRole : public OutboxTest {
  protected:
-  PostgresRole() : role_(place().schema() + "_App \"x\"") {
+  PostgresRole() : role_(test_store().schema() + "_App \"x\"") {
     outbox();
     inbox();
     write("create role " + quoted() + " login");
     // Functions are open to everybody unless somebody closes them, as careful people do.
-    write("revoke execute on all functions in schema \"" + place().schema() + "\" from public");
+    write("revoke execute on all functions in schema \"" + test_store().schema() +
+          "\" from public");
   }
   ~PostgresRole() override {
     write("drop owned by " + quoted());
@@ -68,7 +69,7 @@ class PostgresRole : public OutboxTest {
     for (const char c : role_) {
       user += c == ' ' ? "%20" : c == '"' ? "%22" : std::string{c};
     }
-    std::string text = place().address();
+    std::string text = test_store().address();
     const std::size_t begin = text.find("://") + 3;
     return text.replace(begin, text.find('@') - begin, user);
   }
@@ -197,7 +198,7 @@ TEST_P(PostgresRole, a_role_that_may_only_enqueue_does_that_and_nothing_else) {
 
 TEST_P(PostgresRole, a_role_that_may_only_enqueue_cannot_bring_code_of_its_own) {
   grant_enqueue();
-  const std::string evil = "\"" + place().schema() + "_evil\"";
+  const std::string evil = "\"" + test_store().schema() + "_evil\"";
   write("create schema " + evil + " authorization " + quoted());
   Database database(address(), {}, environment());
   const auto run = [&](const std::string& sql) {
@@ -280,7 +281,7 @@ TEST_P(PostgresRole, OBX_104_the_granted_rights_do_not_reach_the_tables_themselv
 
 TEST_P(PostgresRole, OBX_091_whoever_may_not_create_schemas_deploys_into_one_that_is_there) {
   BoxOptions own = options();
-  own.schema = place().schema() + "_own";
+  own.schema = test_store().schema() + "_own";
   Database database(address(), {}, environment());
   Schema schema(database, BoxKind::outbox, own);
   try {

@@ -41,11 +41,11 @@ TEST_P(SchemaFunction, a_function_that_was_edited_or_dropped_is_noticed_and_rest
   outbox();
   Schema schema(database(), BoxKind::outbox, options());
   EXPECT_TRUE(schema.check().current());
-  PgClient client(place().address());
-  const std::string name = place().schema() + ".outbox_check_text(text, text, int)";
+  PgClient client(test_store().address());
+  const std::string name = test_store().schema() + ".outbox_check_text(text, text, int)";
   const std::string body = "select prosrc from pg_proc where oid = '" + name + "'::regprocedure";
   const std::string before = client.value(body);
-  client.run("create or replace function " + place().schema() +
+  client.run("create or replace function " + test_store().schema() +
              ".outbox_check_text(noun text, value text, most int) returns void language plpgsql "
              "as 'begin end'");
   EXPECT_EQ(schema.check().pending, std::vector<std::string>{"function/check"});
@@ -63,14 +63,14 @@ TEST_P(SchemaFunction,
        functions_with_another_result_or_other_arguments_are_replaced_with_their_grants) {
   outbox();
   Schema schema(database(), BoxKind::outbox, options());
-  PgClient client(place().address());
-  const std::string box = place().schema() + ".outbox";
-  const std::string role = place().schema() + "_app";
+  PgClient client(test_store().address());
+  const std::string box = test_store().schema() + ".outbox";
+  const std::string role = test_store().schema() + "_app";
   client.run("create role " + role);
   client.run(
       "do $$ declare f regprocedure; begin for f in select oid::regprocedure from pg_proc "
       "where pronamespace = '" +
-      place().schema() +
+      test_store().schema() +
       "'::regnamespace and proname in "
       "('outbox_enqueue', 'outbox_accept_batch') loop execute 'drop function ' || f; "
       "end loop; end $$");
@@ -99,7 +99,7 @@ TEST_P(SchemaFunction,
   EXPECT_EQ(client.value("select duplicate from " + box + "_enqueue('order.placed', '{}')"), "f");
   const auto count = [&](const std::string& condition) {
     return client.value("select count(*) from pg_proc p where p.pronamespace = '" +
-                        place().schema() + "'::regnamespace and " + condition);
+                        test_store().schema() + "'::regnamespace and " + condition);
   };
   EXPECT_EQ(count("proname = 'outbox_accept_batch'"), "1");
   EXPECT_EQ(count("proname = 'outbox_enqueue'"), "2");
@@ -117,30 +117,30 @@ TEST_P(SchemaFunction,
 TEST_P(SchemaFunction, every_function_says_what_it_does_in_the_catalog_and_in_the_printed_script) {
   outbox();
   inbox();
-  PgClient client(place().address());
+  PgClient client(test_store().address());
   EXPECT_EQ(client.value("select string_agg(p.oid::regprocedure::text, ', ') from pg_proc p "
                          "where p.pronamespace = '" +
-                         place().schema() +
+                         test_store().schema() +
                          "'::regnamespace and coalesce(obj_description(p.oid), '') = ''"),
             "null");
   const std::string said =
-      client.value("select obj_description('" + place().schema() + ".outbox_reap'::regproc)");
+      client.value("select obj_description('" + test_store().schema() + ".outbox_reap'::regproc)");
   EXPECT_EQ(said, "Releases deliveries whose leases have expired. Returns their delivery ids.");
   EXPECT_NE(Schema(database(), BoxKind::outbox, options()).print().find(said), std::string::npos);
 }
 
 TEST_P(SchemaFunction, enqueue_is_closed_to_everybody_whoever_had_it_before) {
   outbox();
-  PgClient client(place().address());
+  PgClient client(test_store().address());
   const auto open = [&] {
     return client.value("select count(*) from pg_proc p where p.pronamespace = '" +
-                        place().schema() +
+                        test_store().schema() +
                         "'::regnamespace and p.prosecdef and "
                         "has_function_privilege('public', p.oid, 'execute')");
   };
   EXPECT_EQ(open(), "0");
   // As an earlier program left it: with the rights of the caller, and open.
-  const std::string name = place().schema() +
+  const std::string name = test_store().schema() +
                            ".outbox_enqueue(text, bytea, text, text, timestamptz, text, text, "
                            "text, timestamptz)";
   client.run("alter function " + name + " security invoker");
@@ -158,17 +158,17 @@ TEST_P(SchemaFunction, OBX_104_the_grants_of_a_box_leave_out_a_box_whose_name_be
   BoxOptions neighbour = options();
   neighbour.table = "outbox_old";
   const Outbox old(database(), neighbour);
-  PgClient client(place().address());
-  const std::string role = place().schema() + "_app";
+  PgClient client(test_store().address());
+  const std::string role = test_store().schema() + "_app";
   client.run("create role " + role);
-  client.run("revoke execute on all functions in schema " + place().schema() + " from public");
+  client.run("revoke execute on all functions in schema " + test_store().schema() + " from public");
   client.run(Schema(database(), BoxKind::outbox, options()).print_grants(role));
   const auto granted = [&](const std::string& like, const std::string& right) {
     return client.value(
         "select count(*) from pg_proc p join pg_namespace n on n.oid = p.pronamespace "
         "where n.nspname = '" +
-        place().schema() + "' and " + like + " and " + right + "has_function_privilege('" + role +
-        "', p.oid, 'execute')");
+        test_store().schema() + "' and " + like + " and " + right + "has_function_privilege('" +
+        role + "', p.oid, 'execute')");
   };
   EXPECT_EQ(granted("proname like 'outbox\\_old\\_%'", ""), "0");
   EXPECT_EQ(granted("proname not like 'outbox\\_old\\_%'", "not "), "0");

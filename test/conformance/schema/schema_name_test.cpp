@@ -64,7 +64,7 @@ TEST_P(SchemaName, a_schema_may_have_any_name) {
   for (const std::string& name : odd_names()) {
     SCOPED_TRACE(name);
     BoxOptions named = options();
-    named.schema = name + " " + place().schema();
+    named.schema = name + " " + test_store().schema();
     expect_works(database(), named);
     drop_schema(database(), named.schema);
   }
@@ -77,7 +77,7 @@ TEST_P(SchemaName, the_box_of_one_name_is_not_the_box_of_another) {
   Outbox second(database(), other_table);
   EXPECT_TRUE(second.claim(worker_a, 30s, 10).empty());
   BoxOptions other_schema = options();
-  other_schema.schema = place().schema() + "_other";
+  other_schema.schema = test_store().schema() + "_other";
   {
     Outbox third(database(), other_schema);
     EXPECT_TRUE(third.claim(worker_a, 30s, 10).empty());

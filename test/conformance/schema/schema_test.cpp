@@ -24,12 +24,12 @@ class SchemaOf : public OutboxTest {
       return count(
           "select count(*) from sys.objects o join sys.schemas s on s.schema_id = o.schema_id "
           "where s.name = '" +
-          place().schema() + "' and o.name like '" + like + "'");
+          test_store().schema() + "' and o.name like '" + like + "'");
     }
     return on_postgres() ? count(
                                "select count(*) from pg_class c join pg_namespace n on n.oid = "
                                "c.relnamespace where n.nspname = '" +
-                               place().schema() + "' and c.relname like '" + like + "'")
+                               test_store().schema() + "' and c.relname like '" + like + "'")
                          : count("select count(*) from sqlite_master where name like '" + like +
                                  "' and name not like 'sqlite_%'");
   }
@@ -57,7 +57,7 @@ TEST_P(SchemaOf, OBX_091_a_box_deploys_its_tables_when_it_is_asked_to) {
 
 TEST_P(SchemaOf, OBX_091_deploy_is_told_once_after_its_commit_and_not_when_it_failed) {
   FaultPlan plan;
-  Database faulty = open_faulty(place().address(), plan, {.retries = 1}, environment());
+  Database faulty = open_faulty(test_store().address(), plan, {.retries = 1}, environment());
   Schema schema(faulty, BoxKind::outbox, options());
   plan.fail_commit(DatabaseError::Kind::out_of_space);
   EXPECT_THROW(schema.deploy(), DatabaseError);
@@ -102,7 +102,7 @@ TEST_P(SchemaOf, OBX_093_two_deployers_at_once_both_succeed) {
     databases.push_back(
         GetParam() == Backend::sqlite_memory
             ? nullptr
-            : std::make_unique<Database>(place().address(), DatabaseOptions{}, environment()));
+            : std::make_unique<Database>(test_store().address(), DatabaseOptions{}, environment()));
   }
   std::atomic<int> applied = 0;
   std::atomic<int> errors = 0;
@@ -218,7 +218,7 @@ class PrintedSchema : public SchemaOf {};
 TEST_P(PrintedSchema, run_by_hand_is_what_deploy_does) {
   REQUIREMENT("OBX-091");
   for (const BoxKind kind : {BoxKind::outbox, BoxKind::inbox}) {
-    run_by_hand(GetParam(), place(), schema(kind).print());
+    run_by_hand(GetParam(), test_store(), schema(kind).print());
     EXPECT_TRUE(schema(kind).check().current()) << to_string(kind);
     EXPECT_TRUE(schema(kind).deploy().empty()) << to_string(kind);
   }
@@ -235,7 +235,7 @@ TEST_P(PrintedSchema, takes_names_of_any_kind) {
     GTEST_SKIP() << "the stand-in takes some names apart though they are quoted";
   BoxOptions named = without_deployment();
   named.table = "{work} \"t\"; it's\nnot SQL";
-  run_by_hand(GetParam(), place(), Schema(database(), BoxKind::outbox, named).print());
+  run_by_hand(GetParam(), test_store(), Schema(database(), BoxKind::outbox, named).print());
   Outbox outbox(database(), named);
   outbox.enqueue(a_message());
   EXPECT_EQ(outbox.ack(worker_a, outbox.claim(worker_a, 30s, 10)), 1u);

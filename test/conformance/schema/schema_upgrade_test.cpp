@@ -38,7 +38,7 @@ class SchemaUpgrade : public OutboxTest {
     const std::size_t end = script.find("-- " + first_later);
     ASSERT_NE(end, std::string::npos) << first_later;
     run_by_hand(
-        GetParam(), place(),
+        GetParam(), test_store(),
         script.substr(0, end) + (on_sqlserver() ? "commit transaction;\ngo\n" : "commit;\n"));
   }
 };

@@ -12,7 +12,7 @@ class SqliteHealth : public OutboxTest {
  protected:
   SqliteHealth() {
     outbox();
-    EXPECT_EQ(sqlite3_open(place().file().c_str(), &handle_), SQLITE_OK);
+    EXPECT_EQ(sqlite3_open(test_store().file().c_str(), &handle_), SQLITE_OK);
   }
   ~SqliteHealth() override { sqlite3_close(handle_); }
 

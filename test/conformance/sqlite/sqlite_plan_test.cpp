@@ -30,7 +30,7 @@ class SqlitePlan : public OutboxTest {
       sqlite3_cancel_auto_extension(note);
       handle_ = opened;
     } else {
-      EXPECT_EQ(sqlite3_open(place().file().c_str(), &handle_), SQLITE_OK);
+      EXPECT_EQ(sqlite3_open(test_store().file().c_str(), &handle_), SQLITE_OK);
     }
   }
   ~SqlitePlan() override {

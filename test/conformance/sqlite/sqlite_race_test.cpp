@@ -16,7 +16,7 @@ class SqliteRace : public BoxTest {
     outbox();
     inbox();
     sqlite3* raw = nullptr;
-    EXPECT_EQ(sqlite3_open(place().file().c_str(), &raw), SQLITE_OK);
+    EXPECT_EQ(sqlite3_open(test_store().file().c_str(), &raw), SQLITE_OK);
     connection_.reset(raw);
     run("create table orders (number integer)");
   }
@@ -104,7 +104,7 @@ TEST_P(SqliteRace, a_session_without_a_transaction_is_refused) {
 TEST_P(SqliteRace, an_enqueue_of_our_own_waits_for_the_callers_transaction) {
   DatabaseOptions impatient;
   impatient.wait_timeout = std::chrono::milliseconds{0};
-  Database other(place().address(), impatient, environment());
+  Database other(test_store().address(), impatient, environment());
   Outbox elsewhere(other, options());
   run("begin immediate");
   try {

@@ -22,11 +22,11 @@ TEST_P(SqliteStop, a_claim_that_waits_for_the_file_does_not_outlast_the_stop) {
     return 4;
   };
   // It does not give up by itself before a test is over that does what it should.
-  Database database{place().address(), {.wait_timeout = 30s}, listening};
+  Database database{test_store().address(), {.wait_timeout = 30s}, listening};
   Outbox box{database, options()};
   box.enqueue(a_message());
   Dispatcher dispatcher{box, Handlers{}, {.workers = 1, .housekeeping = std::nullopt}};
-  Database other{place().address()};
+  Database other{test_store().address()};
   other.in_transaction([&](Session&) {
     held = true;
     std::jthread run{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
@@ -44,7 +44,7 @@ TEST_P(SqliteStop, a_look_that_finds_nothing_waits_for_nobody_who_writes) {
     if (event.name == "watch") watched.release();
     if (event.name == "claim" || event.name == "loop_error") looks.release();
   };
-  Database database{place().address(), {.wait_timeout = 0ms, .retries = 0}, listening};
+  Database database{test_store().address(), {.wait_timeout = 0ms, .retries = 0}, listening};
   Outbox box{database, options()};
   Dispatcher dispatcher{
       box, Handlers{}, {.workers = 1, .poll_interval = 1ms, .housekeeping = std::nullopt}};
@@ -56,7 +56,7 @@ TEST_P(SqliteStop, a_look_that_finds_nothing_waits_for_nobody_who_writes) {
   };
   watched.acquire();
   look(2);  // those that began before it was watched are over, and it has told of itself
-  Database other{place().address()};
+  Database other{test_store().address()};
   other.in_transaction([&](Session&) { look(4); });
   EXPECT_TRUE(log().events("loop_error").empty());
 }

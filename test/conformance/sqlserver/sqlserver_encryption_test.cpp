@@ -44,7 +44,7 @@ TEST_P(SqlServerEncryption, OBX_107_a_connection_with_a_checked_certificate_work
 
 TEST_P(SqlServerEncryption, OBX_107_an_address_that_asks_for_it_gets_it) {
   REQUIREMENT("IBX-128");
-  is_used_encrypted(place().address() + ";Encrypt=yes;TrustServerCertificate=yes");
+  is_used_encrypted(test_store().address() + ";Encrypt=yes;TrustServerCertificate=yes");
 }
 
 TEST_P(SqlServerEncryption, OBX_107_a_certificate_of_somebody_else_is_refused) {

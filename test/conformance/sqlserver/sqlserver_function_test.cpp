@@ -17,7 +17,7 @@ class SqlserverProcedure : public BoxTest {
   /// The procedures use the server's own clock; so does this box.
   Outbox& real_outbox() {
     if (!real_outbox_) {
-      real_database_ = std::make_unique<Database>(place().address());
+      real_database_ = std::make_unique<Database>(test_store().address());
       real_outbox_ = std::make_unique<Outbox>(*real_database_, options());
     }
     return *real_outbox_;

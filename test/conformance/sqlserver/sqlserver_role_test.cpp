@@ -11,7 +11,7 @@ namespace {
 
 class SqlserverRole : public OutboxTest {
  protected:
-  SqlserverRole() : role_(place().schema() + "_app") {}
+  SqlserverRole() : role_(test_store().schema() + "_app") {}
 
   void SetUp() override {
     if (IsSkipped()) return;
@@ -64,7 +64,7 @@ class SqlserverRole : public OutboxTest {
   }
   /// The test server's connection string with the login as its user.
   [[nodiscard]] std::string address() {
-    std::string text = place().address();
+    std::string text = test_store().address();
     const auto replace = [&](const std::string& name, const std::string& value) {
       const std::size_t begin = text.find(name) + name.size();
       text.replace(begin, text.find(';', begin) - begin, value);

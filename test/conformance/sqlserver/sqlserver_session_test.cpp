@@ -14,7 +14,7 @@ class OdbcNativeSession : public OutboxTest {
   std::unique_ptr<OdbcHandle> open() {
     outbox();
     write("create table {schema}orders (name nvarchar(100))");
-    return std::make_unique<OdbcHandle>(place().address());
+    return std::make_unique<OdbcHandle>(test_store().address());
   }
   std::string insert() const { return in_schema("insert into {schema}orders values ('17')"); }
   std::int64_t orders() { return count("select count(*) from {schema}orders"); }

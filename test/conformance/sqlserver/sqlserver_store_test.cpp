@@ -96,7 +96,7 @@ TEST_P(SqlServerStore, errors_have_a_kind) {
 }
 
 TEST_P(SqlServerStore, a_wrong_password_is_a_matter_of_permission) {
-  std::string address = place().address();
+  std::string address = test_store().address();
   const auto at = address.find("PWD=");
   ASSERT_NE(at, std::string::npos);
   address.replace(at, address.find(';', at) - at, "PWD=certainly wrong");
@@ -136,7 +136,7 @@ TEST_P(SqlServerStore, OBX_082_a_deadlock_ends_one_of_the_two_as_retryable) {
   std::atomic<int> victims = 0;
   std::atomic<int> others = 0;
   const auto cross = [&](int first, int second) {
-    Database own(place().address(), {.retries = 0}, environment());
+    Database own(test_store().address(), {.retries = 0}, environment());
     const auto add = [&](Session& session, int id) {
       session.execute(in_schema("update {schema}pair set n = n + 1 where id = @id"), {{"id", id}});
     };

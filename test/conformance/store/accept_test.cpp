@@ -161,7 +161,7 @@ TEST_P(Accept, IBX_025_IBX_026_keeps_when_a_message_came_first_and_last) {
 }
 
 TEST_P(Accept, IBX_025_IBX_026_takes_the_time_from_the_databases_clock) {
-  Database database(place().address());
+  Database database(test_store().address());
   Inbox inbox(database, options());
   const std::string clock_sql =
       on_postgres()    ? "select (extract(epoch from clock_timestamp()) * 1000)::bigint"
@@ -373,10 +373,10 @@ class AcceptDurably : public InboxTest {};
 
 TEST_P(AcceptDurably, IBX_013_shows_the_message_to_whoever_opens_the_store_later) {
   {
-    Database first(place().address(), {}, environment());
+    Database first(test_store().address(), {}, environment());
     Inbox(first, options()).accept(an_arrival());
   }
-  Database second(place().address(), {}, environment());
+  Database second(test_store().address(), {}, environment());
   Inbox inbox(second, options());
   const auto messages = inbox.claim(worker_a, 30s, 10);
   ASSERT_EQ(messages.size(), 1u);

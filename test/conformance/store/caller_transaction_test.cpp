@@ -131,7 +131,7 @@ TEST_P(CallerTransaction, a_duplicate_raises_no_error_inside_it) {
 }
 
 TEST_P(CallerTransaction, an_own_call_inside_it_is_refused_when_it_would_wait_for_itself) {
-  Database single(place().address(), {.pool_size = 1}, environment());
+  Database single(test_store().address(), {.pool_size = 1}, environment());
   Outbox outbox(single, options());
   single.in_transaction([&](Session& session) {
     EXPECT_THROW(outbox.enqueue(a_message()), UsageError);

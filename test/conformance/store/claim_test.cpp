@@ -131,7 +131,7 @@ TEST_P(Claim, OBX_028_refuses_a_limit_that_is_not_above_zero_before_it_asks_the_
 
 TEST_P(Claim, refuses_wrong_arguments_before_it_asks_for_a_connection) {
   REQUIREMENT("OBX-027, OBX-028");
-  Database one_connection(place().address(), {.pool_size = 1}, environment());
+  Database one_connection(test_store().address(), {.pool_size = 1}, environment());
   Outbox outbox(one_connection, options());
   one_connection.in_transaction([&](Session&) {
     EXPECT_THROW(std::ignore = outbox.claim(worker_a, 0s, 10), std::out_of_range);
@@ -225,7 +225,7 @@ TWINBOX_ON_EVERY_BACKEND(Claim);
 class SharedStore : public OutboxTest {};
 
 TEST_P(SharedStore, OBX_083_several_programs_work_on_one_outbox) {
-  Database other_database(place().address(), {}, environment());
+  Database other_database(test_store().address(), {}, environment());
   outbox();
   Outbox other(other_database, options());
   outbox().enqueue(std::vector<NewMessage>(3, a_message()));

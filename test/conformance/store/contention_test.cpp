@@ -10,10 +10,10 @@ class SqliteContention : public OutboxTest {};
 
 TEST_P(SqliteContention, OBX_082_a_busy_file_is_told_as_retryable_and_nothing_is_lost) {
   outbox();
-  Database impatient(place().address(), {.wait_timeout = 0ms, .retries = 0}, environment());
+  Database impatient(test_store().address(), {.wait_timeout = 0ms, .retries = 0}, environment());
   Outbox other(impatient, options());
   sqlite3* handle = nullptr;
-  ASSERT_EQ(sqlite3_open(place().file().c_str(), &handle), SQLITE_OK);
+  ASSERT_EQ(sqlite3_open(test_store().file().c_str(), &handle), SQLITE_OK);
   const std::unique_ptr<sqlite3, decltype(&sqlite3_close)> owner{handle, sqlite3_close};
   ASSERT_EQ(sqlite3_exec(handle, "begin immediate", nullptr, nullptr, nullptr), SQLITE_OK);
   try {

@@ -63,7 +63,7 @@ TEST_P(Delay, counts_for_arrivals_on_every_way_in) {
 TEST_P(Delay, without_a_clock_of_the_tests_own_the_database_is_asked) {
   if (GetParam() == Backend::sqlite_memory) GTEST_SKIP() << "memory has one pool";
   outbox();
-  Database real{place().address()};
+  Database real{test_store().address()};
   Outbox box{real, options()};
   const NewMessage message = delayed(90min);
   const auto before = std::chrono::floor<Duration>(std::chrono::system_clock::now());

@@ -120,7 +120,7 @@ TEST_P(Enqueue, OBX_014_gives_each_message_a_work_id_that_is_never_used_again) {
 }
 
 TEST_P(Enqueue, OBX_015_notes_the_time_of_the_database) {
-  Database database(place().address());
+  Database database(test_store().address());
   Outbox outbox(database, options());
   const std::string clock_sql =
       on_postgres()    ? "select statement_timestamp()"
@@ -331,7 +331,7 @@ TEST_P(Enqueue, reports_a_known_id_and_other_content_under_it_and_keeps_the_firs
 TEST_P(Enqueue, loses_no_message_to_another_when_chance_makes_the_same_id_twice) {
   Environment repeating = environment();
   repeating.random = [] { return std::uint64_t{4}; };
-  Database database(place().address(), {}, repeating);
+  Database database(test_store().address(), {}, repeating);
   Outbox outbox(database, options());
   outbox.enqueue(a_message("first"));
   EXPECT_ANY_THROW(outbox.enqueue(a_message("second")));
@@ -398,7 +398,7 @@ class DurableEnqueue : public OutboxTest {};
 TEST_P(DurableEnqueue, OBX_001_keeps_a_message_when_the_program_ends) {
   MessageId id{"none"};
   {
-    Database database(place().address(), {}, environment());
+    Database database(test_store().address(), {}, environment());
     id = Outbox(database, options()).enqueue(a_message()).id;
   }
   EXPECT_EQ(names_of(outbox().claim(worker_a, 30s, 10)), std::vector{id.str()});

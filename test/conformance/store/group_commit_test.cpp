@@ -17,7 +17,7 @@ class GroupCommitOf : public InboxTest {
     if (GetParam() == Backend::sqlite_memory) {
       look(database());
     } else {
-      Database second(place().address(), {}, environment());
+      Database second(test_store().address(), {}, environment());
       look(second);
     }
   }

@@ -13,8 +13,9 @@ class InboxConcurrency : public InboxTest {
  protected:
   /// An inbox whose calls fail at once when they would have to wait.
   struct Impatient {
-    Impatient(const TestStore& place, const BoxOptions& options, const Environment& environment)
-        : database(place.address(), {.wait_timeout = 0ms, .retries = 0}, environment),
+    Impatient(const TestStore& test_store, const BoxOptions& options,
+              const Environment& environment)
+        : database(test_store.address(), {.wait_timeout = 0ms, .retries = 0}, environment),
           inbox(database, options) {}
 
     Database database;
@@ -40,10 +41,10 @@ class InboxConcurrency : public InboxTest {
 };
 
 TEST_P(InboxConcurrency, IBX_030_IBX_103_never_sees_what_another_transaction_has_in_hand) {
-  Impatient first(place(), options(), environment());
+  Impatient first(test_store(), options(), environment());
   std::unique_ptr<Impatient> own;
   if (GetParam() != Backend::sqlite_memory) {
-    own = std::make_unique<Impatient>(place(), options(), environment());
+    own = std::make_unique<Impatient>(test_store(), options(), environment());
   }
   Inbox& second = own ? own->inbox : first.inbox;
   first.inbox.accept(an_arrival("known"));
@@ -144,7 +145,7 @@ class InboxContention : public InboxConcurrency {};
 
 TEST_P(InboxContention, reports_a_store_that_stays_busy_and_leaves_nothing_behind) {
   if (GetParam() == Backend::sqlite_file) REQUIREMENT("IBX-104");
-  Impatient shared(place(), options(), environment());
+  Impatient shared(test_store(), options(), environment());
   shared.database.in_transaction([&](Session& session) {
     shared.inbox.accept(session, an_arrival("first"));
     const auto kind = elsewhere([&] {
@@ -169,8 +170,8 @@ TEST_P(InboxDeadlock, IBX_104_repeats_a_call_that_met_a_deadlock_or_reports_it) 
   const std::vector<HandlerName> handlers{{HandlerKey{"mail"}}, {HandlerKey{"ledger"}}};
   const std::vector<Arrival> both{an_arrival("a"), an_arrival("b")};
   inbox().accept(both, handlers);
-  PgClient rival(place().address());
-  PgClient watcher(place().address());
+  PgClient rival(test_store().address());
+  PgClient watcher(test_store().address());
   rival.begin();
   inbox().accept(rival.session(), an_arrival("b"), handlers);
   Call ours([&] { return inbox().accept(both, handlers).size(); });

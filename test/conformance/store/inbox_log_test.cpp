@@ -61,7 +61,7 @@ TEST_P(InboxLog, IBX_108_tells_nothing_of_an_accept_that_failed) {
 TEST_P(InboxLog, IBX_108_logs_an_operation_once_after_its_commit_and_none_that_was_rolled_back) {
   REQUIREMENT("IBX-112");
   FaultPlan plan;
-  Database faulty = open_faulty(place().address(), plan, {.retries = 1}, environment());
+  Database faulty = open_faulty(test_store().address(), plan, {.retries = 1}, environment());
   Inbox box{faulty, options()};
   using Kind = DatabaseError::Kind;
   const auto expect_told_once = [&](const char* event, const auto& act) {

@@ -39,7 +39,7 @@ class InboxView : public InboxTest {
           "join sys.schemas s on s.schema_id = o.schema_id "
           "where i.name like @index and s.name = @schema order by k.key_ordinal",
           // Servers that stand in for it make the names of indexes longer.
-          {{"index", index + "%"}, {"schema", place().schema()}},
+          {{"index", index + "%"}, {"schema", test_store().schema()}},
           [&](const Row& row) { text += std::string{row.text(0)} + " "; });
     });
     return text;
@@ -163,12 +163,12 @@ class InboxOnAServer : public InboxTest {};
 
 TEST_P(InboxOnAServer, IBX_126_works_for_a_role_that_can_only_read_and_write_its_tables) {
   inbox();
-  const std::string role = place().schema() + "_app";
-  PgClient admin(place().address());
+  const std::string role = test_store().schema() + "_app";
+  PgClient admin(test_store().address());
   admin.run("create role \"" + role + "\"");
   admin.run(Schema(database(), BoxKind::inbox, options()).print_grants(role));
   {
-    Database as_role(with_setting(place().address(), "options=-c%20role%3D" + role), {},
+    Database as_role(with_setting(test_store().address(), "options=-c%20role%3D" + role), {},
                      environment());
     BoxOptions bare = options();
     bare.deploy_schema = false;

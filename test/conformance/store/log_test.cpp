@@ -57,8 +57,8 @@ TEST_P(Log, OBX_089_reap_is_told_with_the_number_of_messages) {
 
 TEST_P(Log, OBX_090_every_event_names_the_store) {
   if (on_sqlserver()) {  // else the tables of an earlier test need no deployment
-    place().change();
-    drop_sqlserver_schema(database(), place().schema());
+    test_store().change();
+    drop_sqlserver_schema(database(), test_store().schema());
   }
   NewMessage expiring = a_message();
   expiring.extras.expires_at = clock().now() + 1h;
@@ -204,7 +204,7 @@ TWINBOX_ON_EVERY_BACKEND(HandlerLog);
 TEST_P(Log, events_below_the_chosen_level_are_not_told) {
   Environment quiet = environment();
   quiet.log_level = LogLevel::info;
-  Database database(place().address(), {.name = "quiet"}, quiet);
+  Database database(test_store().address(), {.name = "quiet"}, quiet);
   Outbox outbox(database, options());
   outbox.enqueue(a_message());
   outbox.ack(worker_a, outbox.claim(worker_a, 30s, 10));
@@ -220,7 +220,7 @@ TEST_P(Log, every_statement_is_timed_in_one_place) {
     EXPECT_GE(time.count(), 0);
     ++timed[std::string{statement}];
   };
-  Database database(place().address(), {}, watched);
+  Database database(test_store().address(), {}, watched);
   Outbox outbox(database, options());
   outbox.enqueue(a_message());
   outbox.ack(worker_a, outbox.claim(worker_a, 30s, 10));
@@ -236,7 +236,7 @@ class WithoutLog : public OutboxTest {
   /// Opens an outbox with an environment of defaults and calls `body` with it.
   template <class F>
   std::string printed(F&& body) {
-    Database plain{place().address(), {.name = "shop"}};
+    Database plain{test_store().address(), {.name = "shop"}};
     Outbox box{plain, options()};
     testing::internal::CaptureStderr();
     body(box);

@@ -37,7 +37,7 @@ class LoggedOnce : public BoxTest {
   }
 
   FaultPlan plan_;
-  Database faulty_ = open_faulty(place().address(), plan_, {.retries = 1}, environment());
+  Database faulty_ = open_faulty(test_store().address(), plan_, {.retries = 1}, environment());
   Outbox sent_{faulty_, options()};
   Inbox received_{faulty_, options()};
   const Admin::Edit better_{.payload = payload("better"), .requeue = true};

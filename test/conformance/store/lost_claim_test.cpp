@@ -56,7 +56,7 @@ class LostClaim : public BoxTest {
   std::atomic<int> lose_claim_ = 0;
   FaultPlan plan_;
   Database database_ =
-      open_faulty(place().address(), plan_, {.name = "faulty", .retries = 0}, watched());
+      open_faulty(test_store().address(), plan_, {.name = "faulty", .retries = 0}, watched());
   Outbox box_{database_, options()};
   std::mutex mutex_;
   std::map<std::string, int> calls_;

@@ -158,7 +158,7 @@ TEST_P(MissingMessageByFunction, PHD_09_is_dead_at_the_next_claim) {
   for (const char* id : {"lost 1", "lost 2", "found"}) enqueue(id);
   lose("lost 1");
   lose("lost 2");
-  PgClient client{place().address()};
+  PgClient client{test_store().address()};
   const auto claim = [&](int limit) {
     return client.value(
         in_schema("select string_agg(id, ',') from {schema}outbox_claim("

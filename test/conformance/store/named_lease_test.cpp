@@ -317,7 +317,7 @@ TEST_P(Keeper, PHD_15_acquiring_has_a_timeout) {
     ++tries;
     clock().advance(20s);
   };
-  Database database(place().address(), {}, slow);
+  Database database(test_store().address(), {}, slow);
   Inbox inbox(database, options());
   ASSERT_TRUE(NamedLeases{inbox}.try_acquire(name, worker_b, 100s));
   LeaseKeeper a(inbox, name, worker_a, {.retry_interval = 1ms});
@@ -335,7 +335,7 @@ TEST_P(Keeper, acquiring_may_take_for_ever) {
   slow.log = [&](const LogEvent& event) {
     if (event.name == "lease_acquire" && ++tries == 3) clock().advance(100s);
   };
-  Database database(place().address(), {}, slow);
+  Database database(test_store().address(), {}, slow);
   Inbox inbox(database, options());
   ASSERT_TRUE(NamedLeases{inbox}.try_acquire(name, worker_b, 100s));
   LeaseKeeper a(inbox, name, worker_a, {.retry_interval = 1ms});
@@ -352,7 +352,7 @@ TEST_P(Keeper, a_stop_request_ends_the_wait) {
 }
 
 TEST_P(Keeper, goes_by_the_databases_clock_and_its_own_where_no_test_hands_one_in) {
-  Database database(place().address());
+  Database database(test_store().address());
   Inbox inbox(database, options());
   NamedLeases leases(inbox);
   {

@@ -16,7 +16,7 @@ using SqliteHandle = std::unique_ptr<sqlite3, decltype(&sqlite3_close)>;
 
 class SqliteNativeSession : public OutboxTest {
  protected:
-  SqliteHandle open() { return open(place().file()); }
+  SqliteHandle open() { return open(test_store().file()); }
   SqliteHandle open(const std::string& file) {
     outbox();
     sqlite3* handle = nullptr;
@@ -77,7 +77,7 @@ TEST_P(SqliteNativeSession, OBX_003_a_session_of_another_file_is_refused_by_name
   } catch (const UsageError& error) {
     const std::string_view words = error.what();
     EXPECT_NE(words.find(elsewhere.file()), std::string_view::npos) << words;
-    EXPECT_NE(words.find(place().file()), std::string_view::npos) << words;
+    EXPECT_NE(words.find(test_store().file()), std::string_view::npos) << words;
   }
   EXPECT_NO_THROW(same_tables.enqueue(session, a_message()));
   run(handle, "commit");
@@ -116,7 +116,7 @@ TEST_P(SqliteNativeSession, one_session_serves_many_transactions) {
 TEST_P(SqliteNativeSession, OBX_081_nobody_sees_or_claims_what_is_not_committed) {
   const SqliteHandle handle = open();
   SqliteSession session(handle.get());
-  Database impatient(place().address(), {.wait_timeout = 0ms, .retries = 0}, environment());
+  Database impatient(test_store().address(), {.wait_timeout = 0ms, .retries = 0}, environment());
   Outbox other(impatient, options());
   run(handle, "begin immediate");
   outbox().enqueue(session, a_message());
@@ -150,7 +150,7 @@ class LibpqNativeSession : public OutboxTest {
  protected:
   PgHandle open() {
     outbox();
-    PgHandle handle{PQconnectdb(place().address().c_str()), PQfinish};
+    PgHandle handle{PQconnectdb(test_store().address().c_str()), PQfinish};
     EXPECT_EQ(PQstatus(handle.get()), CONNECTION_OK) << PQerrorMessage(handle.get());
     return handle;
   }
@@ -258,7 +258,7 @@ class PqxxNativeSession : public OutboxTest {};
 
 TEST_P(PqxxNativeSession, OBX_003_its_commit_shows_the_message_and_its_end_without_leaves_nothing) {
   outbox();
-  pqxx::connection connection(place().address());
+  pqxx::connection connection(test_store().address());
   {
     pqxx::work work(connection);
     PqxxSession session(work);
@@ -283,7 +283,7 @@ TEST_P(PqxxNativeSession, claims_and_settles_in_it) {
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
   outbox().enqueue({.topic = Topic{"t"}, .payload = bytes});
   outbox().enqueue(a_message());
-  pqxx::connection connection(place().address());
+  pqxx::connection connection(test_store().address());
   pqxx::work work(connection);
   PqxxSession session(work);
   const auto claimed = outbox().claim(session, worker_a, 30s, 10);
@@ -298,7 +298,7 @@ TEST_P(PqxxNativeSession, claims_and_settles_in_it) {
 
 TEST_P(PqxxNativeSession, a_transaction_that_has_ended_is_refused) {
   outbox();
-  pqxx::connection connection(place().address());
+  pqxx::connection connection(test_store().address());
   pqxx::work work(connection);
   PqxxSession session(work);
   work.commit();
@@ -308,7 +308,7 @@ TEST_P(PqxxNativeSession, a_transaction_that_has_ended_is_refused) {
 
 TEST_P(PqxxNativeSession, a_transaction_that_has_failed_is_refused) {
   outbox();
-  pqxx::connection connection(place().address());
+  pqxx::connection connection(test_store().address());
   pqxx::work work(connection);
   PqxxSession session(work);
   EXPECT_THROW(work.exec("select 1 / 0"), pqxx::sql_error);
@@ -316,7 +316,7 @@ TEST_P(PqxxNativeSession, a_transaction_that_has_failed_is_refused) {
 }
 
 TEST_P(PqxxNativeSession, a_wrong_number_of_parameters_is_no_lost_connection) {
-  pqxx::connection connection(place().address());
+  pqxx::connection connection(test_store().address());
   pqxx::work work(connection);
   PqxxSession session(work);
   try {
@@ -330,7 +330,7 @@ TEST_P(PqxxNativeSession, a_wrong_number_of_parameters_is_no_lost_connection) {
 }
 
 TEST_P(PqxxNativeSession, nulls_and_missing_columns_are_those_of_every_session) {
-  pqxx::connection connection(place().address());
+  pqxx::connection connection(test_store().address());
   pqxx::work work(connection);
   PqxxSession session(work);
   std::size_t rows = 0;

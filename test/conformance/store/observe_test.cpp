@@ -34,7 +34,7 @@ TEST_P(Observe, IBX_002_asks_in_one_step) {
   std::vector<std::string> statements;
   Environment told = environment();
   told.timing = [&](std::string_view name, auto, std::size_t) { statements.emplace_back(name); };
-  Database database(place().address(), {}, told);
+  Database database(test_store().address(), {}, told);
   Inbox inbox(database, options());
   std::ignore = inbox.already_processed(a_key());
   EXPECT_EQ(statements, std::vector<std::string>{"observe"});

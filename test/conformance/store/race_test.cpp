@@ -215,7 +215,7 @@ TEST_P(Race, claim_ack_abandon_and_fail_take_one_statement) {
   watched.timing = [&](std::string_view statement, std::chrono::nanoseconds, std::size_t) {
     statements.emplace_back(statement);
   };
-  Database database(place().address(), {}, watched);
+  Database database(test_store().address(), {}, watched);
   Outbox box(database, options());
   for (int i = 0; i < 3; ++i) box.enqueue(a_message());
   statements.clear();

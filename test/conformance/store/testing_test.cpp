@@ -16,7 +16,7 @@ using Kind = DatabaseError::Kind;
 class ForTests : public BoxTest {
  protected:
   Database open(int retries = 0) {
-    return open_faulty(place().address(), plan, {.name = "faulty", .retries = retries},
+    return open_faulty(test_store().address(), plan, {.name = "faulty", .retries = retries},
                        world.environment());
   }
 
@@ -72,9 +72,9 @@ TEST_P(ForTests, PHD_34_the_dispatcher_runs_by_hand_until_idle_with_no_thread) {
   BoxOptions second = options();
   first.table = "one";
   second.table = "two";
-  const auto told = story(place().address(), first);
+  const auto told = story(test_store().address(), first);
   EXPECT_EQ(told.front(), "10");
-  EXPECT_EQ(story(place().address(), second), told);
+  EXPECT_EQ(story(test_store().address(), second), told);
 }
 
 TEST_P(ForTests, the_clock_moves_only_when_it_is_told_to) {

@@ -88,7 +88,7 @@ TEST_P(Transaction, OBX_003_a_session_of_another_database_is_refused_by_name) {
 
 TEST_P(Transaction, another_pool_of_the_same_database_is_as_good) {
   if (GetParam() == Backend::sqlite_memory) GTEST_SKIP() << "memory has one pool";
-  Database again{place().address(), {.name = "again"}, environment()};
+  Database again{test_store().address(), {.name = "again"}, environment()};
   again.in_transaction([&](Session& session) { outbox().enqueue(session, a_message()); });
   EXPECT_EQ(outbox().claim(worker_a).size(), 1u);
 }
@@ -130,7 +130,7 @@ TWINBOX_ON_EVERY_BACKEND(Transaction);
 class PostgresTransaction : public Transaction {};
 
 TEST_P(PostgresTransaction, OBX_003_a_session_of_another_database_is_refused_by_name) {
-  std::string address = place().address();
+  std::string address = test_store().address();
   address.replace(address.rfind("/twinbox"), std::string::npos, "/postgres");
   Database other{address};
   const std::string said = refusal([&] {

@@ -275,7 +275,7 @@ TEST_P(SinkOf, a_receiver_that_misbehaves_in_every_way_gets_everything_at_last) 
     ++taken[request.header("twinbox-id")];
     return Receiver::answer(200);
   });
-  Database real{place().address()};  // its own clock: what failed is due again by itself
+  Database real{test_store().address()};  // its own clock: what failed is due again by itself
   Outbox box{real, options()};
   for (int i = 0; i < count; ++i) {
     NewMessage message = a_message();
@@ -338,7 +338,7 @@ TEST_P(SinkOf, an_inbox_that_refuses_the_message_leaves_it_in_the_outbox) {
 }
 
 TEST_P(SinkOf, an_inbox_of_another_database_takes_the_message_once_though_it_comes_twice) {
-  Database other{place().address(), {}, environment()};
+  Database other{test_store().address(), {}, environment()};
   const HandlerCall sink = inbox_sink(inbox(), other, {.source = Source{"shop"}});
   EXPECT_EQ((HandlerEntry{sink, {}}.guarantee()), Guarantee::at_least_once);
   enqueue("m");
@@ -351,7 +351,7 @@ TEST_P(SinkOf, an_inbox_of_another_database_takes_the_message_once_though_it_com
 }
 
 TEST_P(SinkOf, an_inbox_keeps_the_first_content_of_an_id) {
-  Database other{place().address(), {}, environment()};
+  Database other{test_store().address(), {}, environment()};
   inbox().accept(Arrival{Source{"outbox"}, MessageId{"m"}, Topic{"order.first"}, payload("first")});
   enqueue("m");
   const auto claimed = outbox().claim(worker_a, 30s, 1);

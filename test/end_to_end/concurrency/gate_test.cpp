@@ -15,17 +15,17 @@ constexpr int processes = 4;
 constexpr int threads = 2;
 constexpr int messages = 40;
 
-BoxOptions options_of(const TestStore& place) {
+BoxOptions options_of(const TestStore& test_store) {
   BoxOptions options;
-  options.schema = place.schema();
+  options.schema = test_store.schema();
   options.deploy_schema = true;
   return options;
 }
 
 /// What one process does: its threads race for every message. Returns how many it has handled.
-int handle_all(const TestStore& place) {
-  Database database(place.address());
-  Inbox inbox(database, options_of(place));
+int handle_all(const TestStore& test_store) {
+  Database database(test_store.address());
+  Inbox inbox(database, options_of(test_store));
   AtMostOnce gate{inbox};
   std::atomic<int> handled = 0;
   {
@@ -46,10 +46,10 @@ class GateProcesses : public ::testing::TestWithParam<Backend> {
 };
 
 TEST_P(GateProcesses, MBH_12_of_many_threads_in_many_processes_exactly_one_handles_a_message) {
-  const TestStore place(GetParam());
+  const TestStore test_store(GetParam());
   {
-    Database database(place.address());
-    const Inbox deployed(database, options_of(place));
+    Database database(test_store.address());
+    const Inbox deployed(database, options_of(test_store));
   }
   std::vector<pid_t> children;
   for (int i = 0; i < processes; ++i) {
@@ -58,7 +58,7 @@ TEST_P(GateProcesses, MBH_12_of_many_threads_in_many_processes_exactly_one_handl
     if (child == 0) {
       int handled = 255;  // an error
       try {
-        handled = handle_all(place);
+        handled = handle_all(test_store);
       } catch (...) {
       }
       _exit(handled);

@@ -132,7 +132,7 @@ TWINBOX_ON_BACKENDS(OrderingCost, Backend::sqlite_file, Backend::postgres, Backe
 class PostgresOrderingCost : public OrderingCost {};
 
 TEST_P(PostgresOrderingCost, claims_touch_as_many_pages_as_without_the_keys_that_cannot_go_on) {
-  Database seen(explained(place().address()), {}, environment());
+  Database seen(explained(test_store().address()), {}, environment());
   // As many messages in both, so that both have indexes of the same height.
   const auto light = open(seen, "light");
   fill(*light, "", poisoned_messages + long_key(), clock().now() + 1h);

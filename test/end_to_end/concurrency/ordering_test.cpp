@@ -24,9 +24,9 @@ int messages_in_all() {
 /// What each key's messages are in the order of their commits, and in which order they are handled.
 class Orders {
  public:
-  void committed(const std::string& key, std::int64_t place, const std::string& id) {
+  void committed(const std::string& key, std::int64_t test_store, const std::string& id) {
     const std::lock_guard lock(mutex_);
-    committed_[key][place] = id;
+    committed_[key][test_store] = id;
   }
   void begins(const Message& message) {
     const std::lock_guard lock(mutex_);
@@ -55,7 +55,7 @@ class Orders {
     for (const auto& [key, by_place] : committed_) {
       const auto handled = handled_.find(key);
       std::size_t i = 0;
-      for (const auto& [place, id] : by_place) {
+      for (const auto& [test_store, id] : by_place) {
         const bool same =
             handled != handled_.end() && i < handled->second.size() && handled->second[i] == id;
         found += same ? 0 : 1;
@@ -77,13 +77,13 @@ class Orders {
 
 class Ordering : public ::testing::TestWithParam<Backend> {
  protected:
-  Ordering() : database_(place_.address(), pool()), outbox_(database_, options()) {
+  Ordering() : database_(test_store_.address(), pool()), outbox_(database_, options()) {
     execute("create table " + table() + " (name text primary key, last bigint not null)");
   }
 
   BoxOptions options() {
     BoxOptions box;
-    box.schema = place_.schema();
+    box.schema = test_store_.schema();
     box.deploy_schema = true;
     return box;
   }
@@ -131,12 +131,12 @@ class Ordering : public ::testing::TestWithParam<Backend> {
   }
 
   std::int64_t next_place(Session& session, const std::string& key) {
-    std::int64_t place = 0;
+    std::int64_t test_store = 0;
     session.execute("insert into " + table() +
                         " as t (name, last) values (@name, 1) on conflict (name) do update set "
                         "last = t.last + 1 returning last",
-                    {{"name", key}}, [&](const Row& row) { place = row.integer(0); });
-    return place;
+                    {{"name", key}}, [&](const Row& row) { test_store = row.integer(0); });
+    return test_store;
   }
 
   void execute(const std::string& sql) {
@@ -144,7 +144,7 @@ class Ordering : public ::testing::TestWithParam<Backend> {
   }
 
   [[nodiscard]] std::string table() const {
-    return (GetParam() == Backend::postgres ? "\"" + place_.schema() + "\"." : "") + "places";
+    return (GetParam() == Backend::postgres ? "\"" + test_store_.schema() + "\"." : "") + "places";
   }
 
   /// Every twentieth message fails at first, and holds up its key until it succeeds.
@@ -160,7 +160,7 @@ class Ordering : public ::testing::TestWithParam<Backend> {
     return handlers;
   }
 
-  TestStore place_{GetParam()};
+  TestStore test_store_{GetParam()};
   Database database_;
   Outbox outbox_;
   Orders orders_;
@@ -168,7 +168,7 @@ class Ordering : public ::testing::TestWithParam<Backend> {
 
 TEST_P(Ordering, messages_of_a_key_are_handled_in_the_order_of_their_commits) {
   const int expected = messages_in_all();
-  Database second(place_.address(), pool());
+  Database second(test_store_.address(), pool());
   Outbox same(second, options());
   {
     std::vector<std::jthread> dispatchers;

@@ -59,15 +59,15 @@ class Processes : public ::testing::TestWithParam<Backend> {
 
   /// Producers and workers run and are killed and replaced; a new producer sends everything once
   /// more, since nobody knows how far the last one had come. Returns what all of them noted.
-  Acts run(const TestStore& place, const Load& load) {
+  Acts run(const TestStore& test_store, const Load& load) {
     logs_ = std::filesystem::temp_directory_path() / ("acts_" + std::to_string(getpid()));
     std::filesystem::remove_all(logs_);
     std::filesystem::create_directories(logs_);
     Pipe control, progress;
     const auto start = [&](Role role, std::uint64_t seed) {
       return start_role(
-          {role, place.address(), place.schema(), (logs_ / std::to_string(++started_)).string(),
-           seed, load.messages_each, load.log_pages},
+          {role, test_store.address(), test_store.schema(),
+           (logs_ / std::to_string(++started_)).string(), seed, load.messages_each, load.log_pages},
           control.read_end, progress.write_end);
     };
     std::map<std::uint64_t, pid_t> making;  // by seed
@@ -105,12 +105,12 @@ class Processes : public ::testing::TestWithParam<Backend> {
   }
 
   /// How many deliveries are in which state: 0 open, 1 done, 2 dead.
-  static std::map<std::int64_t, std::size_t> count_states(const TestStore& place, Backend backend,
-                                                          const std::string& box) {
+  static std::map<std::int64_t, std::size_t> count_states(const TestStore& test_store,
+                                                          Backend backend, const std::string& box) {
     std::map<std::int64_t, std::size_t> counts;
-    Database database(place.address());
+    Database database(test_store.address());
     const std::string table =
-        (backend == Backend::sqlite_file ? "" : "\"" + place.schema() + "\".") + box;
+        (backend == Backend::sqlite_file ? "" : "\"" + test_store.schema() + "\".") + box;
     database.in_transaction([&](Session& session) {
       session.execute("select 0, count(*) from " + table +
                           "_work union all select state, count(*) from " + table +
@@ -123,10 +123,10 @@ class Processes : public ::testing::TestWithParam<Backend> {
   }
 
   template <class Box>
-  static void deploy(const TestStore& place) {
-    Database database(place.address());
+  static void deploy(const TestStore& test_store) {
+    Database database(test_store.address());
     BoxOptions options;
-    options.schema = place.schema();
+    options.schema = test_store.schema();
     options.deploy_schema = true;
     const Box box(database, options);
   }
@@ -137,8 +137,8 @@ class Processes : public ::testing::TestWithParam<Backend> {
   }
 
   /// Nothing is damaged, and every payload is what was written.
-  static void expect_sound(const TestStore& place) {
-    Database database(place.address());
+  static void expect_sound(const TestStore& test_store) {
+    Database database(test_store.address());
     database.in_transaction([&](Session& session) {
       check_integrity(session);
       session.execute(
@@ -164,8 +164,8 @@ class Processes : public ::testing::TestWithParam<Backend> {
 
   /// How often the log of a SQLite file began anew since it was created: each time all of it had
   /// been checkpointed. SQLite counts it in the log's header.
-  static std::uint32_t begun_anew(const TestStore& place) {
-    std::ifstream log{place.file() + "-wal", std::ios::binary};
+  static std::uint32_t begun_anew(const TestStore& test_store) {
+    std::ifstream log{test_store.file() + "-wal", std::ios::binary};
     std::uint32_t count = 0;
     log.seekg(12);
     for (int i = 0; i < 4; ++i) count = count << 8 | static_cast<std::uint32_t>(log.get());
@@ -217,12 +217,12 @@ class SqliteProcesses : public Processes {};
 TEST_P(Processes, OBX_017_share_an_outbox_while_workers_and_producers_are_killed) {
   REQUIREMENT("OBX-019,OBX-051,OBX-081");
   campaign([&] {
-    const TestStore place(GetParam());
-    deploy<Outbox>(place);
-    const Acts acts = run(place, {Role::enqueuer, Role::outbox_worker});
+    const TestStore test_store(GetParam());
+    deploy<Outbox>(test_store);
+    const Acts acts = run(test_store, {Role::enqueuer, Role::outbox_worker});
     EXPECT_EQ(std::set(acts.enqueued.begin(), acts.enqueued.end()).size(),
               std::size_t{producers * messages_each});
-    check(acts, count_states(place, GetParam(), "outbox"), producers * messages_each);
+    check(acts, count_states(test_store, GetParam(), "outbox"), producers * messages_each);
   });
 }
 
@@ -230,11 +230,11 @@ TEST_P(Processes, OBX_017_share_an_outbox_while_workers_and_producers_are_killed
 // processes meet writes of others, and the death of either.
 TEST_P(Processes, share_an_outbox_of_large_messages_whose_file_stays_sound) {
   campaign([&] {
-    const TestStore place(GetParam());
-    deploy<Outbox>(place);
-    const Acts acts = run(place, {Role::large_enqueuer, Role::outbox_worker});
-    check(acts, count_states(place, GetParam(), "outbox"), producers * messages_each);
-    if (GetParam() == Backend::sqlite_file) expect_sound(place);
+    const TestStore test_store(GetParam());
+    deploy<Outbox>(test_store);
+    const Acts acts = run(test_store, {Role::large_enqueuer, Role::outbox_worker});
+    check(acts, count_states(test_store, GetParam(), "outbox"), producers * messages_each);
+    if (GetParam() == Backend::sqlite_file) expect_sound(test_store);
   });
 }
 
@@ -245,20 +245,20 @@ TEST_P(SqliteProcesses, share_a_file_that_is_checkpointed_all_the_time) {
   constexpr int least = 30;  // a tenth of what a loaded machine reaches
   std::uint32_t all = 0;
   campaign([&] {
-    const TestStore place(GetParam());
-    deploy<Outbox>(place);
-    Database observer(place.address());  // keeps the log, and with it the count
+    const TestStore test_store(GetParam());
+    deploy<Outbox>(test_store);
+    Database observer(test_store.address());  // keeps the log, and with it the count
     const auto look = [&] { observer.in_transaction(check_integrity); };
     look();
-    const Acts acts = run(place, {.producer = Role::ledger_enqueuer,
-                                  .worker = Role::outbox_worker,
-                                  .messages_each = each,
-                                  .acts_between_kills = 150,
-                                  .log_pages = 8,
-                                  .after_kill = look});
+    const Acts acts = run(test_store, {.producer = Role::ledger_enqueuer,
+                                       .worker = Role::outbox_worker,
+                                       .messages_each = each,
+                                       .acts_between_kills = 150,
+                                       .log_pages = 8,
+                                       .after_kill = look});
     compare(acts.enqueued, observer);
-    check(acts, count_states(place, GetParam(), "outbox"), producers * each);
-    const std::uint32_t count = begun_anew(place);
+    check(acts, count_states(test_store, GetParam(), "outbox"), producers * each);
+    const std::uint32_t count = begun_anew(test_store);
     EXPECT_GE(count, least) << "the log hardly ever began anew: nothing was tried";
     all += count;
   });
@@ -268,15 +268,15 @@ TEST_P(SqliteProcesses, share_a_file_that_is_checkpointed_all_the_time) {
 TEST_P(Processes, IBX_030_share_an_inbox_that_gets_everything_again_while_all_are_killed) {
   REQUIREMENT("IBX-033,IBX-070,IBX-103");
   campaign([&] {
-    const TestStore place(GetParam());
-    deploy<Inbox>(place);
-    const Acts acts = run(place, {Role::accepter, Role::inbox_worker});
+    const TestStore test_store(GetParam());
+    deploy<Inbox>(test_store);
+    const Acts acts = run(test_store, {Role::accepter, Role::inbox_worker});
     EXPECT_EQ(std::set(acts.accepted.begin(), acts.accepted.end()).size(), acts.accepted.size())
         << "accepted twice";
     // One that is killed may have had a message accepted without noting it.
     EXPECT_LE(acts.accepted.size(), std::size_t{messages_each});
     EXPECT_GE(acts.accepted.size() + producer_kills, std::size_t{messages_each});
-    check(acts, count_states(place, GetParam(), "inbox"), messages_each);
+    check(acts, count_states(test_store, GetParam(), "inbox"), messages_each);
   });
 }
 

@@ -40,9 +40,9 @@ class Threads : public ::testing::TestWithParam<Backend> {
  protected:
   Threads() { skip_without_server(GetParam()); }
 
-  static BoxOptions options(const TestStore& place) {
+  static BoxOptions options(const TestStore& test_store) {
     BoxOptions box;
-    box.schema = place.schema();
+    box.schema = test_store.schema();
     box.deploy_schema = true;
     return box;
   }
@@ -64,9 +64,9 @@ TEST_P(Threads, OBX_081_claim_renew_abandon_and_ack_the_same_few_rows) {
   REQUIREMENT("OBX-019,OBX-017");
   constexpr int rows = 60;
   campaign([&] {
-    const TestStore place(GetParam());
-    Database database(place.address(), pool());
-    Outbox outbox(database, options(place));
+    const TestStore test_store(GetParam());
+    Database database(test_store.address(), pool());
+    Outbox outbox(database, options(test_store));
     for (int i = 0; i < rows; ++i) outbox.enqueue(a_message());
     Holders holders;
     std::atomic<int> acked = 0, stale = 0;
@@ -100,9 +100,9 @@ TEST_P(Threads, IBX_103_accept_claim_and_ack_at_once_and_each_message_is_done_on
   REQUIREMENT("IBX-030,IBX-033");
   constexpr int messages_in_all = 300;
   campaign([&] {
-    const TestStore place(GetParam());
-    Database database(place.address(), pool());
-    Inbox inbox(database, options(place));
+    const TestStore test_store(GetParam());
+    Database database(test_store.address(), pool());
+    Inbox inbox(database, options(test_store));
     Holders holders;
     std::atomic<int> fresh = 0, acked = 0, lost = 0;
     on_all_threads([&](std::uint64_t seed) {

@@ -38,8 +38,8 @@ class Handled {
 
 class WakeUp : public ::testing::TestWithParam<Backend> {
  protected:
-  static void enqueue_elsewhere(const TestStore& place, std::uint64_t seed, int messages) {
-    enqueue_elsewhere(place.address(), place.schema(), seed, messages);
+  static void enqueue_elsewhere(const TestStore& test_store, std::uint64_t seed, int messages) {
+    enqueue_elsewhere(test_store.address(), test_store.schema(), seed, messages);
   }
 
   /// Enqueues from a process of its own, and waits for its end.
@@ -63,10 +63,10 @@ class WakeUp : public ::testing::TestWithParam<Backend> {
 };
 
 TEST_P(WakeUp, PHD_28_reaches_a_dispatcher_in_another_process) {
-  const TestStore place(GetParam());
-  Database database(place.address());
+  const TestStore test_store(GetParam());
+  Database database(test_store.address());
   BoxOptions options;
-  options.schema = place.schema();
+  options.schema = test_store.schema();
   options.deploy_schema = true;
   Outbox outbox(database, options);
   Handled handled;
@@ -78,9 +78,9 @@ TEST_P(WakeUp, PHD_28_reaches_a_dispatcher_in_another_process) {
   ASSERT_TRUE(handled.wait_for(1)) << "it runs";
   std::size_t expected = 1;
   for (std::uint64_t round = 1; round <= 3; ++round) {
-    enqueue_elsewhere(place, round, 1);
+    enqueue_elsewhere(test_store, round, 1);
     ASSERT_TRUE(handled.wait_for(expected += 1)) << "a single one, round " << round;
-    enqueue_elsewhere(place, 100 + round, 50);
+    enqueue_elsewhere(test_store, 100 + round, 50);
     ASSERT_TRUE(handled.wait_for(expected += 50)) << "many, round " << round;
   }
 }
@@ -109,8 +109,8 @@ TEST_P(ManyFiles, PHD_28_reaches_the_dispatcher_from_every_file_of_a_set) {
   std::jthread running{[&](const std::stop_token& stop) { dispatcher.run(stop); }};
   // Each look at an empty store is the last one for an hour.
   for (std::size_t round = 1; round <= count; ++round) {
-    const TestStore& place = *places[round - 1];
-    enqueue_elsewhere(place.address(), place.schema(), round, 1);
+    const TestStore& test_store = *places[round - 1];
+    enqueue_elsewhere(test_store.address(), test_store.schema(), round, 1);
     ASSERT_TRUE(handled.wait_for(round)) << "store " << round;
   }
 }

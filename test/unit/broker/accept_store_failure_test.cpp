@@ -18,9 +18,9 @@ class AcceptStoreFailure : public InboxTest {
 
 TEST_P(AcceptStoreFailure, a_database_that_is_gone_costs_no_message_its_place) {
   const std::string name = "twinbox_gone_" + std::to_string(getpid());
-  PgClient client{place().address()};
+  PgClient client{test_store().address()};
   client.run("create database " + name);
-  Database database{with_setting(place().address(), "dbname=" + name), {.retries = 1}};
+  Database database{with_setting(test_store().address(), "dbname=" + name), {.retries = 1}};
   Inbox box{database, {.deploy_schema = true}};
   client.run("drop database " + name + " with (force)");
   AcceptBuffer buffer{accept_into(box), one_retry(), "test", environment()};
@@ -54,10 +54,10 @@ TEST_P(AcceptStoreFailure, a_commit_that_waits_for_no_standby_acknowledges_nothi
 
 TEST_P(AcceptStoreFailure, a_stop_ends_an_accept_that_waits_for_a_silent_store) {
   inbox();
-  Database database{place().address(), {.wait_timeout = 1h}, environment()};
+  Database database{test_store().address(), {.wait_timeout = 1h}, environment()};
   Inbox box{database, options()};
-  PgClient holder{place().address()};
-  PgClient watcher{place().address()};
+  PgClient holder{test_store().address()};
+  PgClient watcher{test_store().address()};
   holder.begin();
   holder.run(in_schema("lock table {schema}inbox_message in access exclusive mode"));
   AcceptThread accepting{{accept_into(box), one_retry(), "test", environment()}, [] {}};
