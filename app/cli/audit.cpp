@@ -1,4 +1,4 @@
-// audit and workers: who did what, and who works.
+// The commands audit and workers.
 #include "cli/json.hpp"
 #include "cli/open_store.hpp"
 #include "cli/table.hpp"
@@ -58,7 +58,7 @@ void print_audit(const Screen& screen, const OpenBox& box, const AuditPage& page
   screen.print(heading(screen, box.name()) +
                (table.empty() ? "nothing\n" : table.text(screen.look())));
   if (page.next) {
-    screen.print(screen.look().paint(Style::faint, "more with --" + box.name() + " --after " +
+    screen.print(screen.look().paint(Style::faint, "next page: --" + box.name() + " --after " +
                                                        std::to_string(*page.next)) +
                  "\n");
   }
@@ -78,7 +78,7 @@ int audit(const CommonOptions& common, const AuditOptions& options, const Screen
   OpenStore store(common);
   const std::vector<OpenBox> boxes = store.boxes();
   if (options.after > 0 && boxes.size() > 1)
-    throw CliError(exit_usage, "--after is about one box; add --outbox or --inbox");
+    throw CliError(exit_usage, "--after continues one box; add --outbox or --inbox");
   json::array answer;
   bool found = false;
   for (const OpenBox& box : boxes) {
@@ -99,7 +99,7 @@ int audit(const CommonOptions& common, const AuditOptions& options, const Screen
 
 // ---- workers
 
-/// One that has told of itself, or only its leases are known.
+/// A registered worker, or an owner of which only the leases are known.
 struct WorkerRow {
   std::optional<Worker> worker;
   std::string owner;
@@ -138,7 +138,7 @@ void print_workers(const Screen& screen, const OpenBox& box, const std::vector<W
                {one.owner, Style::faint}});
   }
   screen.print(heading(screen, box.name()) +
-               (table.empty() ? "nobody works on it\n" : table.text(screen.look())));
+               (table.empty() ? "no workers\n" : table.text(screen.look())));
   if (held.empty()) return;
   Table names({{"NAMED LEASE", false, 12}, {"ENDS", true}, {"OWNER", false, 8, 1}});
   for (const LeaseHolder& one : held) {
@@ -196,29 +196,27 @@ Verb audit_verb(CommonOptions& common) {
   return {
       .name = "audit",
       .group = "Inspect",
-      .summary = "who did what, when, why and to how many; the newest first",
+      .summary = "Show who changed what, and when",
       .text =
-          "With --operation, one operation and how far it has come; exit code 1 where nobody has "
-          "asked for it.",
-      .options = with({{"-n,--limit", "COUNT", "at most so many (default: 20)", &options->limit},
-                       {"--after", "ID", "go on where a page ended", &options->after},
-                       {"--operation", "ID", "only the operation with this id", &common.operation}},
+          "The newest operation comes first. With --operation, the command shows one operation and its progress; exit code 1 means that it does not exist.",
+      .options = with({{"-n,--limit", "COUNT", "Maximum number of entries (default: 20)", &options->limit},
+                       {"--after", "ID", "Continue after this entry of the previous page", &options->after},
+                       {"--operation", "ID", "Show only this operation", &common.operation}},
                       {box_options(common), store_options(common), answer_options(common)}),
-      .examples = {{"twinbox audit", "what was done of late"},
+      .examples = {{"twinbox audit", "latest operations"},
                    {"twinbox audit --operation 0190b3c2-7d11-7c41-a2f0-6d6f0c2f1b1e",
-                    "how far it has come"}},
+                    "progress of one operation"}},
       .run = [&common, options](const Screen& screen) { return audit(common, *options, screen); }};
 }
 
 Verb workers_verb(CommonOptions& common) {
   return {.name = "workers",
           .group = "Inspect",
-          .summary = "who works on the boxes, and what they hold",
+          .summary = "Show running workers and what they hold",
           .text =
-              "A dispatcher tells of itself every 15 seconds; one that died stays in the list for "
-              "a day. Named leases say which process does what only one may do.",
+              "A dispatcher sends a heartbeat every 15 seconds. A worker that stopped sending them stays in the list for a day. Named leases show which process runs a task that only one process may run.",
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
-          .examples = {{"twinbox workers", "who is there"}},
+          .examples = {{"twinbox workers", "all workers"}},
           .run = [&common](const Screen& screen) { return workers(common, screen); }};
 }
 

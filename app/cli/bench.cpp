@@ -1,4 +1,4 @@
-// bench: what the user's own store reaches, in tables of its own that are gone afterwards.
+// The command bench: measures the user's store in separate tables and removes them at the end.
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -22,7 +22,7 @@ struct BenchOptions {
   std::int64_t size = 256;
 };
 
-/// A place beside the store's own, removed with the object: a file, or a schema.
+/// A separate file or schema for the benchmark, removed by the destructor.
 class BenchDatabase {
  public:
   explicit BenchDatabase(const StoreDefinition& store) {
@@ -50,7 +50,7 @@ class BenchDatabase {
         });
       }
     } catch (const std::exception& error) {
-      Screen{}.note("schema " + options_.schema + " could not be removed: " + error.what() + "\n");
+      Screen{}.note("schema " + options_.schema + " could not be dropped: " + error.what() + "\n");
     }
     database_.reset();
     if (file_.empty()) return;
@@ -84,7 +84,7 @@ Duration quantile(std::vector<Duration>& values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-/// `writers` threads, each enqueues one message after the other.
+/// Runs `writers` threads; each enqueues its messages one after another.
 Measurement enqueue(Outbox& outbox, const BenchOptions& options, std::int64_t writers) {
   const NewMessage message{.topic = Topic{"bench"},
                            .payload = std::string(static_cast<std::size_t>(options.size), 'x')};
@@ -132,7 +132,7 @@ int bench(const CommonOptions& common, const BenchOptions& options, const Screen
         std::tuple{"--writers", options.writers, std::int64_t{16}},
         std::tuple{"--size", options.size, std::int64_t{1'000'000}}}) {
     if (value < 1 || value > most)
-      throw CliError(exit_usage, std::string{name} + ": must be 1 to " + std::to_string(most));
+      throw CliError(exit_usage, std::string{name} + ": expected a number from 1 to " + std::to_string(most));
   }
   OpenStore store(common, OpenStore::Missing::create);
   std::vector<Measurement> results;
@@ -173,17 +173,15 @@ Verb bench_verb(CommonOptions& common) {
   return {
       .name = "bench",
       .group = "Check",
-      .summary = "how fast this store is, here and now",
+      .summary = "Measure the throughput of this store",
       .text =
-          "Works on a file beside the store's, or in a schema of its own, which is removed "
-          "afterwards. Each "
-          "enqueue is one durable commit, which writers at the same time share.",
+          "The benchmark uses a separate file or a separate schema and removes it at the end. Each enqueue is one durable commit; concurrent writers share commits.",
       .options = with(
-          {{"--messages", "COUNT", "per measurement (default: 2000)", &options->messages},
-           {"--writers", "COUNT", "at the same time, up to 16 (default: 8)", &options->writers},
-           {"--size", "BYTES", "of each payload (default: 256)", &options->size}},
+          {{"--messages", "COUNT", "Messages per measurement (default: 2000)", &options->messages},
+           {"--writers", "COUNT", "Concurrent writers, 1 to 16 (default: 8)", &options->writers},
+           {"--size", "BYTES", "Size of each payload (default: 256)", &options->size}},
           {store_options(common), answer_options(common)}),
-      .examples = {{"twinbox bench --database postgresql://app@db/app", "a server"}},
+      .examples = {{"twinbox bench --database postgresql://app@db/app", "on a database server"}},
       .run = [&common, options](const Screen& screen) { return bench(common, *options, screen); }};
 }
 

@@ -1,4 +1,4 @@
-// What an operation changed, or would change: how much in which box.
+// The number of changes per box, made or planned.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ void report(const Screen& screen, const CommonOptions& common, const ChangeCount
             const std::string& done, const std::string& one, const std::string& many,
             const std::string& operation = {});
 
-/// Who acts: --actor, or the user.
+/// The operator: --actor, or the user's name.
 std::string actor_of(const CommonOptions& common);
 
 }  // namespace twinbox::cli

@@ -105,8 +105,8 @@ std::string bash_completion(std::span<const Verb> verbs) {
          "complete -F _twinbox twinbox\n";
 }
 
-/// Found in $fpath, where compinit looks for the first line and the first call defines the
-/// function; or read by `source`, which registers it. `path` and `words` are zsh's own names.
+/// Works as a file in $fpath, where compinit reads the first line and the first call defines the
+/// function, and with `source`, which registers it. zsh itself uses the names `path` and `words`.
 std::string zsh_completion(std::span<const Verb> verbs) {
   std::string text =
       "#compdef twinbox\n"
@@ -176,8 +176,8 @@ std::string completion(std::span<const Verb> verbs, const std::string& shell) {
   if (shell == "bash") return bash_completion(verbs);
   if (shell == "zsh") return zsh_completion(verbs);
   if (shell == "fish") return fish_completion(verbs);
-  throw CliError(exit_usage, "there is no completion for '" + printable(shell) +
-                                 "'; there is one for bash, zsh and fish");
+  throw CliError(exit_usage, "no completion for shell '" + printable(shell) +
+                                 "'; use bash, zsh or fish");
 }
 
 }  // namespace twinbox::cli

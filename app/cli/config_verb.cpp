@@ -1,4 +1,4 @@
-// config check: what the daemon would say about its configuration.
+// The command config check: validates a configuration as the daemon does.
 #include "cli/json.hpp"
 #include "cli/open_store.hpp"
 #include "cli/text.hpp"
@@ -51,7 +51,7 @@ int check(const CommonOptions& common, const Screen& screen) {
     const std::vector<app::ConfigProblem> problems = app::check_config(config);
     const int code = report_problems(common, problems, app::config_warnings(config), screen);
     if (common.json || code != exit_ok) return code;
-    screen.print((file.empty() ? "no file: the defaults and the environment" : printable(file)) +
+    screen.print((file.empty() ? "no file, defaults and environment only" : printable(file)) +
                  ": " + counted(static_cast<std::int64_t>(config.stores.size()), "store") + ", " +
                  counted(static_cast<std::int64_t>(config.routes.size()), "route") + ", " +
                  counted(static_cast<std::int64_t>(config.sinks.size()), "sink") + ", " +
@@ -67,15 +67,13 @@ int check(const CommonOptions& common, const Screen& screen) {
 Verb config_check_verb(CommonOptions& common) {
   return {.name = "config check",
           .group = "Check",
-          .summary = "every problem of a configuration: file, line, key, what was expected",
+          .summary = "Check a configuration and list every problem",
           .text =
-              "Reads the file and the environment as serve does, and connects to nothing. Exit "
-              "code 1 when there is a problem. Warnings, such as a token file that every user may "
-              "read, change no exit code.",
-          .options = with({{"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)",
+              "Reads the file and the environment as serve does, and connects to nothing. Each problem names the file, the line, the key and the expected value. Exit code 1 means that there is a problem. Warnings, such as a token file that every user may read, do not change the exit code.",
+          .options = with({{"--config", "FILE", "Configuration file (default: TWINBOX_CONFIG)",
                             &common.config}},
                           {answer_options(common)}),
-          .examples = {{"twinbox config check --config twinbox.toml", "before a reload"}},
+          .examples = {{"twinbox config check --config twinbox.toml", "before reloading the daemon"}},
           .run = [&common](const Screen& screen) { return check(common, screen); }};
 }
 

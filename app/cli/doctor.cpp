@@ -1,4 +1,4 @@
-// doctor: what is wrong, and how to mend it.
+// The command doctor: finds problems and shows how to fix them.
 #include <algorithm>
 #include <thread>
 
@@ -25,7 +25,7 @@ struct DoctorOptions {
   bool all = false;
 };
 
-/// A finding, and the box it is about; empty: the whole store.
+/// A finding and its box; empty: the whole store.
 struct BoxFinding {
   std::string box;
   Finding finding;
@@ -35,7 +35,7 @@ void add(std::vector<BoxFinding>& all, const std::string& box, std::vector<Findi
   for (Finding& finding : findings) all.push_back({box, std::move(finding)});
 }
 
-/// What the daemon delivers from such a box: by routes, and again what an inline event has left.
+/// The topics that the daemon delivers from such a box: by routes, and retries of inline events.
 std::vector<TopicPattern> routed(const app::Config& config, BoxKind kind) {
   std::vector<TopicPattern> patterns;
   for (const app::RouteConfig& route : config.routes) {
@@ -48,9 +48,9 @@ std::vector<TopicPattern> routed(const app::Config& config, BoxKind kind) {
   return patterns;
 }
 
-constexpr std::size_t max_topics = 20;  // are named
+constexpr std::size_t max_topics = 20;  // listed by name
 
-/// The open topics that no route of the configuration takes.
+/// Topics with open deliveries that match no route of the configuration.
 std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kind,
                                           const Counts& counts) {
   const std::vector<TopicPattern> patterns = routed(config, kind);
@@ -61,21 +61,21 @@ std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kin
         patterns, [&](const TopicPattern& pattern) { return pattern.matches(topic); });
     if (taken || one.open() == 0) continue;
     if (findings.size() == max_topics) {
-      findings.push_back({"handler", Level::warning, "further topics that no route takes",
-                          "twinbox status --topics lists the open ones"});
+      findings.push_back({"handler", Level::warning, "more topics without a route",
+                          "run twinbox status --topics to list them"});
       break;
     }
     findings.push_back({"handler", Level::warning,
                         counted(one.open(), "delivery", "deliveries") + " of topic " + topic +
-                            " that no route takes",
+                            " have no route",
                         "add a [[route]] with box = \"" + std::string{to_string(kind)} +
                             "\" whose topic is \"" + topic +
-                            "\" or a pattern of it, or twinbox discard them"});
+                            "\" or a pattern that matches it, or discard the deliveries with twinbox discard"});
   }
   return findings;
 }
 
-/// A sink that writes into an inbox of the same store holds a connection while it does.
+/// A sink holds a connection while it writes into an inbox of the same store.
 std::vector<Finding> few_connections(const app::Config& config, const OpenStore& store) {
   const app::StoreConfig* configured = config.find_store(store.name());
   if (configured == nullptr || configured->url.starts_with("sqlite:")) return {};
@@ -87,12 +87,12 @@ std::vector<Finding> few_connections(const app::Config& config, const OpenStore&
   if (!writes || config.dispatch.workers < configured->connections) return {};
   return {{"workers", Level::warning,
            std::to_string(config.dispatch.workers) +
-               " sinks may write into an inbox of this store at once, on " +
-               counted(configured->connections, "connection") + ": none is left to renew leases",
-           "raise connections in [store." + configured->name + "] above workers in [dispatch]"}};
+               " workers can write into an inbox of this store at the same time, over " +
+               counted(configured->connections, "connection") + ", which leaves none to renew leases",
+           "set connections in [store." + configured->name + "] to more than workers in [dispatch]"}};
 }
 
-/// Looks at what is open twice, `between` apart: growth cannot be seen at one look.
+/// Counts open deliveries twice, `between` apart, to detect growth.
 void examine_backlog(const CommonOptions& common, OpenStore& store,
                      const std::vector<BoxKind>& kinds, Duration between,
                      std::vector<BoxFinding>& all) {
@@ -106,7 +106,7 @@ void examine_backlog(const CommonOptions& common, OpenStore& store,
   for (auto& [box, first] : before) {
     const Counts second = Admin{box.queue}.counts();
     all.push_back({box.name(), compare_backlog(first.all, second.all, between)});
-    // A program of its own may work on a box that the daemon has no route for.
+    // A box without routes may be handled by another program.
     const bool ours = !routed(config, box.kind).empty() ||
                       (!config.routes.empty() && Workers{box.queue}.list().empty());
     if (ours) add(all, box.name(), topics_without_route(config, box.kind, second));
@@ -122,7 +122,7 @@ std::vector<BoxFinding> examine(const CommonOptions& common, OpenStore& store, D
     std::vector<Finding> findings = examine_box(store.database(), kind, store.options(kind));
     const Finding& schema = findings.front();
     const bool named = common.outbox || common.inbox;
-    // A store may have one box only: that the other is missing is a finding where nothing is there.
+    // A store may have only one box: a missing box is a finding only if both are missing.
     if (!named && Schema{store.database(), kind, store.options(kind)}.check().missing()) continue;
     if (schema.level != Level::error) usable.push_back(kind);
     add(all, std::string{to_string(kind)}, std::move(findings));
@@ -133,7 +133,7 @@ std::vector<BoxFinding> examine(const CommonOptions& common, OpenStore& store, D
   if (usable.empty() && !broken) {
     all.push_back(
         {"",
-         {"schema", Level::error, "there is neither outbox nor inbox", "twinbox schema deploy"}});
+         {"schema", Level::error, "the store has neither an outbox nor an inbox", "run twinbox schema deploy"}});
   }
   if (!usable.empty() && !broken) examine_backlog(common, store, usable, between, all);
   return all;
@@ -141,7 +141,7 @@ std::vector<BoxFinding> examine(const CommonOptions& common, OpenStore& store, D
 
 constexpr int text_column = 21;
 
-/// Wrapped on a terminal, with the following lines under the first; as it is in a pipe.
+/// `text` wrapped and indented on a terminal, unchanged in a pipe.
 std::string body(const Screen& screen, const std::string& text) {
   const int width = screen.look().width;
   if (width <= text_column + 20) return text + "\n";
@@ -159,11 +159,11 @@ void print_finding(const Screen& screen, const BoxFinding& one) {
                look.paint(Style::strong, fit(finding.check, 12)) +
                body(screen, printable(finding.found)));
   if (finding.fix.empty()) return;
-  screen.print(std::string(9, ' ') + look.paint(Style::faint, fit("mend it:", 12)) +
+  screen.print(std::string(9, ' ') + look.paint(Style::faint, fit("fix:", 12)) +
                body(screen, printable_lines(finding.fix)));
 }
 
-/// Files that others may read or change, and secrets that can be guessed.
+/// Files that other users may read or change, and secrets that can be guessed.
 std::vector<Finding> unsafe_settings(const app::Config& config) {
   std::vector<Finding> findings;
   const auto add_all = [&](const std::vector<app::ConfigProblem>& problems, Level level) {
@@ -205,7 +205,7 @@ int doctor(const CommonOptions& common, const DoctorOptions& options, const Scre
     print_json(screen, {{"findings", std::move(findings)}});
   } else {
     for (const BoxFinding& one : all) print_finding(screen, one);
-    screen.print(wrong == 0 ? "\nall is well\n" : "\n" + counted(wrong, "finding") + "\n");
+    screen.print(wrong == 0 ? "\nno problems found\n" : "\n" + counted(wrong, "finding") + "\n");
   }
   return wrong == 0 ? exit_ok : exit_negative;
 }
@@ -217,21 +217,15 @@ Verb doctor_verb(CommonOptions& common) {
   return {
       .name = "doctor",
       .group = "Check",
-      .summary = "what is wrong with a store, and how to mend it",
+      .summary = "Find problems of a store and show how to fix them",
       .text =
-          "Looks at whether the store can be reached, the tables, their functions and indexes, the "
-          "clocks, partition keys that dead letters or far due times stop, "
-          "how durable commits are, transactions that hold back vacuum, the file and its disk, and "
-          "the "
-          "backlog, at which it looks twice. With a configuration, also for topics that no route "
-          "takes, and at what is unsafe about its brokers, its files and its secrets. "
-          "Exit code 1 when there is a finding.",
+          "Checks the connection, the tables with their functions and indexes, the clocks, partition keys blocked by dead letters or distant due times, the durability of commits, transactions that hold back vacuum, the database file and its disk, and the backlog, which is measured twice. With a configuration it also checks for topics without a route, and for unsafe settings of brokers, files and secrets. Exit code 1 means that there is a finding.",
       .options = with({{"--interval", "DURATION",
-                        "between the two looks at the backlog (default: 2s)", &options->interval}},
+                        "Time between the two measurements of the backlog (default: 2s)", &options->interval}},
                       {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox doctor", "on ./twinbox.db"},
                    {"twinbox doctor --config /etc/twinbox.toml --store main",
-                    "as the daemon sees it"}},
+                    "with the daemon's configuration"}},
       .run = [&common, options](const Screen& screen) { return doctor(common, *options, screen); }};
 }
 

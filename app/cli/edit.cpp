@@ -1,4 +1,4 @@
-// edit: corrects the content of a message that is not finished.
+// The command edit: changes the content of a pending or dead message.
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -24,25 +24,25 @@ struct EditOptions {
   bool requeue = false;
 };
 
-/// A file of this user's alone, removed with the object unless it is to be kept.
+/// A file that only this user can read, removed by the destructor unless kept.
 class PrivateFile {
  public:
   explicit PrivateFile(const std::string& content) {
     std::string pattern = (std::filesystem::temp_directory_path() / "twinbox.XXXXXX").string();
     const int descriptor = mkstemp(pattern.data());
     if (descriptor < 0)
-      throw CliError(exit_failure, std::string{"no temporary file: "} + std::strerror(errno));
+      throw CliError(exit_failure, std::string{"cannot create a temporary file: "} + std::strerror(errno));
     close(descriptor);
     path_ = pattern;
     std::ofstream stream(path_, std::ios::binary);
     stream << content;
     stream.close();
     if (stream) return;
-    // Half of a content would be taken for what the editor has left of it.
+    // A partly written file would look like a shortened payload.
     const std::string why = std::strerror(errno);
     remove();
     throw CliError(exit_failure, "the temporary file " + printable(path_) + " cannot be written: " +
-                                     why + "; name another folder by TMPDIR");
+                                     why + "; set TMPDIR to another folder");
   }
   ~PrivateFile() {
     if (!kept_) remove();
@@ -69,8 +69,7 @@ std::string editor() {
   }
   throw CliError(
       exit_usage,
-      "edit: nothing to change it with; set EDITOR, or give --payload, --file, --headers "
-      "or --content-type");
+      "edit: no change given and no editor found; set EDITOR, or give --payload, --file, --headers or --content-type");
 }
 
 std::string edited_by_hand(const PrivateFile& file) {
@@ -98,14 +97,14 @@ int answer(const CommonOptions& common, const Screen& screen, const OpenBox& box
   return changed ? exit_ok : exit_negative;
 }
 
-/// Does it; what a person has written is not lost when it cannot be done.
+/// Applies the edit. If that fails, keeps the file with the user's text.
 Admin::Edited apply(const OpenBox& box, std::int64_t number, const Admin::Edit& change,
                     const Operation& operation, std::optional<PrivateFile>& written,
                     const Screen& screen) {
   const auto keep = [&] {
     if (!written) return;
     written->keep();
-    screen.note("what you wrote is kept in " + printable(written->path()) + "\n");
+    screen.note("your text is kept in " + printable(written->path()) + "\n");
   };
   try {
     Admin::Edited edited = Admin{box.queue}.edit(number, change, operation);
@@ -130,9 +129,9 @@ int edit(const CommonOptions& common, const EditOptions& options, const Screen& 
   if (by_hand) {
     if (!is_text(detail.payload)) {
       throw CliError(exit_usage, "message " + printable(options.id) +
-                                     " is no text; give its new payload with --file");
+                                     " has a binary payload, which an editor cannot show; give the new payload with --file");
     }
-    editor();  // before a file is made for it
+    editor();  // fails before the file is created
     written.emplace(detail.payload);
     change.payload = edited_by_hand(*written);
     if (*change.payload == detail.payload) {
@@ -140,7 +139,7 @@ int edit(const CommonOptions& common, const EditOptions& options, const Screen& 
       return answer(common, screen, box, false);
     }
   }
-  // What a person has read and changed must not undo what somebody else has done meanwhile.
+  // An edit by hand must not overwrite a concurrent edit.
   if (by_hand) change.content_version = detail.message.content_version;
   const Operation operation{
       .actor = actor_of(common), .reason = common.reason, .operation_id = common.operation};
@@ -150,8 +149,8 @@ int edit(const CommonOptions& common, const EditOptions& options, const Screen& 
     const bool overtaken = change.content_version && edited.content_version &&
                            *edited.content_version != *change.content_version;
     screen.note("message " + printable(options.id) +
-                (overtaken ? " was changed by somebody else meanwhile; edit it again\n"
-                           : " cannot be edited: somebody holds it, or it is finished\n"));
+                (overtaken ? " was changed by another operation in the meantime; edit it again\n"
+                           : " cannot be edited: a worker holds it, or it is finished\n"));
   }
   return answer(common, screen, box, edited.changed);
 }
@@ -163,25 +162,24 @@ Verb edit_verb(CommonOptions& common) {
   return {
       .name = "edit",
       .group = "Operate",
-      .summary = "corrects the content of an open or dead message",
+      .summary = "Fix the payload of a pending or dead message",
       .text =
-          "Without --payload, --file, --headers or --content-type the payload is opened in "
-          "your editor. What was there before is kept in the audit.",
+          "Without --payload, --file, --headers or --content-type, the payload opens in your editor. The audit keeps the previous content.",
       .options = with(
-          {{"id", "ID", "of the message", &options->id, {}, true},
-           {"--source", "SOURCE", "where several sources use the same id", &options->source}},
+          {{"id", "ID", "Id of the message", &options->id, {}, true},
+           {"--source", "SOURCE", "Source of the message, needed if several sources use the same id", &options->source}},
           {options->payload.options(),
-           {{"--requeue", "", "and lets it be tried again, where it was dead", &options->requeue},
-            {"--headers", "JSON", "a JSON object", &options->headers},
-            {"--content-type", "TYPE", "such as application/json", &options->content_type},
-            {"--reason", "TEXT", "why, for the audit", &common.reason},
-            {"--actor", "NAME", "who did it, for the audit (default: the user's name)",
+           {{"--requeue", "", "Also requeue the message if it is dead", &options->requeue},
+            {"--headers", "JSON", "Headers as a JSON object", &options->headers},
+            {"--content-type", "TYPE", "Content type, such as application/json", &options->content_type},
+            {"--reason", "TEXT", "Reason, kept in the audit", &common.reason},
+            {"--actor", "NAME", "Name of the operator, kept in the audit (default: your user name)",
              &common.actor}},
            operation_options(common),
            box_options(common),
            store_options(common),
            answer_options(common)}),
-      .examples = {{"twinbox edit evt_1 --requeue", "mend it, and try it again"},
+      .examples = {{"twinbox edit evt_1 --requeue", "fix the payload and retry"},
                    {"twinbox edit evt_1 --file fixed.json --reason 'wrong currency'",
                     "from a file"}},
       .run = [&common, options](const Screen& screen) { return edit(common, *options, screen); }};

@@ -1,4 +1,4 @@
-// enqueue and accept: a message of the command line's own.
+// The commands enqueue and accept.
 #include "cli/json.hpp"
 #include "cli/open_store.hpp"
 #include "cli/payload.hpp"
@@ -14,13 +14,13 @@ struct MessageFields {
 
   std::vector<Option> options() {
     return with(payload.options(),
-                {{{"--content-type", "TYPE", "such as application/json", &content_type},
-                  {"--headers", "JSON", "a JSON object", &headers},
-                  {"--correlation", "ID", "ties messages of one story together", &correlation},
-                  {"--partition-key", "KEY", "same key: one after the other", &partition_key},
-                  {"--delay", "DURATION", "due after so long, such as 10m", &delay},
-                  {"--due", "TIME", "due at, such as 2026-11-15T20:00:00Z", &due},
-                  {"--expires", "DURATION", "dead unless done after so long", &expires}}});
+                {{{"--content-type", "TYPE", "Content type, such as application/json", &content_type},
+                  {"--headers", "JSON", "Headers as a JSON object", &headers},
+                  {"--correlation", "ID", "Correlation id of messages that belong together", &correlation},
+                  {"--partition-key", "KEY", "Partition key: messages with the same key are delivered in order", &partition_key},
+                  {"--delay", "DURATION", "Deliver no earlier than this long from now, such as 10m", &delay},
+                  {"--due", "TIME", "Deliver no earlier than this time, such as 2026-11-15T20:00:00Z", &due},
+                  {"--expires", "DURATION", "Dead-letter the message if it is not handled within this time", &expires}}});
   }
 
   [[nodiscard]] MessageExtras read(OpenStore& store) const {
@@ -65,10 +65,9 @@ int enqueue(const CommonOptions& common, const EnqueueOptions& options, const Sc
     screen.print(printable(enqueued.id.view()) + "\n");
     if (enqueued.conflict) {
       screen.note(
-          "enqueue: the id is known with another topic or payload, which stay; give other "
-          "content an id of its own\n");
+          "enqueue: this id was already used with another topic or payload; nothing was stored. Use a new id for new content\n");
     } else if (enqueued.duplicate) {
-      screen.note("enqueue: the id is known with the same content; nothing was stored\n");
+      screen.note("enqueue: this id was already used with the same content; nothing was stored\n");
     }
   }
   return exit_ok;
@@ -77,9 +76,9 @@ int enqueue(const CommonOptions& common, const EnqueueOptions& options, const Sc
 const char* words_for(Acceptance acceptance) {
   switch (acceptance) {
     case Acceptance::accepted: return "accepted";
-    case Acceptance::duplicate_open: return "known, and still open";
-    case Acceptance::duplicate_done: return "known, and done";
-    case Acceptance::duplicate_dead: return "known, and dead";
+    case Acceptance::duplicate_open: return "duplicate of an open message";
+    case Acceptance::duplicate_done: return "duplicate of a finished message";
+    case Acceptance::duplicate_dead: return "duplicate of a dead message";
   }
   return "unknown";
 }
@@ -104,7 +103,7 @@ int accept(const CommonOptions& common, const AcceptOptions& options, const Scre
     return exit_ok;
   }
   screen.print(std::string{words_for(accepted.state)} +
-               (accepted.conflict ? ", with other content than before" : "") + "\n");
+               (accepted.conflict ? ", but with different content" : "") + "\n");
   return exit_ok;
 }
 
@@ -115,16 +114,15 @@ Verb enqueue_verb(CommonOptions& common) {
   return {
       .name = "enqueue",
       .group = "Send",
-      .summary = "puts a message into the outbox and prints its id",
+      .summary = "Add a message to the outbox and print its id",
       .text =
-          "The payload is --payload, --file, or standard input. To repeat an enqueue whose fate is "
-          "not known, give an --id of your own: there will not be two.",
+          "The payload comes from --payload, --file or standard input. Give an --id of your own to retry safely: a second enqueue with the same id stores nothing.",
       .options =
-          with({{"topic", "TOPIC", "what the message is about", &options->topic, {}, true},
-                {"--id", "ID", "of your own (default: a new UUID)", &options->id},
+          with({{"topic", "TOPIC", "Topic of the message", &options->topic, {}, true},
+                {"--id", "ID", "Id of the message (default: a new UUID)", &options->id},
                 {"--source", "SOURCE", "where it comes from (default: -)", &options->source}},
                {options->extras.options(), store_options(common), answer_options(common)}),
-      .examples = {{"twinbox enqueue order.placed --payload '{\"order\":7}'", "a message for now"},
+      .examples = {{"twinbox enqueue order.placed --payload '{\"order\":7}'", "a message that is due at once"},
                    {"curl -s https://example.com/feed | twinbox enqueue feed.read --delay 10m",
                     "from standard input, due in ten minutes"}},
       .run = [&common, options](const Screen& screen) {
@@ -137,21 +135,21 @@ Verb accept_verb(CommonOptions& common) {
   return {
       .name = "accept",
       .group = "Send",
-      .summary = "puts a message from elsewhere into the inbox, once",
-      .text = "A message that is known already is no error: the answer says how far it is.",
-      .options = with({{"source", "SOURCE", "the system it came from", &options->source, {}, true},
-                       {"topic", "TOPIC", "what the message is about", &options->topic, {}, true},
+      .summary = "Add a message from another system to the inbox, once",
+      .text = "A duplicate is not an error: the answer shows the state of the first message.",
+      .options = with({{"source", "SOURCE", "System that sent the message", &options->source, {}, true},
+                       {"topic", "TOPIC", "Topic of the message", &options->topic, {}, true},
                        {"--id",
                         "ID",
-                        "what makes it the same message when it arrives again",
+                        "Id that stays the same when the message is sent again",
                         &options->id,
                         {},
                         true},
-                       {"--handler", "KEY", "a delivery for this handler; may be repeated",
+                       {"--handler", "KEY", "Create a delivery for this handler; repeat the option for several handlers",
                         &options->handlers}},
                       {options->extras.options(), store_options(common), answer_options(common)}),
       .examples = {{"twinbox accept stripe payment.received --id evt_1 --file event.json",
-                    "again, and it says that it is known"}},
+                    "a second time, this reports a duplicate"}},
       .run = [&common, options](const Screen& screen) { return accept(common, *options, screen); }};
 }
 

@@ -1,4 +1,4 @@
-// How the program ends.
+// Exit codes.
 #pragma once
 
 #include <stdexcept>
@@ -18,7 +18,7 @@ enum ExitCode : int {
   exit_interrupted = 130  ///< ended by Ctrl-C, between two batches
 };
 
-/// Ends the program with a message that names the thing and the way out.
+/// Ends the program with a message: what failed, on which object, what to do.
 class CliError : public std::runtime_error {
  public:
   CliError(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}

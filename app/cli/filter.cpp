@@ -18,13 +18,13 @@ std::vector<Option> FilterOptions::options(std::vector<std::string> known_states
                        std::optional<std::string>& target) {
     result.push_back({name, value, text, &target, {}, false, "Which messages"});
   };
-  add("--topic", "TOPIC", "of this topic", topic);
-  add("--handler", "KEY", "of this handler; - for deliveries by topic", handler);
-  add("--source", "SOURCE", "from this source", source);
-  add("--correlation", "ID", "of this story", correlation);
-  add("--error", "TEXT", "whose last error contains this", error);
-  add("--since", "TIME", "created since: 2026-11-15T20:00:00Z, or 2h for two hours ago", since);
-  add("--before", "TIME", "created before", before);
+  add("--topic", "TOPIC", "Only this topic", topic);
+  add("--handler", "KEY", "Only this handler; - stands for deliveries by topic", handler);
+  add("--source", "SOURCE", "Only messages from this source", source);
+  add("--correlation", "ID", "Only messages with this correlation id", correlation);
+  add("--error", "TEXT", "Only deliveries whose last error contains this text", error);
+  add("--since", "TIME", "Created at or after this time: 2026-11-15T20:00:00Z, or 2h for two hours ago", since);
+  add("--before", "TIME", "Created before this time", before);
   return result;
 }
 
@@ -48,7 +48,7 @@ Filter FilterOptions::filter(Instant now) const {
 
 StateFilter parse_state(const std::string& state) {
   if (const auto known = parse_state_filter(state)) return *known;
-  throw CliError(exit_usage, "--state: there is no state '" + printable(state) + "'");
+  throw CliError(exit_usage, "--state: unknown state '" + printable(state) + "'");
 }
 
 HandlerKey parse_handler(const std::string& key) {

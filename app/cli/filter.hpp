@@ -1,4 +1,4 @@
-// Which messages a verb is about.
+// The filter options that select messages.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@ namespace twinbox::cli {
 struct FilterOptions {
   std::optional<std::string> state, topic, handler, source, id, correlation, error, since, before;
 
-  /// `states`: those that may be asked for; empty: the verb decides the state itself.
+  /// `states`: the values that --state accepts; empty: the command chooses the state.
   std::vector<Option> options(std::vector<std::string> states);
-  /// True when nothing is asked for, the state aside.
+  /// True if no filter except the state is given.
   [[nodiscard]] bool empty() const;
   /// Durations count back from `now`. Throws std::invalid_argument.
   [[nodiscard]] Filter filter(Instant now) const;
@@ -26,7 +26,7 @@ StateFilter parse_state(const std::string& state);
 /// Empty or `-` means by topic.
 HandlerKey parse_handler(const std::string& key);
 
-/// How a group of dead letters is named on the command line: the same for the same group.
+/// The name of a group of dead letters on the command line; stable for the same group.
 std::string group_name(const DeadGroup& group);
 
 }  // namespace twinbox::cli

@@ -16,7 +16,7 @@ std::optional<std::pair<OpenBox, MessageDetail>> find_message(
     if (!detail) continue;
     if (found) {
       throw CliError(exit_usage, "message " + printable(id) +
-                                     " is in the outbox and in the inbox; add --outbox or --inbox");
+                                     " exists in the outbox and in the inbox; add --outbox or --inbox");
     }
     found.emplace(box, std::move(*detail));
   }
@@ -24,7 +24,7 @@ std::optional<std::pair<OpenBox, MessageDetail>> find_message(
 }
 
 std::string unknown_message(const std::string& id) {
-  return "there is no message " + printable(id) + "; twinbox list shows what there is";
+  return "message " + printable(id) + " does not exist; run twinbox list to see the messages";
 }
 
 }  // namespace twinbox::cli

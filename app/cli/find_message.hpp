@@ -1,4 +1,4 @@
-// A message by the id that a person types.
+// Finds a message by its id.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,8 @@
 
 namespace twinbox::cli {
 
-/// Looks in each box. Throws CliError when it is in both, UsageError when several sources use it.
+/// Searches each box. Throws CliError if both boxes have the id, UsageError if several sources use
+/// it.
 std::optional<std::pair<OpenBox, MessageDetail>> find_message(
     std::span<const OpenBox> boxes, const std::string& id,
     const std::optional<std::string>& source);

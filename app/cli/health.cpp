@@ -1,4 +1,4 @@
-// health: how a probe asks.
+// The command health, for probes.
 #include <algorithm>
 
 #include "cli/json.hpp"
@@ -59,7 +59,7 @@ int health(const CommonOptions& common, const HealthThresholds& thresholds, cons
     for (const OpenBox& box : store.boxes()) tell(box.name(), check_health(box.queue, thresholds));
   } catch (const DatabaseError& error) {
     tell("store", {HealthState::unhealthy,
-                   {app::without_secrets(std::string{"cannot be asked: "} + error.what())}});
+                   {app::without_secrets(std::string{"cannot be queried: "} + error.what())}});
   }
   if (common.json) print_json(screen, {{"state", to_string(worst)}, {"boxes", std::move(boxes)}});
   return code_of(worst);
@@ -73,24 +73,18 @@ Verb health_verb(CommonOptions& common) {
   return {
       .name = "health",
       .group = "Check",
-      .summary = "healthy, degraded or unhealthy, also as the exit code",
+      .summary = "Report healthy, degraded or unhealthy, also as the exit code",
       .text =
-          "Exit code 0: healthy; 1: degraded, more is due than --pending, or nothing is finished "
-          "for --stalled; 5: unhealthy, more "
-          "dead letters than --dead, or the store cannot be asked. It counts no further than "
-          "it has to, so it may be asked every few seconds. It writes nothing: that a disk is full "
-          "or a store read only is known to the process that was refused, so ask the daemon's "
-          "/health/ready.",
-      .options = with({{"--pending", "COUNT", "degraded above so many that are due (default: 1000)",
+          "Exit code 0: healthy. 1: degraded, more deliveries are due than --pending, or none has finished for --stalled. 5: unhealthy, more dead letters than --dead, or the store cannot be queried. The command stops counting at these limits, so you can run it every few seconds. It writes nothing and therefore does not notice a full disk or a read-only store; the daemon's /health/ready does.",
+      .options = with({{"--pending", "COUNT", "Degraded above this number of due deliveries (default: 1000)",
                         &thresholds->pending},
-                       {"--dead", "COUNT", "unhealthy above so many dead letters (default: 10)",
+                       {"--dead", "COUNT", "Unhealthy above this number of dead letters (default: 10)",
                         &thresholds->dead},
                        {"--stalled", "TIME",
-                        "degraded when a delivery has been due for so long and no dispatcher has "
-                        "finished anything (default: 5m; 0s: never)",
+                        "Degraded when a delivery has been due for this long and no dispatcher has finished one (default: 5m; 0s: never)",
                         stalled.get()}},
                       {box_options(common), store_options(common), answer_options(common)}),
-      .examples = {{"twinbox health || mail -s 'twinbox is not well' ops@example.com",
+      .examples = {{"twinbox health || mail -s 'twinbox is unhealthy' ops@example.com",
                     "from cron"}},
       .run = [&common, thresholds, stalled](const Screen& screen) {
         if (*stalled) thresholds->stalled = parse_duration("--stalled", **stalled);

@@ -25,7 +25,7 @@ std::vector<std::string> option_groups(const Verb& verb) {
   return groups;
 }
 
-/// Label on the left, its text beside it, or below where the label is too long.
+/// The label on the left, its text on the right, or below if the label is too long.
 std::string entry(const std::string& label, const std::string& text, int column, int width,
                   const TextStyle& look) {
   const std::string body = wrapped(text, width, column);
@@ -102,7 +102,7 @@ std::string synopsis(const Verb& verb) {
 std::string overview(std::span<const Verb> verbs, const TextStyle& look) {
   const int width = width_of(look);
   std::string text = look.paint(Style::strong, "twinbox") + ": " + motto + "\n\n" +
-                     "usage: twinbox <verb> [options]\n";
+                     "usage: twinbox <command> [options]\n";
   for (const std::string& group : verb_groups(verbs)) {
     text += heading(group, look);
     for (const Verb& verb : verbs) {
@@ -112,13 +112,13 @@ std::string overview(std::span<const Verb> verbs, const TextStyle& look) {
   text += heading("Exit codes", look) + note_entries(exit_notes, 18, width, look);
   return text + "\n" +
          wrapped(
-             "twinbox <verb> --help tells more, with examples; twinbox man is the whole manual.",
+             "Run twinbox <command> --help for options and examples, and twinbox man for the whole manual.",
              width, 0);
 }
 
 std::string family_help(std::span<const Verb> verbs, const std::string& family,
                         const TextStyle& look) {
-  std::string text = "usage: twinbox " + family + " <verb> [options]\n\n";
+  std::string text = "usage: twinbox " + family + " <command> [options]\n\n";
   for (const Verb& verb : verbs) {
     if (verb.name.starts_with(family + " "))
       text += entry(verb.name, verb.summary, 18, width_of(look), look);

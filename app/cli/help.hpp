@@ -1,4 +1,4 @@
-// What the verbs say about themselves: --help, the manual page, docs/reference/cli.md, shell
+// Texts generated from the commands: --help, the manual page, docs/reference/cli.md, shell
 // completion.
 #pragma once
 
@@ -9,16 +9,16 @@
 
 namespace twinbox::cli {
 
-inline constexpr const char* motto = "the transactional outbox and the idempotent inbox";
+inline constexpr const char* motto = "transactional outbox and idempotent inbox";
 
 /// The headings, in order.
 std::vector<std::string> verb_groups(std::span<const Verb> verbs);
 /// `-n, --limit COUNT`.
 std::string option_label(const Option& option);
 
-/// The list of verbs.
+/// The list of commands.
 std::string overview(std::span<const Verb> verbs, const TextStyle& look);
-/// The verbs of a family, such as `schema`.
+/// The subcommands of a family, such as `schema`.
 std::string family_help(std::span<const Verb> verbs, const std::string& family,
                         const TextStyle& look);
 std::string verb_help(const Verb& verb, const TextStyle& look);

@@ -44,7 +44,7 @@ bool is_json(std::string_view text) {
   return !error;
 }
 
-/// Lays tokens out without reading them: numbers and repeated keys stay as they were sent.
+/// Indents the tokens without interpreting them: numbers and repeated keys stay unchanged.
 class Indenter {
  public:
   std::string lay_out(std::string_view text) {

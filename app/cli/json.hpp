@@ -1,4 +1,4 @@
-// The library's answers as JSON, for programs; and JSON of others as a person can read it.
+// Converts the library's results to JSON, and indents the JSON of payloads.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -21,7 +21,7 @@ boost::json::object to_json(const MessageDetail& detail);
 /// Prints `value` with two spaces per level and a newline at the end.
 void print_json(const Screen& screen, const boost::json::value& value);
 
-/// `text` with two spaces per level; only white space is changed. Empty when it is no JSON.
+/// `text` with two spaces per level; only white space changes. Empty if `text` is not JSON.
 std::string indented_json(std::string_view text);
 
 bool is_text(std::string_view bytes);  ///< UTF-8 without control characters but tab and newline

@@ -1,4 +1,4 @@
-// status and list: where things stand.
+// The commands status and list.
 #include <charconv>
 
 #include "cli/filter.hpp"
@@ -80,7 +80,7 @@ json::object to_json(const std::map<std::string, StateCounts>& counts, bool hist
 void print_details(const Screen& screen, const std::string& box, const char* title,
                    const std::map<std::string, StateCounts>& counts, const Counts::Other& other,
                    bool history) {
-  // One line of what the table above says already is no news.
+  // A single line would repeat the table above.
   if (counts.empty() || (counts.size() == 1 && counts.begin()->first.empty())) return;
   Table table(count_columns(title, history));
   for (const auto& [name, one] : counts)
@@ -123,7 +123,7 @@ int status(const CommonOptions& common, const StatusOptions& options, const Scre
 
 // ---- list
 
-/// `812` or `812:handler`: where a page begins.
+/// `812` or `812:handler`: the entry after which a page begins.
 DeliveryKey parse_cursor(const std::string& text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   std::int64_t number = 0;
@@ -131,7 +131,7 @@ DeliveryKey parse_cursor(const std::string& text) {
   const auto parsed = std::from_chars(text.data(), end, number);
   if (parsed.ec != std::errc{} || parsed.ptr != end) {
     throw CliError(exit_usage, "--after: '" + printable(text) +
-                                   "' is not understood; give what the page before ended with");
+                                   "' is not a cursor; copy it from the end of the previous page");
   }
   DeliveryKey key{number};
   if (colon + 1 < text.size()) key.handler = HandlerKey{text.substr(colon + 1)};
@@ -165,7 +165,7 @@ void print_page(const Screen& screen, const OpenBox& box, const Page& page, Inst
   screen.print(heading(screen, box.name()));
   screen.print(table.empty() ? "nothing\n" : table.text(screen.look()));
   if (page.next) {
-    screen.print(screen.look().paint(Style::faint, "more with --" + box.name() + " --after " +
+    screen.print(screen.look().paint(Style::faint, "next page: --" + box.name() + " --after " +
                                                        printable(cursor(*page.next))) +
                  "\n");
   }
@@ -178,7 +178,7 @@ int list_entries(const CommonOptions& common, const ListOptions& options, const 
   std::optional<DeliveryKey> after;
   if (options.after) after = parse_cursor(*options.after);
   if (after && boxes.size() > 1)
-    throw CliError(exit_usage, "--after is about one box; add --outbox or --inbox");
+    throw CliError(exit_usage, "--after continues one box; add --outbox or --inbox");
   json::array answer;
   for (const OpenBox& box : boxes) {
     const Page page = Admin{box.queue}.list(filter, options.limit, after);
@@ -235,7 +235,7 @@ int list_groups(const CommonOptions& common, std::int64_t limit, const Screen& s
                  (table.empty() ? "no dead letters\n" : table.text(screen.look())));
     if (dead.other > 0) {
       screen.print(screen.look().paint(Style::faint, counted(dead.other, "dead letter") +
-                                                         " in smaller groups; -n shows more") +
+                                                         " in smaller groups; -n shows more groups") +
                    "\n");
     }
   }
@@ -268,13 +268,13 @@ Verb status_verb(CommonOptions& common) {
   return {
       .name = "status",
       .group = "Inspect",
-      .summary = "how much is open, leased and dead",
+      .summary = "Show backlog, leased and dead counts per store",
       .options = with(
-          {{"--topics", "", "also by topic and by handler", &options->topics},
-           {"--history", "", "also what is finished, which reads all of it", &options->history}},
+          {{"--topics", "", "Also count by topic and by handler", &options->topics},
+           {"--history", "", "Also count finished deliveries, which reads the whole table", &options->history}},
           {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox status --topics", "where the backlog is"},
-                   {"watch -n 5 twinbox status", "again every five seconds"}},
+                   {"watch -n 5 twinbox status", "repeated every five seconds"}},
       .run = [&common, options](const Screen& screen) { return status(common, *options, screen); }};
 }
 
@@ -283,21 +283,20 @@ Verb list_verb(CommonOptions& common) {
   return {
       .name = "list",
       .group = "Inspect",
-      .summary = "messages and their state, the newest first",
+      .summary = "List messages, newest first",
       .text =
-          "With --groups, dead letters that look alike are one line; requeue and discard take "
-          "such a group by its name.",
+          "With --groups, dead letters with the same topic, handler and error form one line. Pass the name of such a group to requeue or discard.",
       .options =
           with(options->filter.options({"ready", "scheduled", "leased", "waiting", "done", "dead",
                                         "discarded", "marked", "seen", "open", "any"}),
-               {{{"-n,--limit", "COUNT", "at most so many (default: 20)", &options->limit},
-                 {"--after", "CURSOR", "go on where a page ended", &options->after},
-                 {"--groups", "", "dead letters by what they died of", &options->groups}},
+               {{{"-n,--limit", "COUNT", "Maximum number of lines per box (default: 20)", &options->limit},
+                 {"--after", "CURSOR", "Continue after this entry of the previous page", &options->after},
+                 {"--groups", "", "Group dead letters by topic, handler and error", &options->groups}},
                 box_options(common),
                 store_options(common),
                 answer_options(common)}),
-      .examples = {{"twinbox list --state dead --since 2h", "what died in the last two hours"},
-                   {"twinbox list --groups", "what dead letters died of"},
+      .examples = {{"twinbox list --state dead --since 2h", "dead letters of the last two hours"},
+                   {"twinbox list --groups", "causes of the dead letters"},
                    {"twinbox list --state dead --json | jq -r '.boxes[].entries[].message.id'",
                     "ids for a script"}},
       .run = [&common, options](const Screen& screen) { return list(common, *options, screen); }};

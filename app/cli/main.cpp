@@ -3,7 +3,7 @@
 #include "cli/program.hpp"
 
 int main(int argc, char** argv) {
-  // What it creates holds payloads: no business of other users of the machine.
+  // New files may contain payloads, so other users get no access.
   ::umask(::umask(0) | S_IRWXO);
   return twinbox::cli::run(argc, argv);
 }

@@ -67,7 +67,7 @@ std::string manual_page(std::span<const Verb> verbs) {
   std::string text = ".TH TWINBOX 1 \"\" \"twinbox " TWINBOX_VERSION
                      "\" \"User Commands\"\n"
                      ".SH NAME\ntwinbox \\- " +
-                     std::string{motto} + "\n.SH SYNOPSIS\n.B twinbox\n.I verb\n[options]\n";
+                     std::string{motto} + "\n.SH SYNOPSIS\n.B twinbox\n.I command\n[options]\n";
   for (const std::string& group : verb_groups(verbs)) {
     text += ".SH " + upper(group) + "\n";
     for (const Verb& verb : verbs) {
@@ -120,16 +120,14 @@ std::string markdown_verb(const Verb& verb) {
 
 std::string markdown_page(std::span<const Verb> verbs) {
   std::string text =
-      "# The command line\n\nThis page is what `twinbox man --markdown` prints; a test compares "
-      "them. `twinbox <verb> --help` says the\nsame on the terminal, `twinbox man | man -l -` as a "
-      "manual page, and `twinbox completion bash` teaches the shell.\n\n";
+      "# The command line\n\n`twinbox man --markdown` prints this page; a test compares the two. `twinbox <command> --help` shows the same text in the\nterminal, `twinbox man | man -l -` shows it as a manual page, and `twinbox completion bash` prints the completion for a shell.\n\n";
   for (const std::string& group : verb_groups(verbs)) {
     text += "## " + group + "\n\n";
     for (const Verb& verb : verbs) {
       if (verb.group == group) text += markdown_verb(verb);
     }
   }
-  text += "## Answers for programs\n\nWith `--json`:\n\n" + note_table("verb", json_notes, false);
+  text += "## JSON output\n\nWith `--json`, each command prints:\n\n" + note_table("command", json_notes, false);
   text += "## Environment\n\n" + note_table("variable", environment_notes, true);
   text += "## Exit codes\n\n" + note_table("code", exit_notes, true);
   text.pop_back();

@@ -6,10 +6,10 @@ namespace twinbox::cli {
 Verb man_verb(CommonOptions& common) {
   auto markdown = std::make_shared<bool>(false);
   return {.name = "man",
-          .group = "This program",
-          .summary = "the manual page",
-          .options = {{"--markdown", "", "as docs/reference/cli.md", markdown.get()}},
-          .examples = {{"twinbox man | man -l -", "read it"}},
+          .group = "Help",
+          .summary = "Print the manual page",
+          .options = {{"--markdown", "", "Print Markdown, as in docs/reference/cli.md", markdown.get()}},
+          .examples = {{"twinbox man | man -l -", "open it in the pager"}},
           .run = [&common, markdown](const Screen& screen) {
             const auto verbs = all_verbs(common);
             screen.print(*markdown ? markdown_page(verbs) : manual_page(verbs));
@@ -20,11 +20,11 @@ Verb man_verb(CommonOptions& common) {
 Verb completion_verb(CommonOptions& common) {
   auto shell = std::make_shared<std::string>();
   return {.name = "completion",
-          .group = "This program",
-          .summary = "completion for a shell",
+          .group = "Help",
+          .summary = "Print the completion script for a shell",
           .options =
-              {{"shell", "SHELL", "bash, zsh or fish", shell.get(), {"bash", "zsh", "fish"}, true}},
-          .examples = {{"source <(twinbox completion bash)", "for this shell only"}},
+              {{"shell", "SHELL", "Shell: bash, zsh or fish", shell.get(), {"bash", "zsh", "fish"}, true}},
+          .examples = {{"source <(twinbox completion bash)", "for the current shell"}},
           .run = [&common, shell](const Screen& screen) {
             screen.print(completion(all_verbs(common), *shell));
             return exit_ok;

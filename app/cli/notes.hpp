@@ -1,4 +1,5 @@
-// What holds for every verb; shown by the overview, the manual page and docs/reference/cli.md.
+// Notes that apply to every command, shown in the overview, the manual page and
+// docs/reference/cli.md.
 #pragma once
 
 #include <array>
@@ -9,35 +10,30 @@ namespace twinbox::cli {
 using Note = std::pair<const char*, const char*>;
 
 inline constexpr std::array<Note, 9> exit_notes = {{
-    {"0", "done, yes, well"},
-    {"1", "the answer is no: nothing was found, something is to be mended, degraded, declined"},
-    {"2", "the command line or the configuration is wrong"},
-    {"3", "the database cannot be reached, or it refused"},
+    {"0", "success"},
+    {"1", "a negative answer: nothing found, a finding, degraded health, or a declined confirmation"},
+    {"2", "the command line or the configuration is invalid"},
+    {"3", "the database cannot be reached, or it rejected the request"},
     {"4", "the tables are missing, too old or too new"},
     {"5", "health: unhealthy"},
-    {"6", "the daemon cannot be reached, or it refused"},
-    {"7", "anything else that went wrong"},
-    {"130", "ended by Ctrl-C, between two batches: what was done stays done"},
+    {"6", "the daemon cannot be reached, or it rejected the request"},
+    {"7", "any other error"},
+    {"130", "interrupted by Ctrl-C between two batches; finished batches stay committed"},
 }};
 
 inline constexpr std::array<Note, 6> environment_notes = {{
-    {"TWINBOX_CONFIG", "the configuration file, where --config is not given"},
+    {"TWINBOX_CONFIG", "configuration file, used without --config"},
     {"TWINBOX_DATABASE",
-     "the database's address, where none of --database, --store and --config is given; may hold a "
-     "password. Not for serve: its stores stand in the configuration, or in "
-     "TWINBOX_STORE_MAIN_URL"},
-    {"TWINBOX_TOKEN", "the token for verbs that talk to the daemon"},
-    {"PGPASSWORD, PGPASSFILE", "as every client of PostgreSQL reads them"},
-    {"NO_COLOR", "set to anything: no colour"},
-    {"VISUAL, EDITOR", "what edit opens a payload with"},
+     "address of the database, used without --database, --store and --config; may contain a password. serve ignores it and takes its stores from the configuration or from TWINBOX_STORE_MAIN_URL"},
+    {"TWINBOX_TOKEN", "token for the commands that call the daemon"},
+    {"PGPASSWORD, PGPASSFILE", "as in every PostgreSQL client"},
+    {"NO_COLOR", "any value turns colours off"},
+    {"VISUAL, EDITOR", "editor that edit opens"},
 }};
 
 inline constexpr std::array<Note, 18> json_notes = {{
     {"everywhere",
-     "one JSON value on standard output; instants are RFC 3339 in UTC (never is "
-     "9999-12-31T23:59:59.999999Z, always is 0000-01-01T00:00:00.000000Z), durations are "
-     "milliseconds in names that end in _ms, what does not apply is null; notes and errors go to "
-     "standard error as text"},
+     "one JSON value on standard output; times are RFC 3339 in UTC (never is 9999-12-31T23:59:59.999999Z, always is 0000-01-01T00:00:00.000000Z), durations are milliseconds in members ending in _ms, and a member that does not apply is null; notes and errors go to standard error as text"},
     {"enqueue", R"({"id", "duplicate", "conflict"})"},
     {"accept", R"({"state", "duplicate", "conflict"}; state is accepted, duplicate_open, )"
                R"(duplicate_done or duplicate_dead)"},
@@ -75,7 +71,7 @@ inline constexpr std::array<Note, 18> json_notes = {{
     {"bench", R"({"store", "results": [{"name", "per_second", "p50_us", "p99_us"}]})"},
     {"token add", R"({"name", "role", "token", "file"}; token list: {"file", "tokens": )"
                   R"([{"name", "role"}]}; token revoke: {"name", "revoked", "file"})"},
-    {"pause, resume", "what the daemon answers: GET /v1/dispatch of docs/reference/daemon.md"},
+    {"pause, resume", "the daemon's response, as for GET /v1/dispatch in docs/reference/daemon.md"},
 }};
 
 }  // namespace twinbox::cli

@@ -18,7 +18,7 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string{} : std::string{value};
 }
 
-/// The file of a SQLite store; empty: it is in memory, or on a server.
+/// The file of a SQLite store; empty: in memory, or on a server.
 std::string file_of(const std::string& address) {
   if (!address.starts_with(sqlite_scheme)) return {};
   std::string file = address.substr(sqlite_scheme.size());
@@ -34,7 +34,7 @@ std::string repeat_with_store(const CommonOptions& common) {
   return text;
 }
 
-/// The store of that name; without a name the only one.
+/// The store named `name`; without a name, the only one.
 StoreDefinition configured_store(const app::Config& config, const std::string& name) {
   const bool only = name.empty() && config.stores.size() == 1;
   const app::StoreConfig* store = only ? &config.stores.front() : config.find_store(name);
@@ -43,14 +43,14 @@ StoreDefinition configured_store(const app::Config& config, const std::string& n
     for (const app::StoreConfig& one : config.stores)
       known += (known.empty() ? "" : ", ") + one.name;
     if (name.empty()) {
-      throw CliError(exit_usage, "the configuration has several stores; name one with --store: " +
+      throw CliError(exit_usage, "the configuration has several stores; choose one with --store: " +
                                      printable(known));
     }
-    throw CliError(exit_usage, "there is no store '" + printable(name) +
-                                   "' in the configuration; there are: " + known);
+    throw CliError(exit_usage, "the configuration has no store '" + printable(name) +
+                                   "'; it has: " + known);
   }
   StoreDefinition definition = store->definition();
-  // Looking at a store must not change it: schema deploy does that.
+  // Commands must not change the schema; only schema deploy does.
   definition.outbox.deploy_schema = definition.inbox.deploy_schema = false;
   if (config.file.empty()) definition.name.clear();
   return definition;
@@ -61,9 +61,7 @@ StoreDefinition configured_store(const app::Config& config, const std::string& n
 void refuse_password(const std::string& address) {
   if (!app::holds_password(address)) return;
   throw CliError(exit_usage,
-                 "--database holds a password, which every user of this machine can read in the "
-                 "list of processes; give it by PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or "
-                 "TWINBOX_DATABASE");
+                 "--database contains a password, which every user of this machine can read in the process list; pass it in PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or TWINBOX_DATABASE");
 }
 
 std::string full_address(std::string address) {
@@ -79,14 +77,14 @@ app::Config chosen_config(const CommonOptions& common) {
         file.empty() ? std::nullopt : std::optional<std::filesystem::path>{file},
         app::process_variables());
   } catch (const app::ConfigError& error) {
-    throw CliError(exit_usage, "the configuration cannot be used:\n" + std::string{error.what()});
+    throw CliError(exit_usage, "the configuration is invalid:\n" + std::string{error.what()});
   }
 }
 
 StoreDefinition chosen_store(const CommonOptions& common) {
   StoreDefinition definition;
   if (!common.database.empty() && !common.store.empty())
-    throw CliError(exit_usage, "--database and --store are both given; leave one out");
+    throw CliError(exit_usage, "--database and --store exclude each other; leave one out");
   const std::string address = variable("TWINBOX_DATABASE");
   if (!common.database.empty()) {
     refuse_password(common.database);
@@ -97,7 +95,7 @@ StoreDefinition chosen_store(const CommonOptions& common) {
     definition = configured_store(chosen_config(common), common.store);
   }
   if (!common.schema.empty()) definition.outbox.schema = definition.inbox.schema = common.schema;
-  // The name in errors and headings; a password never reaches it.
+  // The name in errors and headings never contains a password.
   if (definition.name.empty()) definition.name = Database{definition.address}.name();
   return definition;
 }
@@ -106,13 +104,13 @@ OpenStore::OpenStore(const CommonOptions& common, Missing missing) : common_(com
   StoreDefinition definition = chosen_store(common);
   const std::string file = file_of(definition.address);
   if (missing == Missing::refuse && !file.empty() && !std::filesystem::exists(file)) {
-    throw CliError(exit_database, "there is no file " + printable(file) +
-                                      "; create it with twinbox schema deploy" +
+    throw CliError(exit_database, "the database file " + printable(file) +
+                                      "does not exist; create it with twinbox schema deploy" +
                                       repeat_with_store(common) +
-                                      ", or name another store with --database");
+                                      ", or choose another store with --database");
   }
-  definition.database.retry_timeout = {};  // a person waits for the answer
-  // A person reads what the verb says.
+  definition.database.retry_timeout = {};  // a person is waiting
+  // The command prints its own messages; log events would be noise.
   store_ =
       std::make_unique<Store>(std::move(definition), Environment{.log = [](const LogEvent&) {}});
 }
@@ -135,13 +133,13 @@ void OpenStore::require(BoxKind kind, const SchemaState& state) const {
   }
   if (state.too_new()) {
     throw CliError(exit_schema, tables + " have version " + std::to_string(state.version) +
-                                    ", and this program knows " +
+                                    ", but this program supports only " +
                                     std::to_string(state.known_version) +
-                                    " and older; use a newer program");
+                                    " and older; upgrade twinbox");
   }
   if (state.version < state.known_version) {
     throw CliError(exit_schema, tables + " have version " + std::to_string(state.version) +
-                                    ", and this program needs " +
+                                    ", but this program needs " +
                                     std::to_string(state.known_version) + "; upgrade them with " +
                                     deploy);
   }

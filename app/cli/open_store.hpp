@@ -1,4 +1,4 @@
-// The store that a command line is about.
+// The store that a command line selects.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,12 @@ struct OpenBox {
   [[nodiscard]] std::string name() const { return std::string{to_string(kind)}; }
 };
 
-/// Throws CliError that names the way out when the store or its tables are not as a verb needs
-/// them.
+/// Opens the store. Throws CliError with a way to fix it if the store or its tables cannot be used.
 class OpenStore {
  public:
   enum class Missing { refuse, create };
 
-  /// `missing`: what to do about a SQLite file that is not there.
+  /// `missing`: whether to create a missing SQLite file.
   explicit OpenStore(const CommonOptions& common, Missing missing = Missing::refuse);
 
   [[nodiscard]] const std::string& name() const noexcept { return store_->name(); }
@@ -36,10 +35,10 @@ class OpenStore {
 
   Outbox& outbox();
   Inbox& inbox();
-  /// The boxes that the command line asks for: both, where it names none. Those that have no
-  /// tables are left out, unless they were named or all would be.
+  /// The boxes that the command line selects, by default both. Boxes without tables are left out
+  /// unless they were named. Throws if none is left.
   std::vector<OpenBox> boxes();
-  /// The same, whatever their tables.
+  /// The selected kinds, with or without tables.
   [[nodiscard]] std::vector<BoxKind> kinds() const;
 
   /// The database's clock.
@@ -54,18 +53,18 @@ class OpenStore {
   std::unique_ptr<Store> store_;
 };
 
-/// The configuration file that --config or TWINBOX_CONFIG names, or the defaults. Throws CliError
-/// with every problem.
+/// The configuration from --config or TWINBOX_CONFIG, or the defaults. Throws CliError with every
+/// problem.
 app::Config chosen_config(const CommonOptions& common);
 
-/// Where the store is, from the command line, the environment and the configuration file.
+/// The store's definition from the command line, the environment and the configuration file.
 StoreDefinition chosen_store(const CommonOptions& common);
 
-/// Throws CliError when the address holds a password: other users of the machine can read command
+/// Throws CliError if the address contains a password: other users of the machine can read command
 /// lines.
 void refuse_password(const std::string& address);
 
-/// A file's name alone becomes `sqlite:<file>`.
+/// A plain file name becomes `sqlite:<file>`.
 std::string full_address(std::string address);
 
 }  // namespace twinbox::cli

@@ -1,4 +1,4 @@
-// requeue, postpone and discard: what a person does to many messages at once.
+// The commands requeue, postpone and discard.
 #include <algorithm>
 #include <iterator>
 #include <pwd.h>
@@ -22,10 +22,10 @@ struct OperationOptions {
   bool all = false;
 };
 
-/// What an operation is about: named deliveries, a filter, or a group of dead letters.
+/// The target of an operation: named deliveries, a filter, or a group of dead letters.
 using Selection = std::variant<std::vector<DeliveryKey>, Filter, DeadGroup>;
 
-/// The verb, and what it does.
+/// The command and the change it makes.
 struct OperationKind {
   std::string verb;
   std::string done;
@@ -37,7 +37,7 @@ struct Target {
   Selection selection;
 };
 
-/// Every delivery of the messages, whatever its state: the same command again is the same
+/// Every delivery of the messages in any state, so that repeating the command repeats the same
 /// operation.
 std::vector<Target> targets_by_id(const std::vector<OpenBox>& boxes,
                                   const OperationOptions& options) {
@@ -61,7 +61,7 @@ std::vector<Target> targets_by_id(const std::vector<OpenBox>& boxes,
 }
 
 std::vector<Target> targets_by_group(const std::vector<OpenBox>& boxes, const std::string& name) {
-  constexpr std::int64_t max_groups = 10'000;  // are looked through for the name
+  constexpr std::int64_t max_groups = 10'000;  // searched for the name
   std::vector<Target> targets;
   for (const OpenBox& box : boxes) {
     for (const DeadGroup& group : Admin{box.queue}.dead_groups(max_groups).groups) {
@@ -69,33 +69,33 @@ std::vector<Target> targets_by_group(const std::vector<OpenBox>& boxes, const st
     }
   }
   if (targets.empty()) {
-    throw CliError(exit_negative, "there is no group '" + printable(name) +
-                                      "'; twinbox list --groups shows those there are");
+    throw CliError(exit_negative, "group '" + printable(name) +
+                                      "' does not exist; run twinbox list --groups to see the groups");
   }
   return targets;
 }
 
-/// One way to say what it is about, before the store is asked: a filter that nobody looks at would
-/// let through what it was meant to hold back.
+/// Requires exactly one kind of selection before the store is opened: a filter that was ignored
+/// would let the operation change more messages than intended.
 void require_one_selection(const OperationOptions& options, const OperationKind& kind) {
   const auto refuse = [&](const std::string& why) {
     throw CliError(exit_usage, kind.verb + ": " + why);
   };
   if (!options.ids.empty() && (options.group || options.all))
-    refuse("ids and --group or --all are both given; leave one out");
+    refuse("ids cannot be combined with --group or --all; leave one out");
   FilterOptions rest = options.filter;
-  if (!options.ids.empty()) {  // these tell which of an id
+  if (!options.ids.empty()) {  // these select among messages with the same id
     rest.source.reset();
     rest.handler.reset();
   }
-  if (options.group && rest.state == "dead") rest.state.reset();  // what a group is of
+  if (options.group && rest.state == "dead") rest.state.reset();  // groups contain dead letters anyway
   const bool filtered = !rest.empty() || rest.state;
   if (!options.ids.empty() && filtered)
-    refuse("ids take no filter but --source and --handler; leave the rest out");
+    refuse("ids can only be combined with --source and --handler; leave the other filters out");
   if (options.group && (filtered || options.all))
-    refuse("--group takes no filter and no --all; leave one out");
+    refuse("--group cannot be combined with a filter or --all; leave one out");
   if (options.ids.empty() && !options.group && !options.all && !filtered)
-    refuse("say what: ids, --group, a filter such as --topic, or --all");
+    refuse("no messages selected; give ids, --group, a filter such as --topic, or --all");
 }
 
 std::vector<Target> targets_of(OpenStore& store, const OperationOptions& options) {
@@ -120,12 +120,12 @@ ChangeCounts count(const std::vector<Target>& targets, const OperationKind& kind
   return planned;
 }
 
-/// Whether somebody agrees to the number, which may grow while he thinks: then he is asked again.
+/// Asks for confirmation of the number, again if it has grown before the answer.
 bool confirmed(const std::vector<Target>& targets, const OperationKind& kind,
                const Operation& operation, ChangeCounts& planned, const Screen& screen) {
   std::string more;
   for (std::int64_t seen = 0; planned.total() > seen;
-       more = " It was " + std::to_string(seen) + "; --yes takes whatever comes.") {
+       more = " The number was " + std::to_string(seen) + "; use --yes to skip this check.") {
     seen = planned.total();
     if (!screen.confirm(kind.verb + " " + planned.text("delivery", "deliveries") + "?" + more))
       return false;
@@ -134,7 +134,7 @@ bool confirmed(const std::vector<Target>& targets, const OperationKind& kind,
   return true;
 }
 
-/// The same command again, as a shell takes it. A time that counts from now has become an instant.
+/// The command that continues this operation, quoted for a shell. Relative times become absolute.
 std::string resume_command(const CommonOptions& common, const Operation& operation,
                            const std::vector<Target>& targets) {
   const Filter* filter =
@@ -159,7 +159,7 @@ std::string resume_command(const CommonOptions& common, const Operation& operati
   return text + (common.yes ? "" : " --yes");
 }
 
-/// True unless every box has finished it.
+/// True unless every box has finished the operation.
 bool is_unfinished(const std::vector<Target>& targets, const std::string& operation) {
   return std::any_of(targets.begin(), targets.end(), [&](const Target& target) {
     const auto entry = Admin{target.box.queue}.operation(operation);
@@ -167,7 +167,7 @@ bool is_unfinished(const std::vector<Target>& targets, const std::string& operat
   });
 }
 
-/// Does it box by box, until it is done or interrupted.
+/// Runs the operation box by box until it is finished or interrupted.
 ChangeCounts run_box_by_box(const std::vector<Target>& targets, const OperationKind& kind,
                             Operation operation, std::int64_t planned, const Screen& screen) {
   ChangeCounts done;
@@ -194,7 +194,7 @@ int run_operation(const CommonOptions& common, const OperationOptions& options,
   Operation how{
       .actor = actor_of(common), .reason = common.reason, .operation_id = common.operation};
   const bool by_id = !options.ids.empty();
-  // What has been begun was confirmed then.
+  // An operation that has started was confirmed before.
   const bool begun = !how.operation_id.empty() &&
                      std::any_of(targets.begin(), targets.end(), [&](const Target& target) {
                        return Admin{target.box.queue}.operation(how.operation_id).has_value();
@@ -211,14 +211,14 @@ int run_operation(const CommonOptions& common, const OperationOptions& options,
   }
   if (how.operation_id.empty()) {
     how.operation_id = MessageId::make(Environment{}).str();
-    // An id that nobody will ask for again needs no line where there is nothing to do.
+    // Boxes without matching deliveries need no audit entry under a new id.
     std::vector<Target> wanted;
     std::copy_if(targets.begin(), targets.end(), std::back_inserter(wanted),
                  [&](const Target& target) { return planned.of(target.box.name()) > 0; });
     targets.swap(wanted);
   }
   const auto print_resume_command = [&] {
-    screen.note("cut off; go on with:\n  " + resume_command(common, how, targets) + "\n");
+    screen.note("interrupted; continue with:\n  " + resume_command(common, how, targets) + "\n");
   };
   const InterruptGuard guard;
   try {
@@ -243,10 +243,10 @@ OperationKind operation_kind(std::string verb, std::string done, Apply apply) {
 }
 
 std::vector<Option> id_options(OperationOptions& options) {
-  return {{"id", "ID", "of messages", &options.ids},
+  return {{"id", "ID", "Ids of messages", &options.ids},
           {"--all",
            "",
-           "whatever the rest of the filter lets through",
+           "All messages that match the filter",
            &options.all,
            {},
            false,
@@ -254,13 +254,13 @@ std::vector<Option> id_options(OperationOptions& options) {
 }
 
 Option group_option(OperationOptions& options) {
-  return {"--group", "NAME",          "a group that list --groups shows", &options.group, {},
+  return {"--group", "NAME",          "A group shown by list --groups", &options.group, {},
           false,     "Which messages"};
 }
 
 When time_of(const OperationOptions& options) {
   if (options.delay.has_value() == options.until.has_value())
-    throw CliError(exit_usage, "postpone: say until when, with one of --delay and --until");
+    throw CliError(exit_usage, "postpone: no time given; give either --delay or --until");
   if (options.delay) return parse_duration("--delay", *options.delay);
   return parse_instant("--until", *options.until, std::nullopt);
 }
@@ -288,24 +288,23 @@ Verb requeue_verb(CommonOptions& common) {
   };
   return {.name = "requeue",
           .group = "Operate",
-          .summary = "lets dead letters be tried again",
+          .summary = "Retry dead letters",
           .text =
-              "Attempts start again from zero, the error is cleared. Named by ids it happens at "
-              "once; by group or filter, the number is shown and asked for.",
+              "Resets the attempts to zero and clears the error. Ids are requeued at once; with a group or a filter, the command shows the number and asks for confirmation.",
           .options = with(id_options(*options),
                           {{group_option(*options)},
                            options->filter.options({}),
-                           {{"--delay", "DURATION", "not before, such as 10m", &options->delay},
-                            {"--reason", "TEXT", "why, for the audit", &common.reason}},
+                           {{"--delay", "DURATION", "Retry no earlier than this long from now, such as 10m", &options->delay},
+                            {"--reason", "TEXT", "Reason, kept in the audit", &common.reason}},
                            bulk_options(common),
                            operation_options(common),
                            box_options(common),
                            store_options(common),
                            answer_options(common)}),
           .examples = {{"twinbox requeue evt_1", "one message"},
-                       {"twinbox requeue --group 3fa2c1d0", "all that died of the same"},
+                       {"twinbox requeue --group 3fa2c1d0", "all dead letters with the same cause"},
                        {"twinbox requeue --topic order.placed --since 2h --dry-run",
-                        "how many it would be"}},
+                        "count only"}},
           .run = run};
 }
 
@@ -320,7 +319,7 @@ Verb postpone_verb(CommonOptions& common) {
                          if constexpr (requires { admin.postpone(what, when, how); }) {
                            return admin.postpone(what, when, how);
                          } else {
-                           throw std::logic_error("postpone: dead letters have no time");
+                           throw std::logic_error("postpone: dead letters have no due time; requeue them with --delay");
                          }
                        }),
         screen);
@@ -328,15 +327,14 @@ Verb postpone_verb(CommonOptions& common) {
   return {
       .name = "postpone",
       .group = "Operate",
-      .summary = "lets ready or scheduled messages wait until a time",
+      .summary = "Delay pending messages until a given time",
       .text =
-          "What a worker holds, and what waits behind another of its key, stays as it is. A "
-          "time that has passed (--delay 0s) makes them due at once.",
+          "Deliveries that a worker holds, or that wait behind another message with the same partition key, are not changed. A time in the past (--delay 0s) makes them due at once.",
       .options = with(id_options(*options),
                       {options->filter.options({"ready", "scheduled", "open"}),
-                       {{"--delay", "DURATION", "so long from now, such as 10m", &options->delay},
-                        {"--until", "TIME", "until then: 2026-11-15T20:00:00Z", &options->until},
-                        {"--reason", "TEXT", "why, for the audit", &common.reason}},
+                       {{"--delay", "DURATION", "Delay from now, such as 10m", &options->delay},
+                        {"--until", "TIME", "Time, such as 2026-11-15T20:00:00Z", &options->until},
+                        {"--reason", "TEXT", "Reason, kept in the audit", &common.reason}},
                        bulk_options(common),
                        operation_options(common),
                        box_options(common),
@@ -344,9 +342,9 @@ Verb postpone_verb(CommonOptions& common) {
                        answer_options(common)}),
       .examples = {{"twinbox postpone evt_1 --delay 10m", "one message"},
                    {"twinbox postpone --topic mail.send --until 2026-11-16T06:00:00Z",
-                    "a whole topic, until the mail server is back"},
+                    "a whole topic, until the mail server works again"},
                    {"twinbox postpone --state scheduled --all --delay 0s",
-                    "what waits for a retry, at once"}},
+                    "retry all scheduled messages now"}},
       .run = run};
 }
 
@@ -354,10 +352,10 @@ Verb discard_verb(CommonOptions& common) {
   auto options = std::make_shared<OperationOptions>();
   const auto run = [&common, options](const Screen& screen) {
     if (common.reason.empty() && !common.dry_run)
-      throw CliError(exit_usage, "discard: say why, with --reason; it is kept with the messages");
+      throw CliError(exit_usage, "discard: a reason is required; give it with --reason");
     const bool by_filter = options->ids.empty() && !options->group;
     if (by_filter && !options->filter.state)
-      throw CliError(exit_usage, "discard: say whether dead or open messages, with --state");
+      throw CliError(exit_usage, "discard: no state given; choose dead or open messages with --state");
     return run_operation(common, *options,
                          operation_kind("discard", "discarded",
                                         [](Admin& admin, const auto& what, const Operation& how) {
@@ -367,15 +365,14 @@ Verb discard_verb(CommonOptions& common) {
   };
   return {.name = "discard",
           .group = "Operate",
-          .summary = "throws open or dead messages away, for good",
+          .summary = "Drop pending or dead messages",
           .text =
-              "They count as finished from then on, and are pruned like what is done. A worker "
-              "that holds one loses it.",
+              "Discarded messages count as finished and are pruned after the retention period. A worker that holds one loses its lease.",
           .options = with(
               id_options(*options),
               {{group_option(*options)},
                options->filter.options({"dead", "open", "ready", "scheduled", "leased", "waiting"}),
-               {{"--reason", "TEXT", "why; is kept with them", &common.reason}},
+               {{"--reason", "TEXT", "Reason, kept with the messages and in the audit", &common.reason}},
                bulk_options(common),
                operation_options(common),
                box_options(common),
@@ -383,7 +380,7 @@ Verb discard_verb(CommonOptions& common) {
                answer_options(common)}),
           .examples = {{"twinbox discard evt_1 --reason 'sent twice by mistake'", "one message"},
                        {"twinbox discard --state dead --before 30d --reason old --yes",
-                        "without a question, for scripts"}},
+                        "without confirmation, for scripts"}},
           .run = run};
 }
 

@@ -6,24 +6,22 @@ std::vector<Option> store_options(CommonOptions& common) {
   return {
       {"--database",
        "URL",
-       "sqlite:<file>, postgresql://user@host/name or sqlserver://user@host/name; never with a "
-       "password, which comes from "
-       "PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or TWINBOX_DATABASE (default: sqlite:twinbox.db)",
+       "sqlite:<file>, postgresql://user@host/name or sqlserver://user@host/name, without a password: pass it in PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or TWINBOX_DATABASE (default: sqlite:twinbox.db)",
        &common.database,
        {},
        false,
        "Store"},
-      {"--store", "NAME", "a store of the configuration file", &common.store, {}, false, "Store"},
+      {"--store", "NAME", "A store of the configuration file", &common.store, {}, false, "Store"},
       {"--config",
        "FILE",
-       "the configuration file (default: TWINBOX_CONFIG)",
+       "Configuration file (default: TWINBOX_CONFIG)",
        &common.config,
        {},
        false,
        "Store"},
       {"--schema",
        "NAME",
-       "where the tables lie (default: infra)",
+       "Schema of the tables (default: infra)",
        &common.schema,
        {},
        false,
@@ -33,35 +31,35 @@ std::vector<Option> store_options(CommonOptions& common) {
 
 std::vector<Option> box_options(CommonOptions& common) {
   return {
-      {"--outbox", "", "only the outbox", &common.outbox, {}, false, "Store"},
-      {"--inbox", "", "only the inbox", &common.inbox, {}, false, "Store"},
+      {"--outbox", "", "Only the outbox", &common.outbox, {}, false, "Store"},
+      {"--inbox", "", "Only the inbox", &common.inbox, {}, false, "Store"},
   };
 }
 
 std::vector<Option> answer_options(CommonOptions& common) {
   return {
-      {"--json", "", "the answer as JSON", &common.json, {}, false, "Answer"},
+      {"--json", "", "Print JSON", &common.json, {}, false, "Output"},
       {"--color",
        "WHEN",
-       "auto (on a terminal), always or never",
+       "Colours: auto (on a terminal), always or never",
        &common.colour,
        {"auto", "always", "never"},
        false,
-       "Answer"},
+       "Output"},
   };
 }
 
 std::vector<Option> bulk_options(CommonOptions& common) {
   return {
-      {"--dry-run", "", "only count what would change", &common.dry_run},
-      {"--yes", "", "do not ask", &common.yes},
-      {"--actor", "NAME", "who did it, for the audit (default: the user's name)", &common.actor},
+      {"--dry-run", "", "Only count the messages that would change", &common.dry_run},
+      {"--yes", "", "Do not ask for confirmation", &common.yes},
+      {"--actor", "NAME", "Name of the operator, kept in the audit (default: your user name)", &common.actor},
   };
 }
 
 std::vector<Option> operation_options(CommonOptions& common) {
   return {{"--operation", "ID",
-           "an id for it: the same again does nothing twice, and goes on where it was cut off",
+           "Id of the operation: repeating it changes nothing twice and continues an interrupted operation",
            &common.operation}};
 }
 

@@ -1,4 +1,4 @@
-// pause and resume: asked of the daemon, over HTTP.
+// The commands pause and resume, sent to the daemon over HTTP.
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdlib>
@@ -43,11 +43,11 @@ std::string token(const PauseOptions& options) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
     text.pop_back();
   if (text.find_first_of("\r\n") != std::string::npos)
-    throw CliError(exit_usage, "the token has more than one line; it is one word");
+    throw CliError(exit_usage, "the token has more than one line; give a single word");
   return text;
 }
 
-/// Throws CliError when nobody answers.
+/// Throws CliError if the daemon does not respond.
 Response post(const std::string& url, const std::string& body, const PauseOptions& options) {
   using Handle = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
   using Headers = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
@@ -77,8 +77,8 @@ Response post(const std::string& url, const std::string& body, const PauseOption
   const CURLcode code = curl_easy_perform(handle.get());
   if (code != CURLE_OK) {
     throw CliError(exit_daemon, "the daemon at " + printable(options.server) +
-                                    " does not answer: " + curl_easy_strerror(code) +
-                                    "; start it with twinbox serve, or name it with --server");
+                                    " does not respond: " + curl_easy_strerror(code) +
+                                    "; start it with twinbox serve, or give its address with --server");
   }
   curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &answer.status);
   return answer;
@@ -96,7 +96,7 @@ std::string detail_of(const std::string& body) {
   return {};
 }
 
-/// What a resume has left as it was: somebody else may have paused it, days ago.
+/// The pauses that a resume did not end, such as those of single topics.
 std::string still_paused(const std::string& body) {
   json::error_code error;
   const json::value value = json::parse(body, error);
@@ -116,7 +116,7 @@ std::string still_paused(const std::string& body) {
   return list;
 }
 
-/// Where a daemon with this configuration listens.
+/// The address on which a daemon with this configuration listens.
 std::string address_of(const app::ServerConfig& server) {
   const std::string host = server.listen.starts_with(':') ? "127.0.0.1" : "";
   return (server.tls_certificate.empty() ? "http://" : "https://") + host + server.listen;
@@ -133,12 +133,12 @@ int ask(const CommonOptions& common, PauseOptions options, const std::string& ve
       post(options.server + "/v1/dispatch/" + verb, json::serialize(body), options);
   if (answer.status == 401 || answer.status == 403) {
     throw CliError(exit_daemon,
-                   "the daemon refused (" + std::to_string(answer.status) + ")" +
+                   "the daemon rejected the request (" + std::to_string(answer.status) + ")" +
                        detail_of(answer.body) +
-                       "; give a token of the role operate by TWINBOX_TOKEN or --token-file");
+                       "; give a token with the role operate in TWINBOX_TOKEN or --token-file");
   }
   if (answer.status < 200 || answer.status > 299)
-    throw CliError(exit_daemon, "the daemon refused (" + std::to_string(answer.status) + ")" +
+    throw CliError(exit_daemon, "the daemon rejected the request (" + std::to_string(answer.status) + ")" +
                                     detail_of(answer.body));
   if (common.json) {
     screen.print(indented_json(answer.body) + "\n");
@@ -156,24 +156,23 @@ Verb dispatch_verb(CommonOptions& common, const std::string& name, const std::st
   auto options = std::make_shared<PauseOptions>();
   return {
       .name = name,
-      .group = "The daemon",
+      .group = "Daemon",
       .summary = summary,
       .text = text,
       .options =
-          with({{"--topic", "TOPIC", "only this topic", &options->topic},
-                {"--store", "NAME", "only this store", &common.store},
+          with({{"--topic", "TOPIC", "Only this topic", &options->topic},
+                {"--store", "NAME", "Only this store", &common.store},
                 {"--server", "URL",
-                 "the daemon (default: what the configuration says it listens on, "
-                 "http://127.0.0.1:7117)",
+                 "Address of the daemon (default: the address in the configuration, http://127.0.0.1:7117)",
                  &options->server},
-                {"--token-file", "FILE", "a file with the token (default: TWINBOX_TOKEN)",
+                {"--token-file", "FILE", "File with the token (default: TWINBOX_TOKEN)",
                  &options->token_file},
-                {"--ca-file", "FILE", "who vouches for its certificate", &options->ca_file},
+                {"--ca-file", "FILE", "CA certificates that the daemon's certificate is checked against", &options->ca_file},
                 {"--certificate-file", "FILE",
-                 "a certificate to show, where the daemon has server.client_ca",
+                 "Client certificate, needed if the daemon sets server.client_ca",
                  &options->certificate_file},
-                {"--key-file", "FILE", "its key (default: in the same file)", &options->key_file},
-                {"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)",
+                {"--key-file", "FILE", "Key of the client certificate (default: in the same file)", &options->key_file},
+                {"--config", "FILE", "Configuration file (default: TWINBOX_CONFIG)",
                  &common.config}},
                {answer_options(common)}),
       .examples = {{"TWINBOX_TOKEN=$(cat token) twinbox " + name, "everything"},
@@ -186,12 +185,12 @@ Verb dispatch_verb(CommonOptions& common, const std::string& name, const std::st
 }  // namespace
 
 Verb pause_verb(CommonOptions& common) {
-  return dispatch_verb(common, "pause", "lets the daemon call no more handlers",
-                       "What is being handled is finished. Messages go on being taken in.");
+  return dispatch_verb(common, "pause", "Stop the daemon from calling handlers",
+                       "Calls in flight finish. The daemon still accepts messages.");
 }
 
 Verb resume_verb(CommonOptions& common) {
-  return dispatch_verb(common, "resume", "lets the daemon go on", "");
+  return dispatch_verb(common, "resume", "Let the daemon call handlers again", "");
 }
 
 }  // namespace twinbox::cli

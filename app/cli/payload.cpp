@@ -14,19 +14,19 @@ namespace twinbox::cli {
 
 std::vector<Option> PayloadOptions::options() {
   return {
-      {"--payload", "TEXT", "the payload itself", &payload},
-      {"--file", "FILE", "the payload is this file; - for standard input", &file},
+      {"--payload", "TEXT", "Payload as text", &payload},
+      {"--file", "FILE", "File with the payload; - for standard input", &file},
   };
 }
 
 std::string PayloadOptions::read() const {
   if (payload && file)
-    throw CliError(exit_usage, "--payload and --file are both given; leave one out");
+    throw CliError(exit_usage, "--payload and --file exclude each other; leave one out");
   if (payload) return *payload;
   if (file && *file != "-") return read_file(*file);
   if (!file && isatty(STDIN_FILENO) == 1) {
     throw CliError(exit_usage,
-                   "no payload; give --payload TEXT, --file FILE, or send it to standard input");
+                   "no payload; give --payload TEXT, --file FILE, or pipe it to standard input");
   }
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
@@ -34,7 +34,7 @@ std::string PayloadOptions::read() const {
 std::string read_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream content;
-  // Not by iterators: they throw in words of their own what a folder, say, answers.
+  // Stream iterators would throw their own error for a folder, for example.
   if (stream && stream.peek() != std::ifstream::traits_type::eof()) content << stream.rdbuf();
   if ((!stream && !stream.eof()) || !content) {
     throw CliError(exit_usage,

@@ -1,4 +1,4 @@
-// The payload that a command line brings.
+// The payload given on the command line.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@ struct PayloadOptions {
 
   std::vector<Option> options();
   [[nodiscard]] bool given() const noexcept { return payload || file; }
-  /// --payload, --file (`-`: standard input), or standard input. Throws CliError where that is a
-  /// terminal, or the file cannot be read.
+  /// Reads --payload, --file (`-`: standard input), or standard input. Throws CliError if standard
+  /// input is a terminal or the file cannot be read.
   [[nodiscard]] std::string read() const;
 };
 
-/// Throws CliError that names the file.
+/// Throws CliError with the name of the file.
 std::string read_file(const std::string& path);
 
 }  // namespace twinbox::cli

@@ -78,7 +78,7 @@ class Parser {
   const Verb* chosen_ = nullptr;
 };
 
-/// The words before the first option that could name a verb.
+/// The words before the first option, which may name a command.
 Words leading_words(std::span<char*> arguments) {
   Words words;
   for (const char* argument : arguments) {
@@ -115,9 +115,9 @@ bool is_family(std::span<const Verb> verbs, const std::string& word) {
                                  help);
 }
 
-/// Refuses a verb there is not, with the one that was probably meant.
+/// Throws for an unknown command and suggests the closest one.
 void check_verb(std::span<const Verb> verbs, const Words& words) {
-  if (words.empty()) throw CliError(exit_usage, "no verb is given; see twinbox --help");
+  if (words.empty()) throw CliError(exit_usage, "no command given; see twinbox --help");
   if (named(verbs, words) != nullptr) return;
   Words known;
   if (is_family(verbs, words[0])) {
@@ -126,16 +126,16 @@ void check_verb(std::span<const Verb> verbs, const Words& words) {
         known.push_back(verb.name.substr(words[0].size() + 1));
     }
     const std::string help = "twinbox " + words[0] + " --help";
-    if (words.size() > 1) refuse_unknown(words[0] + " knows no", words[1], known, help);
+    if (words.size() > 1) refuse_unknown(words[0] + " has no command", words[1], known, help);
     std::string list;
     for (const std::string& one : known) list += (list.empty() ? "" : ", ") + one;
-    throw CliError(exit_usage, words[0] + " needs one of " + list + "; see " + help);
+    throw CliError(exit_usage, words[0] + " needs a subcommand: " + list + "; see " + help);
   }
   for (const Verb& verb : verbs) known.push_back(first_word(verb.name));
-  refuse_unknown("there is no verb", words[0], known, "twinbox --help");
+  refuse_unknown("unknown command", words[0], known, "twinbox --help");
 }
 
-/// What CLI11 complains about, in our words where a better way out is known.
+/// Rewrites an error of CLI11 with a suggestion if possible.
 [[noreturn]] void refuse_arguments(const Verb& verb, const CLI::ParseError& error,
                                    std::span<char*> arguments) {
   const std::string help = "twinbox " + verb.name + " --help";
@@ -152,9 +152,9 @@ void check_verb(std::span<const Verb> verbs, const Words& words) {
             return !one.positional() &&
                    ("," + one.name + ",").find("," + word + ",") != std::string::npos;
           });
-      if (!fits) refuse_unknown(verb.name + " knows no option", word, known, help);
+      if (!fits) refuse_unknown(verb.name + " has no option", word, known, help);
     }
-    throw CliError(exit_usage, verb.name + " is given too many words; see " + help);
+    throw CliError(exit_usage, verb.name + " has too many arguments; see " + help);
   }
   throw CliError(exit_usage, verb.name + ": " + error.what() + "; see " + help);
 }
@@ -167,7 +167,7 @@ bool asks_for(std::span<char*> arguments, std::string_view one, std::string_view
   return false;
 }
 
-/// The answer to --help and --version; false: neither was asked for.
+/// Handles --help and --version; false: neither was given.
 bool answer_about_itself(std::span<const Verb> verbs, std::span<char*> arguments,
                          const Screen& screen) {
   const Words words = leading_words(arguments);
@@ -231,7 +231,7 @@ int run(int argc, char** argv) {
   } catch (const DatabaseError& error) {
     const bool schema = error.kind() == DatabaseError::Kind::missing_schema;
     return complain(schema ? exit_schema : exit_database,
-                    std::string{error.what()} + (schema ? "; see twinbox schema check" : ""));
+                    std::string{error.what()} + (schema ? "; run twinbox schema check" : ""));
   } catch (const std::logic_error& error) {  // a wrong argument
     return complain(exit_usage, error.what());
   } catch (const std::exception& error) {

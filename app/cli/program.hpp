@@ -1,4 +1,4 @@
-// The program: reads the command line, runs the verb, and turns what went wrong into an exit code.
+// Parses the command line, runs the command, and turns errors into exit codes.
 #pragma once
 
 namespace twinbox::cli {

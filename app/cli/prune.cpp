@@ -1,4 +1,4 @@
-// prune and reap: what housekeeping does by itself, by hand.
+// The commands prune and reap, which run housekeeping once.
 #include <algorithm>
 #include <set>
 
@@ -18,7 +18,7 @@ struct PruneArguments {
   bool include_seen = false;
 
   [[nodiscard]] PruneOptions of(const OpenBox& box) const {
-    // An opened box has its retention filled in.
+    // An open box always has a retention period.
     const Duration age = older_than ? parse_duration("--older-than", *older_than)
                                     : box.queue.options().retention.value_or(Duration::zero());
     return {.older_than = age,
@@ -29,7 +29,7 @@ struct PruneArguments {
   }
 };
 
-/// What prune would delete: read page by page, changing nothing.
+/// Counts the messages that prune would delete, page by page, without changing them.
 std::int64_t count_prunable(const OpenBox& box, const PruneOptions& options, Instant now) {
   const Instant bound = now - options.older_than;
   const auto finished = [&](const DeliveryEntry& entry) {
@@ -43,7 +43,7 @@ std::int64_t count_prunable(const OpenBox& box, const PruneOptions& options, Ins
     }
   };
   Admin admin(box.queue);
-  std::set<std::int64_t> holding;  // their partition keys, whatever their age
+  std::set<std::int64_t> holding;  // partition keys held by dead letters of any age
   if (options.include_dead) {
     for (const HeldKey& held : admin.held_keys(100'000)) holding.insert(held.delivery.number);
   }
@@ -117,18 +117,17 @@ Verb prune_verb(CommonOptions& common) {
   auto arguments = std::make_shared<PruneArguments>();
   return {.name = "prune",
           .group = "Operate",
-          .summary = "deletes finished messages that are old enough",
-          .text = "What is open is never deleted. The number is shown and asked for first.",
+          .summary = "Delete finished messages older than the retention period",
+          .text = "Open messages are never deleted. The command shows the number and asks for confirmation.",
           .options = with({{"--older-than", "DURATION",
-                            "finished so long ago (default: the box's retention, 7d for an outbox, "
-                            "30d for an inbox)",
+                            "Finished longer ago than this (default: the retention period of the box, 7d for an outbox, 30d for an inbox)",
                             &arguments->older_than},
-                           {"--include-dead", "", "dead letters as well", &arguments->include_dead},
-                           {"--include-seen", "", "messages that were only seen as well",
+                           {"--include-dead", "", "Also delete dead letters", &arguments->include_dead},
+                           {"--include-seen", "", "Also delete messages that were only marked as seen",
                             &arguments->include_seen}},
                           {bulk_options(common), box_options(common), store_options(common),
                            answer_options(common)}),
-          .examples = {{"twinbox prune --older-than 7d --dry-run", "how many it would be"},
+          .examples = {{"twinbox prune --older-than 7d --dry-run", "count only"},
                        {"twinbox prune --yes", "for a nightly job"}},
           .run = [&common, arguments](const Screen& screen) {
             return prune(common, *arguments, screen);
@@ -138,10 +137,10 @@ Verb prune_verb(CommonOptions& common) {
 Verb reap_verb(CommonOptions& common) {
   return {.name = "reap",
           .group = "Operate",
-          .summary = "clears leases that have run out",
-          .text = "Housekeeping: workers take expired leases by themselves.",
+          .summary = "Clear expired leases",
+          .text = "Reaping only keeps the displayed state accurate: claims take over expired leases by themselves.",
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
-          .examples = {{"twinbox reap", "after a worker has died"}},
+          .examples = {{"twinbox reap", "after a worker crashed"}},
           .run = [&common](const Screen& screen) { return reap(common, screen); }};
 }
 

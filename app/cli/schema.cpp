@@ -32,7 +32,7 @@ int print(const CommonOptions& common, const PrintOptions& options, const Screen
   OpenStore store(common, OpenStore::Missing::create);
   const auto kinds = store.kinds();
   for (const BoxKind kind : kinds) {
-    // An inbox has no function to enqueue; asked for alone, it says so.
+    // An inbox has no enqueue function. It is skipped here, and refused if it is the only box.
     if (options.enqueue_only && kind == BoxKind::inbox && kinds.size() > 1) continue;
     const Schema schema(store.database(), kind, store.options(kind));
     screen.print(options.role.empty()   ? schema.print()
@@ -51,7 +51,7 @@ int deploy(const CommonOptions& common, const Screen& screen) {
     boxes.push_back({{"box", box}, {"applied", to_array(applied)}});
     if (!common.json)
       screen.print(fit(box, 8) +
-                   (applied.empty() ? "is up to date" : "applied " + joined(applied)) + "\n");
+                   (applied.empty() ? "up to date" : "applied " + joined(applied)) + "\n");
   }
   if (common.json) print_json(screen, {{"boxes", std::move(boxes)}});
   return exit_ok;
@@ -59,13 +59,13 @@ int deploy(const CommonOptions& common, const Screen& screen) {
 
 std::string words_for(const SchemaState& state) {
   const std::string version = "version " + std::to_string(state.version);
-  if (state.missing()) return "missing; create it with twinbox schema deploy";
+  if (state.missing()) return "missing; run twinbox schema deploy";
   if (state.too_new()) {
-    return version + ", newer than this program, which knows " +
-           std::to_string(state.known_version) + "; use a newer program";
+    return version + ", but this program supports only " +
+           std::to_string(state.known_version) + " and older; upgrade twinbox";
   }
-  if (state.current()) return version + ", as this program knows it";
-  return version + ", and twinbox schema deploy would apply " + joined(state.pending);
+  if (state.current()) return version + ", up to date";
+  return version + ", outdated; run twinbox schema deploy to apply " + joined(state.pending);
 }
 
 int check(const CommonOptions& common, const Screen& screen) {
@@ -117,36 +117,36 @@ Verb schema_print_verb(CommonOptions& common) {
   return {
       .name = "schema print",
       .group = "Schema",
-      .summary = "the script that creates the tables, to run by hand",
+      .summary = "Print the SQL script that creates the tables",
       .options = with({{"--grants", "ROLE",
-                        "instead: the rights that this role of the application needs (not SQLite)",
+                        "Print the grants for this application role instead (not for SQLite)",
                         &options->role},
                        {"--enqueue-only", "",
-                        "with --grants: only the right to call outbox_enqueue, none on a table",
+                        "With --grants: grant only the call of outbox_enqueue, and nothing on a table",
                         &options->enqueue_only}},
                       {box_options(common), store_options(common)}),
       .examples = {{"twinbox schema print --database postgresql://dba@db/app > twinbox.sql",
-                    "for a DBA to read"},
+                    "for a database administrator to review"},
                    {"twinbox schema print --grants shop --enqueue-only --store main",
-                    "for a role that may enqueue by SQL and do nothing else"}},
+                    "for a role that only enqueues by SQL"}},
       .run = [&common, options](const Screen& screen) { return print(common, *options, screen); }};
 }
 
 Verb schema_deploy_verb(CommonOptions& common) {
   return {.name = "schema deploy",
           .group = "Schema",
-          .summary = "creates or upgrades the tables; harmless to repeat",
+          .summary = "Create or upgrade the tables; safe to repeat",
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
           .examples = {{"twinbox schema deploy", "both boxes in ./twinbox.db"},
                        {"twinbox schema deploy --outbox --database postgresql://dba@db/app",
-                        "the outbox alone, on a server"}},
+                        "only the outbox, on a database server"}},
           .run = [&common](const Screen& screen) { return deploy(common, screen); }};
 }
 
 Verb schema_check_verb(CommonOptions& common) {
   return {.name = "schema check",
           .group = "Schema",
-          .summary = "whether the tables fit this program; exit code 1 when not",
+          .summary = "Check that the tables match this program; exit code 1 if not",
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
           .examples = {{"twinbox schema check --json", "for a deployment script"}},
           .run = [&common](const Screen& screen) { return check(common, screen); }};
@@ -155,15 +155,12 @@ Verb schema_check_verb(CommonOptions& common) {
 Verb schema_repair_verb(CommonOptions& common) {
   return {.name = "schema repair",
           .group = "Schema",
-          .summary = "set sequences that lie behind the data (PostgreSQL)",
+          .summary = "Set sequences that are behind the data (PostgreSQL)",
           .text =
-              "Logical replication copies rows but not sequences. After you promote a replica, "
-              "run this before you start programs: it moves each sequence of the boxes to the "
-              "highest number in use, never back. Needs the rights of the tables' owner. "
-              "Writers wait while it runs.",
+              "Logical replication copies rows but not sequences. After you promote a replica, run this command before you start programs: it moves each sequence of the boxes forward to the highest number in use. It needs the rights of the owner of the tables. Writers wait while it runs.",
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
           .examples = {{"twinbox schema repair --database postgresql://dba@db/app",
-                        "on a replica that was promoted"}},
+                        "on a promoted replica"}},
           .run = [&common](const Screen& screen) { return repair(common, screen); }};
 }
 

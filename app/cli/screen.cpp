@@ -72,8 +72,7 @@ void Screen::note(std::string_view text) const { std::cerr << text << std::flush
 bool Screen::confirm(const std::string& question) const {
   if (isatty(STDIN_FILENO) != 1 || !error_is_terminal_) {
     throw CliError(exit_usage, question +
-                                   " Nobody can answer here: repeat it with --yes, or look "
-                                   "first with --dry-run");
+                                   " There is no terminal to confirm on; add --yes, or count first with --dry-run");
   }
   note(question + " [y/N] ");
   std::string answer;

@@ -1,4 +1,4 @@
-// The two streams a person sees, and what may be done on them: colour, width, progress, questions.
+// Standard output and standard error: colour, width, progress and confirmations.
 #pragma once
 
 #include <chrono>
@@ -11,12 +11,12 @@ namespace twinbox::cli {
 
 enum class Style { plain, faint, strong, good, warn, bad, accent };
 
-/// How a stream shows things.
+/// Width and colour of a stream.
 struct TextStyle {
   bool colour = false;
   int width = 0;  ///< in cells; 0: without a limit, as in a pipe
 
-  /// `text` in `style`, or as it is where there is no colour.
+  /// `text` in `style`, unchanged if colours are off.
   [[nodiscard]] std::string paint(Style style, std::string_view text) const;
 };
 
@@ -32,9 +32,9 @@ class Screen {
   [[nodiscard]] bool error_is_terminal() const noexcept { return error_is_terminal_; }
 
   void print(std::string_view text) const;
-  /// What is not the answer: on standard error.
+  /// Prints notes, which are not part of the result, to standard error.
   void note(std::string_view text) const;
-  /// Asks on the terminal; true only for `y` or `yes`. Throws CliError where nobody can answer.
+  /// Asks on the terminal; true only for `y` or `yes`. Throws CliError without a terminal.
   [[nodiscard]] bool confirm(const std::string& question) const;
 
  private:
@@ -43,7 +43,7 @@ class Screen {
   bool error_is_terminal_;
 };
 
-/// A bar on standard error while something long is done; nothing where that is no terminal.
+/// A progress bar on standard error; prints nothing if that is not a terminal.
 class Progress {
  public:
   Progress(const Screen& screen, std::string what, std::int64_t total);
@@ -64,7 +64,7 @@ class Progress {
 std::string progress_line(const TextStyle& look, std::string_view what, std::int64_t done,
                           std::int64_t total);
 
-/// Turns Ctrl-C into a question while it lives, so that long work ends between two batches.
+/// Records Ctrl-C instead of ending the process, so that long work stops between two batches.
 class InterruptGuard {
  public:
   InterruptGuard();

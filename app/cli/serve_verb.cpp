@@ -9,15 +9,14 @@ namespace twinbox::cli {
 Verb serve_verb() {
   auto config = std::make_shared<std::string>();
   return {.name = "serve",
-          .group = "The daemon",
-          .summary = "serve HTTP and dispatch messages until SIGTERM",
+          .group = "Daemon",
+          .summary = "Run the daemon: serve HTTP and dispatch messages until SIGTERM",
           .text =
-              "Without a configuration it runs on ./twinbox.db and listens on 127.0.0.1:7117. "
-              "SIGHUP reads the configuration again.",
+              "Without a configuration, the daemon uses ./twinbox.db and listens on 127.0.0.1:7117. SIGHUP reloads the configuration.",
           .options = {{"-c,--config", "FILE",
-                       "the configuration file, TOML (default: TWINBOX_CONFIG)", config.get()}},
+                       "Configuration file in TOML (default: TWINBOX_CONFIG)", config.get()}},
           .examples = {{"twinbox serve", "on ./twinbox.db"},
-                       {"twinbox serve --config twinbox.toml", "as the file says"}},
+                       {"twinbox serve --config twinbox.toml", "with a configuration file"}},
           .run = [config](const Screen&) {
             app::ServeOptions options;
             const char* variable = std::getenv("TWINBOX_CONFIG");
@@ -27,7 +26,7 @@ Verb serve_verb() {
               return app::serve(options);
             } catch (const app::ConfigError& error) {
               throw CliError(exit_usage,
-                             "the configuration cannot be used:\n" + std::string{error.what()});
+                             "the configuration is invalid:\n" + std::string{error.what()});
             }
           }};
 }

@@ -1,4 +1,4 @@
-// show: one message with everything that is known about it.
+// The command show: one message with its deliveries and failed attempts.
 #include "cli/filter.hpp"
 #include "cli/find_message.hpp"
 #include "cli/json.hpp"
@@ -51,15 +51,15 @@ std::string indented(const std::string& text) {
   return result + "\n";
 }
 
-/// What a key that stands still waits for.
+/// The reason why a partition key is blocked.
 std::string held_text(const HeldKey& held) {
   const std::string behind = (held.waiting == HeldKey::max_counted ? "at least " : "") +
                              counted(held.waiting, "message waits", "messages wait") + " behind it";
-  return held.requeued ? "held until it is done: " + behind
-                       : "held by this dead letter: " + behind + "; requeue or discard it";
+  return held.requeued ? "blocks its key until it is done: " + behind
+                       : "blocked by this dead letter: " + behind + "; requeue or discard it";
 }
 
-/// A key that waits for a due time far away.
+/// A partition key that waits for a distant due time.
 std::string blocked_text(const BlockedKey& blocked) {
   return (blocked.waiting == HeldKey::max_counted ? "at least " : "") +
          counted(blocked.waiting, "message waits", "messages wait") +
@@ -96,7 +96,7 @@ std::string when(const DeliveryView& delivery, Instant now) {
     case DeliveryState::ready:
     case DeliveryState::scheduled: return told("due ", delivery.visible_at);
     case DeliveryState::leased: return told("lease ends ", delivery.lease_until);
-    case DeliveryState::waiting: return "behind another of its key";
+    case DeliveryState::waiting: return "behind an earlier message with its key";
     default: return told("finished ", delivery.finished_at);
   }
 }
@@ -125,7 +125,7 @@ void print_deliveries(const Screen& screen, DetailPrinter& details, const Messag
 void print_timeline(const Screen& screen, DetailPrinter& details, const MessageDetail& detail) {
   if (detail.timeline.empty()) return;
   details.heading("Failed attempts");
-  Table table({{"  AT (UTC)"}, {"TRY", true}, {"HANDLER", false, 8, 1}, {"ERROR", false, 20}});
+  Table table({{"  AT (UTC)"}, {"ATTEMPT", true}, {"HANDLER", false, 8, 1}, {"ERROR", false, 20}});
   for (const FailedAttempt& attempt : detail.timeline) {
     table.add({"  " + date_text(attempt.failed_at),
                std::to_string(attempt.attempt),
@@ -141,7 +141,7 @@ void print_timeline(const Screen& screen, DetailPrinter& details, const MessageD
 void print_payload(const Screen& screen, DetailPrinter& details, const MessageDetail& detail,
                    bool full) {
   if (!detail.message.has_content) {
-    details.heading("No payload: the message was only seen");
+    details.heading("No payload: the message was only marked as seen");
     return;
   }
   const std::string type = detail.message.content_type.value_or("");
@@ -164,7 +164,7 @@ void print_payload(const Screen& screen, DetailPrinter& details, const MessageDe
   while (text.ends_with('\n')) text.pop_back();
   screen.print(indented(printable_lines(text)));
   if (size > limit) {
-    screen.print(screen.look().paint(Style::faint, "  … cut here; --full shows all of it") + "\n");
+    screen.print(screen.look().paint(Style::faint, "  … truncated; --full shows the whole payload") + "\n");
   }
 }
 
@@ -203,16 +203,16 @@ Verb show_verb(CommonOptions& common) {
   return {
       .name = "show",
       .group = "Inspect",
-      .summary = "one message: its content, its deliveries, what went wrong",
-      .text = "JSON is laid out, text is shown as it is, anything else as hexadecimal.",
+      .summary = "Show one message: payload, deliveries, failed attempts",
+      .text = "JSON is indented, other text is printed unchanged, and binary payloads are printed in hexadecimal.",
       .options =
-          with({{"id", "ID", "of the message", &options->id, {}, true},
-                {"--source", "SOURCE", "where several sources use the same id", &options->source},
-                {"--full", "", "the whole payload", &options->full},
-                {"--raw", "", "nothing but the payload, as it is", &options->raw}},
+          with({{"id", "ID", "Id of the message", &options->id, {}, true},
+                {"--source", "SOURCE", "Source of the message, needed if several sources use the same id", &options->source},
+                {"--full", "", "Print the whole payload", &options->full},
+                {"--raw", "", "Print only the payload, byte for byte", &options->raw}},
                {box_options(common), store_options(common), answer_options(common)}),
-      .examples = {{"twinbox show evt_1", "everything about it"},
-                   {"twinbox show evt_1 --raw > payload.bin", "its payload alone"}},
+      .examples = {{"twinbox show evt_1", "everything about one message"},
+                   {"twinbox show evt_1 --raw > payload.bin", "only its payload"}},
       .run = [&common, options](const Screen& screen) { return show(common, *options, screen); }};
 }
 

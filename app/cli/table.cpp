@@ -35,7 +35,7 @@ Table::Plan Table::plan(int width) const {
   for (;;) {
     plan.widths = natural_widths(plan.columns);
     if (width == 0 || total(plan.widths) <= width) return plan;
-    // The column with the most to give gives first, so that short ones stay whole.
+    // The widest column shrinks first, so that short ones are not truncated.
     while (total(plan.widths) > width) {
       std::size_t widest = plan.columns.size();
       for (std::size_t i = 0; i < plan.columns.size(); ++i) {

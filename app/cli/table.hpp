@@ -32,8 +32,8 @@ class Table {
   /// As many cells as there are columns.
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
-  /// Title line and rows, each with a newline. No line is wider than `look.width`, unless even the
-  /// least widths do not fit.
+  /// Title line and rows, each with a newline. No line is wider than `look.width`, unless the
+  /// minimum widths do not fit.
   [[nodiscard]] std::string text(const TextStyle& look) const;
 
  private:

@@ -104,7 +104,7 @@ std::string padded(int number, int digits) {
          text;
 }
 
-/// What RFC 3339 can write: four digits of the year.
+/// The range of RFC 3339: years of four digits.
 constexpr Instant earliest = std::chrono::sys_days{std::chrono::January / 1 / 0};
 constexpr Instant latest = std::chrono::sys_days{std::chrono::January / 1 / 10000} - 1us;
 
@@ -133,7 +133,7 @@ std::string in_units(std::int64_t large, std::string_view large_unit, std::int64
 
 [[noreturn]] void refuse(std::string_view what, std::string_view text, std::string_view expected) {
   throw std::invalid_argument(std::string{what} + ": '" + printable(text) +
-                              "' is not understood; " + std::string{expected});
+                              "' is invalid; " + std::string{expected});
 }
 
 std::optional<int> number(std::string_view text, std::size_t at, std::size_t digits) {
@@ -157,7 +157,7 @@ std::optional<Instant> parse_day(std::string_view text) {
   return Instant{std::chrono::sys_days{date}};
 }
 
-/// `Z`, `+02:00`, or nothing, which is UTC as well.
+/// `Z`, `+02:00`, or nothing, which means UTC.
 std::optional<Duration> parse_offset(std::string_view text) {
   if (text.empty() || text == "Z" || text == "z") return Duration{0};
   const auto hours = number(text, 1, 2);
@@ -211,7 +211,7 @@ std::optional<Duration> parse_span(std::string_view text) {
   while (!text.empty()) {
     std::int64_t count = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    // A bound that no sum of units below overflows: some 2 700 years.
+    // Keeps the sums below from overflowing.
     if (error != std::errc{} || count < 0 || count > 1'000'000'000) return std::nullopt;
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     const std::size_t letters = std::min(text.find_first_of("0123456789"), text.size());
@@ -310,16 +310,15 @@ std::string counted(std::int64_t count, std::string_view one, std::string_view m
 
 Duration parse_duration(std::string_view what, std::string_view text) {
   if (const auto span = parse_span(text)) return *span;
-  refuse(what, text, "a duration such as 250ms, 30s, 5m, 2h, 7d or 1h30m is expected");
+  refuse(what, text, "expected a duration such as 250ms, 30s, 5m, 2h, 7d or 1h30m");
 }
 
 Instant parse_instant(std::string_view what, std::string_view text, std::optional<Instant> now) {
   if (const auto date = parse_date(text)) return *date;
-  if (!now) refuse(what, text, "a time such as 2026-11-15T20:31:07Z or a date is expected");
+  if (!now) refuse(what, text, "expected a time such as 2026-11-15T20:31:07Z or a date");
   if (const auto span = parse_span(text)) return *now - *span;
   refuse(what, text,
-         "a time such as 2026-11-15T20:31:07Z, a date, or a duration before now such as 2h is "
-         "expected");
+         "expected a time such as 2026-11-15T20:31:07Z, a date, or a duration before now such as 2h");
 }
 
 std::string shell_word(std::string_view text) {

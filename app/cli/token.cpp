@@ -1,4 +1,4 @@
-// token: the tokens of the daemon, in the file that it reads.
+// The command token: manages the daemon's token file.
 #include "cli/json.hpp"
 #include "cli/open_store.hpp"
 #include "cli/table.hpp"
@@ -17,22 +17,22 @@ struct TokenOptions {
 };
 
 constexpr const char* how_to_reload =
-    "A running daemon reads the file again on SIGHUP: systemctl reload twinbox, or kill -HUP.\n";
+    "Reload a running daemon to apply the change: systemctl reload twinbox, or kill -HUP.\n";
 
 std::vector<Option> token_options(CommonOptions& common, std::vector<Option> own) {
   return with(
       std::move(own),
-      {{{"--config", "FILE", "the configuration file (default: TWINBOX_CONFIG)", &common.config}},
+      {{{"--config", "FILE", "Configuration file (default: TWINBOX_CONFIG)", &common.config}},
        answer_options(common)});
 }
 
-/// As the daemon chooses it.
+/// The same file as the daemon chooses.
 std::filesystem::path chosen_file(const CommonOptions& common) {
   const app::Config config = chosen_config(common);
   try {
     app::require_token_file(config);
   } catch (const std::runtime_error& error) {
-    throw CliError(exit_usage, "the configuration cannot be used:\n" +
+    throw CliError(exit_usage, "the configuration is invalid:\n" +
                                    (config.file.empty() ? "configuration" : config.file.string()) +
                                    ": access.token_file: " + error.what());
   }
@@ -51,7 +51,7 @@ int add(const CommonOptions& common, const TokenOptions& options, const Screen& 
   } else {
     screen.print(token + "\n");
   }
-  screen.note("The token is shown once; " + printable(file.string()) + " keeps its hash.\n" +
+  screen.note("The token is shown only once; " + printable(file.string()) + " stores its hash.\n" +
               how_to_reload);
   return exit_ok;
 }
@@ -67,7 +67,7 @@ int list(const CommonOptions& common, const Screen& screen) {
     return exit_ok;
   }
   if (tokens.empty()) {
-    screen.note("There are no tokens in " + printable(file.string()) +
+    screen.note("No tokens in " + printable(file.string()) +
                 "; add one with twinbox token add.\n");
     return exit_ok;
   }
@@ -82,9 +82,9 @@ int revoke(const CommonOptions& common, const TokenOptions& options, const Scree
   const std::filesystem::path file = chosen_file(common);
   const std::size_t count = app::revoke_token(file, options.name);
   if (count == 0) {
-    throw CliError(exit_negative, "there is no token '" + printable(options.name) + "' in " +
+    throw CliError(exit_negative, "no token '" + printable(options.name) + "' in " +
                                       printable(file.string()) +
-                                      "; twinbox token list shows those there are");
+                                      "; run twinbox token list to see the tokens");
   }
   if (common.json) {
     print_json(screen, {{"name", options.name},
@@ -95,7 +95,7 @@ int revoke(const CommonOptions& common, const TokenOptions& options, const Scree
   }
   screen.note(how_to_reload);
   if (app::read_tokens(file).empty())
-    screen.note("No token is left: the next start of the daemon makes one of the role admin.\n");
+    screen.note("No token is left: the daemon creates one with the role admin at its next start.\n");
   return exit_ok;
 }
 
@@ -105,17 +105,15 @@ Verb token_add_verb(CommonOptions& common) {
   auto options = std::make_shared<TokenOptions>();
   return {
       .name = "token add",
-      .group = "The daemon",
-      .summary = "add a token and print it, once",
+      .group = "Daemon",
+      .summary = "Create a token and print it once",
       .text =
-          "Writes the token's hash to the file that the daemon reads (access.token_file), which "
-          "is created readable by its owner only. Roles: send enqueues and accepts; read looks; "
-          "operate also requeues, discards and pauses; admin may do everything.",
+          "Writes the hash of the token to the daemon's token file (access.token_file). A new file is readable only by its owner. Roles: send enqueues and accepts messages; read sees everything; operate also requeues, discards and pauses; admin may do everything.",
       .options = token_options(
-          common, {{"name", "NAME", "who gets it; stands in the audit", &options->name, {}, true},
+          common, {{"name", "NAME", "Name of its user, shown in the audit", &options->name, {}, true},
                    {"--role",
                     "ROLE",
-                    "send, read, operate or admin",
+                    "Role: send, read, operate or admin",
                     &options->role,
                     {"send", "read", "operate", "admin"},
                     true}}),
@@ -126,9 +124,9 @@ Verb token_add_verb(CommonOptions& common) {
 
 Verb token_list_verb(CommonOptions& common) {
   return {.name = "token list",
-          .group = "The daemon",
-          .summary = "names and roles of the tokens",
-          .text = "The tokens themselves are kept nowhere.",
+          .group = "Daemon",
+          .summary = "List the names and roles of the tokens",
+          .text = "The file contains only hashes, so the tokens themselves cannot be shown.",
           .options = token_options(common, {}),
           .examples = {{"twinbox token list --config twinbox.toml", ""}},
           .run = [&common](const Screen& screen) { return list(common, screen); }};
@@ -138,11 +136,11 @@ Verb token_revoke_verb(CommonOptions& common) {
   auto options = std::make_shared<TokenOptions>();
   return {
       .name = "token revoke",
-      .group = "The daemon",
-      .summary = "remove a token, and end its sessions at the next reload",
-      .text = "Exit code 1 when there is no token of that name.",
+      .group = "Daemon",
+      .summary = "Remove a token and end its sessions at the next reload",
+      .text = "Exit code 1 means that there is no token with this name.",
       .options =
-          token_options(common, {{"name", "NAME", "the token's name", &options->name, {}, true}}),
+          token_options(common, {{"name", "NAME", "Name of the token", &options->name, {}, true}}),
       .examples = {{"twinbox token revoke ci --config twinbox.toml", "then reload the daemon"}},
       .run = [&common, options](const Screen& screen) { return revoke(common, *options, screen); }};
 }

@@ -1,5 +1,5 @@
-// A verb as data: the parser, --help, the manual page, docs/reference/cli.md and the shell
-// completion are made of it.
+// A command of the program as data. The parser, --help, the manual page, docs/reference/cli.md and
+// the shell completion are generated from it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace twinbox::cli {
 
-/// Where a value of the command line goes.
+/// The variable that receives the value of an option.
 using OptionTarget = std::variant<bool*, std::string*, std::optional<std::string>*,
                                   std::vector<std::string>*, std::int64_t*>;
 
@@ -32,7 +32,7 @@ struct Option {
   [[nodiscard]] bool many() const noexcept {
     return std::holds_alternative<std::vector<std::string>*>(target);
   }
-  /// The last name, which is the long one.
+  /// The long name, which comes last.
   [[nodiscard]] std::string long_name() const { return name.substr(name.rfind(',') + 1); }
 };
 
@@ -41,7 +41,7 @@ struct Example {
   std::string text;
 };
 
-/// What the verbs share: filled by the parser.
+/// The options that commands share, filled by the parser.
 struct CommonOptions {
   std::string config;
   std::string store;
@@ -69,20 +69,20 @@ struct Verb {
   std::function<int(const Screen&)> run;
 };
 
-/// The options that choose a store, or boxes of it, and those that shape the answer.
+/// The options that choose a store and its boxes, and those that format the output.
 std::vector<Option> store_options(CommonOptions& common);
 std::vector<Option> box_options(CommonOptions& common);
 std::vector<Option> answer_options(CommonOptions& common);
-/// Those of verbs that change many things at once.
+/// The options of commands that change many messages.
 std::vector<Option> bulk_options(CommonOptions& common);
-/// Of those that can be asked for again.
+/// The options of commands that can be repeated safely.
 std::vector<Option> operation_options(CommonOptions& common);
 
-/// `options`, and after them those that each of `shared` gives.
+/// `options` followed by all of `shared`.
 std::vector<Option> with(std::vector<Option> options,
                          std::initializer_list<std::vector<Option>> shared);
 
-/// Every verb, in the order of the help. `common` must outlive them.
+/// Every command, in the order of the help. `common` must outlive them.
 std::vector<Verb> all_verbs(CommonOptions& common);
 
 }  // namespace twinbox::cli

@@ -1,4 +1,4 @@
-// Every verb, by the file that has it.
+// The commands, by source file.
 #pragma once
 
 #include "cli/verb.hpp"
@@ -6,13 +6,13 @@
 
 namespace twinbox::cli {
 
-/// The colour of a state, wherever it is shown.
+/// The colour of a state.
 Style style_of(DeliveryState state);
 
-// send.cpp
+// enqueue.cpp
 Verb enqueue_verb(CommonOptions& common);
 Verb accept_verb(CommonOptions& common);
-// look.cpp
+// list.cpp
 Verb status_verb(CommonOptions& common);
 Verb list_verb(CommonOptions& common);
 // show.cpp
@@ -20,11 +20,11 @@ Verb show_verb(CommonOptions& common);
 // audit.cpp
 Verb audit_verb(CommonOptions& common);
 Verb workers_verb(CommonOptions& common);
-// act.cpp
+// operate.cpp
 Verb requeue_verb(CommonOptions& common);
 Verb postpone_verb(CommonOptions& common);
 Verb discard_verb(CommonOptions& common);
-// sweep.cpp
+// prune.cpp
 Verb prune_verb(CommonOptions& common);
 Verb reap_verb(CommonOptions& common);
 // edit.cpp
@@ -44,7 +44,7 @@ Verb doctor_verb(CommonOptions& common);
 Verb bench_verb(CommonOptions& common);
 // config_verb.cpp
 Verb config_check_verb(CommonOptions& common);
-// pause.cpp
+// pause_resume.cpp
 Verb pause_verb(CommonOptions& common);
 Verb resume_verb(CommonOptions& common);
 // token.cpp
