@@ -131,7 +131,7 @@ class Daemon {
     return {usual + longest, [this] {
               log_.write(
                   LogLevel::warning, "shutdown_forced",
-                  {{"error", "a store does not answer; what waits for it was left as it is"}});
+                  {{"error", "a store does not respond; requests that waited for it were abandoned"}});
             }};
   }
 
@@ -344,13 +344,12 @@ class Daemon {
   }
 
   static HttpResponse stopping() {
-    return busy("the daemon stops; repeat the request with the same id");
+    return busy("the daemon is stopping; repeat the request with the same id");
   }
 
   static HttpResponse is_full(const RequestPool& pool) {
     return busy("the " + pool.name() +
-                " pool is full: all its threads are busy, and as many requests wait as "
-                "server.queue_size allows; repeat the request later with the same id");
+                " pool is full: all its threads are busy and server.queue_size requests are waiting; repeat the request later with the same id");
   }
 
   void share(std::shared_ptr<RequestBatcher> calls, const Endpoint& endpoint, const Store* store,
@@ -414,10 +413,9 @@ class Daemon {
                 {"milliseconds", std::int64_t{time.count()}}});
     return problem(
         504, title_of(504),
-        "store " + store + ": the query was ended after limit.query_timeout (" +
+        "store " + store + ": the query was cancelled after limit.query_timeout (" +
             std::to_string(time.count()) +
-            " ms); ask for less (a state, a topic, a smaller limit), look at what blocks "
-            "the database, or raise limit.query_timeout");
+            " ms); request less (a state, a topic, a smaller limit), check what blocks the database, or raise limit.query_timeout");
   }
 
   HttpResponse explain(const std::string& path, const std::exception_ptr& thrown) {
@@ -431,21 +429,21 @@ class Daemon {
       if (calls_stop_.stop_requested()) return stopping();
       if (error.kind() == DatabaseError::Kind::invalid_request) {
         return problem(422, title_of(422),
-                       "the store refuses what this request holds; asking again changes nothing");
+                       "the database rejected this request; retrying it will not help");
       }
-      return busy("the store cannot be used now; repeat the request with the same id");
+      return busy("the store is unavailable; repeat the request with the same id");
     } catch (const std::logic_error& error) {  // an argument that the library refused
       return problem(400, title_of(400), without_secrets(error.what()));
     } catch (const std::exception& error) {
       return failed(path, error.what());
     } catch (...) {
-      return failed(path, "something that is no std::exception was thrown");
+      return failed(path, "an exception that is not a std::exception was thrown");
     }
   }
 
   HttpResponse failed(const std::string& path, std::string_view error) {
     log_.write(LogLevel::error, "request_failed", {{"endpoint", path}, {"error", error}});
-    return problem(500, title_of(500), "the log of the daemon tells what happened");
+    return problem(500, title_of(500), "internal error; see the event request_failed in the daemon's log");
   }
 
   void done(const Request* context, const HttpRequest& head, int status, std::size_t bytes,
@@ -502,10 +500,9 @@ class Daemon {
       service_ = make_service(config, read_tokens(file));
     }
     std::cout << "Operator token, shown once (its hash is in " << file.string() << "):\n  " << token
-              << "\nThe command line takes it from TWINBOX_TOKEN, HTTP as \"Authorization: Bearer "
-                 "<token>\".\n";
+              << "\nPass it to the command line in TWINBOX_TOKEN, and over HTTP as \"Authorization: Bearer <token>\".\n";
     if (config.dashboard.enabled && !dashboard_assets().empty()) {
-      std::cout << "This link opens the dashboard and logs in, once, within 15 minutes:\n  "
+      std::cout << "This link opens the dashboard and logs you in. It works once, for 15 minutes:\n  "
                 << address(config) << "/#token=" << sessions_.make_code(token_hash(token)) << "\n";
     }
     std::cout << std::flush;

@@ -35,7 +35,7 @@ void move_damaged_file(const std::filesystem::path& file, std::string_view log_e
   environment.write(LogLevel::warning, log_event,
                     {{"file", file.string()},
                      {"kept_as", aside.string()},
-                     {"error", error ? error.message() : "damaged, or of another version"}});
+                     {"error", error ? error.message() : "damaged or written by another version"}});
 }
 
 }  // namespace twinbox::app

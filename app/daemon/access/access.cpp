@@ -127,13 +127,13 @@ bool Access::is_own_host(std::string_view host) const {
 std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) const {
   const std::vector<std::string_view> hosts = head.headers.all("Host");
   if (hosts.size() > 1) {
-    return problem(400, "Bad Request", "a request has one Host header");
+    return problem(400, "Bad Request", "the request has more than one Host header; send exactly one");
   }
   // HTTP/1.0 may have none. No browser sends that, so no name can have been made to point here.
   const std::string_view host = hosts.empty() ? "" : hosts[0];
   if (!hosts.empty() && !is_own_host(host_of(host))) {
     return problem(421, "Misdirected Request",
-                   "this Host is not served here; server.hosts names further ones");
+                   "this server does not accept this Host; add it to server.hosts");
   }
   const auto origin = head.headers.find("Origin");
   const auto site = head.headers.find("Sec-Fetch-Site");
@@ -144,7 +144,7 @@ std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) cons
   const bool followed_link = head.method == "GET" && head.target == "/" &&
                              head.headers.find("Sec-Fetch-Dest") == "document";
   if (foreign_origin || (site && *site == "cross-site" && !followed_link)) {
-    return problem(403, "Forbidden", "a page of another origin may not ask this server");
+    return problem(403, "Forbidden", "requests from pages of another origin are rejected; open the page on this server");
   }
   return {};
 }
@@ -195,16 +195,14 @@ std::optional<HttpResponse> Access::refuse(const HttpRequest& head, RequiredAcce
     const bool unknown = !bearer(head).value_or("").empty();
     HttpResponse refusal =
         problem(401, "Unauthorized",
-                unknown ? "this is no token of this daemon; its token file lists their hashes, and "
-                          "SIGHUP reads "
-                          "it again"
-                        : "a token is needed: Authorization: Bearer …, with the role " +
+                unknown ? "unknown token; add one with \"twinbox token add\" and reload the daemon"
+                        : "a token is required: send Authorization: Bearer … with a token of the role " +
                               std::string{name_of(need)});
     refusal.headers.add("WWW-Authenticate", "Bearer");
     return refusal;
   }
   if (!covers(token->role, need)) {
-    return problem(403, "Forbidden", "this token has not the role " + std::string{name_of(need)});
+    return problem(403, "Forbidden", "this token does not have the role " + std::string{name_of(need)});
   }
   return {};
 }

@@ -35,7 +35,7 @@ void log_refused(const Environment& environment, std::string_view reason) {
 
 HttpResponse too_many() {
   HttpResponse response =
-      problem(429, title_of(429), "too many logins have failed; try again in a second");
+      problem(429, title_of(429), "too many failed logins; retry in one second");
   response.headers.add("Retry-After", "1");
   return response;
 }
@@ -52,8 +52,7 @@ HttpResponse log_in(const Access& access, const Environment& environment,
     log_refused(environment, "unknown_token");
     throw HttpProblem(
         401,
-        "this is no token of this daemon, or a link that is used or too old; make a token "
-        "with \"twinbox token add\" and reload the daemon");
+        "unknown token, or a login link that was already used or has expired; create a token with \"twinbox token add\" and reload the daemon");
   }
   HttpResponse response = show(login->caller);
   response.headers.add("Set-Cookie", cookie(access, login->session, call.request));
@@ -62,7 +61,7 @@ HttpResponse log_in(const Access& access, const Environment& environment,
 
 HttpResponse log_out(const Access& access, const EndpointRequest& call) {
   if (!access.log_out(call.request)) {
-    throw HttpProblem(403, "only the daemon's own page can end its session; log out there");
+    throw HttpProblem(403, "only the dashboard of this daemon can end its session; log out there");
   }
   return {204, {{"Set-Cookie", cookie(access, "", call.request) + "; Max-Age=0"}}};
 }

@@ -41,7 +41,7 @@ std::string name_in(const std::string& line) {
 }
 
 constexpr std::string_view name_rule =
-    "a token's name has 1 to 64 letters, digits and . _ - @, and begins with a letter or a digit";
+    "a token name has 1 to 64 letters, digits and . _ - @, and starts with a letter or a digit";
 
 /// Letters and digits first: names are sources of messages, and `-` is the one of callers without a
 /// token.
@@ -58,8 +58,8 @@ bool can_be_name(std::string_view name) {
 [[noreturn]] void refuse_write(const std::filesystem::path& file, int error) {
   throw std::runtime_error(
       "the token file " + file.string() + " cannot be written: " + std::strerror(error) +
-      (error == ENOENT ? "; make its folder" : "; give this user the right to") +
-      ", or name another one as access.token_file");
+      (error == ENOENT ? "; create its folder" : "; grant this user access") +
+      ", or set access.token_file to another file");
 }
 
 /// Closed with its owner.
@@ -132,7 +132,7 @@ std::vector<Token> read_tokens(const std::filesystem::path& file) {
     if (!can_be_name(name)) {
       throw std::runtime_error(
           file.string() + ":" + std::to_string(number) + ": the name \"" + name.substr(0, 64) +
-          "\" cannot be that of a token; choose another: " + std::string{name_rule});
+          "\" is not a valid token name; choose another: " + std::string{name_rule});
     }
     std::ranges::transform(hash, hash.begin(), [](char c) {
       return c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c;
@@ -142,8 +142,7 @@ std::vector<Token> read_tokens(const std::filesystem::path& file) {
   // Half of the tokens must not pass for all of them.
   if (!stream.eof()) {
     throw std::runtime_error("the token file " + file.string() +
-                             " cannot be read; give this user the right to, or name another one "
-                             "as access.token_file");
+                             " cannot be read; grant this user access, or set access.token_file to another file");
   }
   return tokens;
 }
@@ -152,8 +151,7 @@ std::vector<Token> read_tokens_again(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::exists(file, error) && !error) {
     throw std::runtime_error("the token file " + file.string() +
-                             " is gone, and the tokens stay as they were; put it back, or empty "
-                             "it to take all of them back");
+                             " is missing, so the daemon keeps its current tokens; restore the file, or empty it to revoke all tokens");
   }
   return read_tokens(file);
 }
@@ -161,7 +159,7 @@ std::vector<Token> read_tokens_again(const std::filesystem::path& file) {
 std::string make_secret(std::string_view prefix) {
   std::string bytes(32, '\0');
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw std::runtime_error("the system gives no random bytes");
+    throw std::runtime_error("the operating system returned no random bytes");
   }
   return std::string{prefix} + hex(bytes);
 }
@@ -174,8 +172,8 @@ std::string make_token(const std::filesystem::path& file, const std::string& nam
   }
   const FolderLock lock{file};
   if (std::ranges::any_of(read_tokens(file), [&](const Token& one) { return one.name == name; })) {
-    throw std::runtime_error("the token file " + file.string() + " has a token " + name +
-                             " already; revoke it, or choose another name");
+    throw std::runtime_error("the token file " + file.string() + " already has a token " + name +
+                             "; revoke it, or choose another name");
   }
   std::string token = make_secret("twb_");
   std::error_code ignored;
@@ -239,9 +237,7 @@ std::filesystem::path token_file(const Config& config) {
 void require_token_file(const Config& config) {
   if (!config.access.token_file.empty() || config.stores.size() < 2) return;
   throw std::runtime_error(
-      "is missing: there are several stores, and the tokens belong to none of them; name the "
-      "file, like token_file = \"twinbox.tokens\". With one store it is twinbox.tokens beside "
-      "the SQLite file: name that one to keep its tokens");
+      "is missing, and with several stores it has no default; set it, for example token_file = \"twinbox.tokens\". With a single SQLite store, the default is twinbox.tokens in the folder of its file: set that path to keep its tokens");
 }
 
 }  // namespace twinbox::app

@@ -43,7 +43,7 @@ std::string names_no_store(const Config& config) {
     const bool last = &store == &config.stores.back();
     names += (names.empty() ? "\"" : last ? " or \"" : ", \"") + store.name + "\"";
   }
-  return "names no store, and there are several; add store = " + names;
+  return "is missing, and there are several stores; add store = " + names;
 }
 
 /// What leads to an inbox that `config` does not serve.
@@ -61,7 +61,7 @@ std::vector<ConfigProblem> leads_nowhere(const Config& config) {
         {location == config.key_locations.end() ? config.file.string() : location->second, key,
          ambiguous ? names_no_store(config)
                    : (store.empty() ? "an inbox" : "the inbox of [store." + store + "]") +
-                         " is served after a restart only; restart the daemon"});
+                         " is only served after a restart; restart the daemon"});
   };
   for (const SinkConfig& sink : config.sinks) {
     if (sink.kind == SinkConfig::Kind::inbox) need("sink." + sink.name, sink.store);
@@ -121,7 +121,7 @@ class Builder {
       const std::string path = std::string{name} + "." + std::string{key.str()};
       if (!node.is_table()) {
         source_.add(source_.where(&node), path,
-                    "expected a table with a name of its own: [" + std::string{name} + ".name]");
+                    "expected a named table: [" + std::string{name} + ".name]");
         continue;
       }
       read(TableReader{source_, node.as_table(), path}, std::string{key.str()}, node.as_table());
@@ -165,8 +165,7 @@ class Builder {
     const std::string source = inbox_source(sink);
     if (!owned.contains(source)) return;
     reader.refuse("source", "\"" + source +
-                                "\" belongs to a webhook endpoint or a broker, which alone may "
-                                "write under it; set source to another name");
+                                "\" belongs to a webhook endpoint or a broker, and only that may use it; set source to another name");
   }
 
   /// Calls `read(reader, table)` for each entry of [[section]]; its name makes its path.
@@ -195,7 +194,7 @@ class Builder {
       read_route(reader, route);
       if (route.name.empty()) route.name = route.topic;
       if (!config_.retries.contains(route.retry) && !route.retry.empty()) {
-        reader.refuse("retry", "there is no [retry." + route.retry + "]");
+        reader.refuse("retry", "unknown [retry." + route.retry + "]");
       }
       need_sink(reader, route.sink);
       validate_route(reader, "topic", route.box, route.name, route.topic);
@@ -207,11 +206,10 @@ class Builder {
       if (!event.sink.empty()) need_sink(reader, event.sink);
       const SinkConfig* sink = config_.find_sink(event.sink);
       if (sink != nullptr && sink->kind == SinkConfig::Kind::inbox) {
-        reader.refuse("sink", "a sink of type inbox cannot be called within a request");
+        reader.refuse("sink", "a sink of type inbox cannot be called inline; set mode = \"accept\", or use another sink");
       } else if (sink != nullptr && sink->is_broker()) {
         reader.refuse("sink",
-                      "a sink of a broker cannot be called within a request; let it be "
-                      "accepted, and a [[route]] of the inbox bring it to the broker");
+                      "a sink of a broker cannot be called inline; set mode = \"accept\", and add a [[route]] from the inbox to the broker");
       }
       need_inbox(reader, event.store, true);
       if (!event.name.empty()) validate_event(reader, event);
@@ -230,7 +228,7 @@ class Builder {
   void refuse_second(TableReader& reader, std::string_view key, const std::string& kind,
                      const std::string& name) {
     const auto [first, fresh] = first_.emplace(kind + " " + name, reader.where());
-    if (!fresh) reader.refuse(key, "\"" + name + "\" is there twice; first at " + first->second);
+    if (!fresh) reader.refuse(key, "\"" + name + "\" is defined twice; the first definition is at " + first->second);
   }
 
   /// The dispatcher of a box takes each pattern once; inline events are retried by routes, too.
@@ -258,12 +256,12 @@ class Builder {
 
   void need_sink(TableReader& reader, const std::string& sink) {
     if (sink.empty()) {
-      reader.refuse("sink", "is missing: where its messages go");
+      reader.refuse("sink", "is missing; name the sink that gets the messages");
     } else if (config_.find_sink(sink) == nullptr) {
       std::vector<std::string> names;
       for (const SinkConfig& known : config_.sinks) names.push_back(known.name);
       const std::string meant = nearest(sink, names);
-      reader.refuse("sink", "there is no [sink." + sink + "]" +
+      reader.refuse("sink", "unknown [sink." + sink + "]" +
                                 (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
     }
   }
@@ -272,15 +270,15 @@ class Builder {
   void need_inbox(TableReader& reader, const std::string& store, bool really) {
     const StoreConfig* named = config_.find_store(store);
     if (!store.empty() && named == nullptr) {
-      reader.refuse("store", "there is no [store." + store + "]");
+      reader.refuse("store", "unknown [store." + store + "]");
     } else if (really && store.empty() && config_.stores.size() > 1) {
       reader.refuse("store", names_no_store(config_));
     } else if (really && named != nullptr && !serves(named->boxes, BoxKind::inbox)) {
-      reader.refuse("store", "[store." + store + "] serves no inbox");
+      reader.refuse("store", "[store." + store + "] serves no inbox; set boxes = \"both\" or \"inbox\"");
     } else if (really && store.empty() && std::ranges::none_of(config_.stores, [](const auto& one) {
                  return serves(one.boxes, BoxKind::inbox);
                })) {
-      reader.refuse("store", "no [store.…] serves an inbox");
+      reader.refuse("store", "no [store.…] serves an inbox; set boxes = \"both\" or \"inbox\" in a store");
     }
   }
 
@@ -291,7 +289,7 @@ class Builder {
       const std::string meant = nearest(name, sections_);
       source_.add(
           source_.where(&node), name,
-          "there is no such section" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
+          "unknown section" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
     }
     for (const auto& variable : source_.variables) {
       const std::string& name = variable.first;  // Clang 14 lets no lambda capture a binding
@@ -303,7 +301,7 @@ class Builder {
       for (const std::string& key : source_.keys) known.push_back(variable_name(key));
       const std::string meant = nearest(name, known);
       source_.add("environment", name,
-                  "stands for no key of this configuration" +
+                  "matches no key of this configuration" +
                       (meant.empty() ? "" : "; did you mean " + meant + "?"));
     }
   }
@@ -389,7 +387,7 @@ Config load_config(const std::optional<std::filesystem::path>& file, const Varia
   if (!text) {
     std::error_code error;
     const bool there = std::filesystem::exists(*file, error) || error;
-    throw ConfigError{{{file->string(), "file", there ? "cannot be read" : "is not there"}}};
+    throw ConfigError{{{file->string(), "file", there ? "cannot be read" : "does not exist"}}};
   }
   return parse_config(*text, *file, variables);
 }

@@ -155,7 +155,7 @@ std::optional<std::string> TableReader::scalar(std::string_view key, std::string
 }
 
 void TableReader::text(std::string_view key, std::string& out) {
-  if (auto text = scalar(key, "a text, in quotation marks")) out = std::move(*text);
+  if (auto text = scalar(key, "a string in quotation marks")) out = std::move(*text);
 }
 
 std::optional<std::vector<std::string>> TableReader::list(std::string_view key) {
@@ -170,7 +170,7 @@ std::optional<std::vector<std::string>> TableReader::list(std::string_view key) 
     }
   }
   if (array != nullptr && parts.size() == array->size()) return parts;
-  source_.add(found->where, full(key), "expected a list of texts: [\"…\", \"…\"]");
+  source_.add(found->where, full(key), "expected a list of strings: [\"…\", \"…\"]");
   return {};
 }
 
@@ -205,7 +205,7 @@ void TableReader::pairs(std::string_view key, std::map<std::string, std::string>
   if (good) {
     out = std::move(pairs);
   } else {
-    source_.add(found->where, full(key), "expected a table of texts: { name = \"value\" }");
+    source_.add(found->where, full(key), "expected a table of strings: { name = \"value\" }");
   }
 }
 
@@ -268,7 +268,7 @@ std::optional<std::int64_t> TableReader::integer(std::string_view key, std::int6
 
 void TableReader::duration(std::string_view key, std::optional<Milliseconds>& out, Milliseconds low,
                            Milliseconds high) {
-  constexpr std::string_view form = "a time like \"500ms\", \"30s\", \"5m\", \"1h\" or \"7d\"";
+  constexpr std::string_view form = "a duration like \"500ms\", \"30s\", \"5m\", \"1h\" or \"7d\"";
   const auto text = scalar(key, form);
   if (!text) return;
   const auto time = parse_duration(*text);
@@ -330,7 +330,7 @@ void TableReader::secrets(std::string_view key, std::vector<std::string>& out) {
   std::vector<std::string> secrets;
   for (const std::string& reference : *references) {
     if (!reference.starts_with("env:") && !reference.starts_with("file:")) {
-      refuse(key, "a secret stands in the environment or in a file: \"env:NAME\" or \"file:path\"");
+      refuse(key, "a secret must come from the environment or a file: use \"env:NAME\" or \"file:path\"");
       return;
     }
     if (auto secret = resolve(key, reference)) secrets.push_back(std::move(*secret));
@@ -339,7 +339,7 @@ void TableReader::secrets(std::string_view key, std::vector<std::string>& out) {
 }
 
 void TableReader::text_or_secret(std::string_view key, std::string& out) {
-  auto text = scalar(key, "a text, in quotation marks");
+  auto text = scalar(key, "a string in quotation marks");
   if (!text) return;
   if (text->starts_with("env:") || text->starts_with("file:")) {
     text = resolve(key, *text);
@@ -367,7 +367,7 @@ void TableReader::finish() {
     const std::string meant = nearest(name, known_);
     source_.add(
         source_.where(&node), full(name),
-        "there is no such key" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
+        "unknown key" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
   }
 }
 

@@ -129,10 +129,8 @@ void warn_of_owned_names(Report& report, const Config& config, const std::vector
     }
     if (!sends || !owned.contains(token.name)) continue;
     report.add("access.token_file",
-               "what the token \"" + token.name +
-                   "\" enqueues has its name as source, which belongs to a webhook endpoint or a "
-                   "broker: a sink of type inbox makes a dead letter of it; give the token another "
-                   "name");
+               "messages enqueued with the token \"" + token.name +
+                   "\" have its name as their source, which belongs to a webhook endpoint or a broker, so a sink of type inbox dead-letters them; rename the token");
   }
 }
 
@@ -144,7 +142,7 @@ std::vector<ConfigProblem> unsafe_files(const Config& config) {
     const auto mode = mode_of(file.path);
     if (!mode || (*mode & S_IWOTH) == 0) continue;
     report.add(file.key, "every user may write the file " + file.path + "; run \"chmod o-w " +
-                             file.path + "\" and check what it holds");
+                             file.path + "\" and check its content");
   }
   return report.take();
 }
@@ -181,13 +179,12 @@ std::vector<ConfigProblem> config_warnings(const Config& config) {
     if (webhook.scheme == "none" && !local) {
       report.add(
           "webhook." + webhook.name + ".scheme",
-          "\"none\" accepts nothing unless access.loopback_without_token is true and the "
-          "server has no hosts, no TLS and a loopback address; use \"bearer\" or a signature");
+          "\"none\" rejects every request unless access.loopback_without_token is true and the server has no hosts, no TLS and a loopback address; use \"bearer\" or a signature");
     }
   }
   if (!is_loopback_only && config.access.loopback_without_token) {
     report.add("access.loopback_without_token",
-               "has no effect on a server with hosts, TLS or an address off loopback; remove it");
+               "has no effect on a server with hosts, TLS or an address other than loopback; remove it");
   }
   const std::vector<Token> tokens = tokens_of(config);
   warn_of_repeated_names(report, tokens);

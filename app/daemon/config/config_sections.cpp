@@ -57,10 +57,10 @@ void check_fields(TableReader& table, const WebhookConfig& webhook) {
     return;
   }
   if (!webhook.prefix.empty()) {
-    table.refuse("prefix", "a signature in a field has none; remove it, or signature_field");
+    table.refuse("prefix", "cannot be combined with signature_field; remove one of them");
   }
   if (!webhook.timestamp_header.empty() && !webhook.timestamp_field.empty()) {
-    table.refuse("timestamp_field", "there is timestamp_header, too; remove one of them");
+    table.refuse("timestamp_field", "cannot be combined with timestamp_header; remove one of them");
   }
   if (webhook.separator.size() != 1 || webhook.separator == "=") {
     table.refuse("separator", "expected one character other than =");
@@ -109,10 +109,10 @@ void read_server(TableReader table, ServerConfig& server) {
   }
   if (server.tls_certificate.empty() != server.tls_key.empty()) {
     table.refuse(server.tls_key.empty() ? "tls_certificate" : "tls_key",
-                 "tls_certificate and tls_key are given together, or none of them");
+                 "tls_certificate and tls_key must be set together; set both or neither");
   }
   if (!server.client_ca.empty() && server.tls_certificate.empty()) {
-    table.refuse("client_ca", "needs tls_certificate and tls_key: without TLS no client shows one");
+    table.refuse("client_ca", "needs TLS; set tls_certificate and tls_key");
   }
 }
 
@@ -133,11 +133,11 @@ void read_limit(TableReader table, LimitConfig& limit) {
   table.duration("shutdown_timeout", limit.shutdown_timeout, 0ms, 1h);
   table.finish();
   if (limit.buffered_bytes < limit.body_bytes) {
-    table.refuse("buffered_bytes", "must be at least body_bytes, or no body of that size fits");
+    table.refuse("buffered_bytes", "must be at least body_bytes, the size of the largest body");
   }
   if (limit.anonymous_bytes < limit.body_bytes) {
     if (table.given("anonymous_bytes")) {
-      table.refuse("anonymous_bytes", "must be at least body_bytes, or no body of that size fits");
+      table.refuse("anonymous_bytes", "must be at least body_bytes, the size of the largest body");
     }
     limit.anonymous_bytes = limit.body_bytes;
   }
@@ -185,8 +185,7 @@ void read_store(TableReader table, StoreConfig& store, const toml::table* source
   const auto* written = source == nullptr ? nullptr : source->get_as<std::string>("url");
   if (written != nullptr && holds_password(written->get())) {
     table.refuse("url",
-                 "holds a password; take the whole address from \"env:NAME\" or "
-                 "\"file:path\", or the password from a pgpass file or SQLCMDPASSWORD");
+                 "contains a password; read the whole address from \"env:NAME\" or \"file:path\", or the password from a pgpass file or SQLCMDPASSWORD");
   }
   validate_store(table, store);
 }
@@ -276,15 +275,15 @@ void read_webhook(TableReader& table, WebhookConfig& webhook) {
   table.finish();
   if (webhook.scheme.empty()) {
     if (!table.refused("scheme")) {
-      table.refuse("scheme", "is missing: how its senders prove themselves");
+      table.refuse("scheme", "is missing; choose how senders authenticate");
     }
     return;
   }
   if (webhook.scheme != "none" && webhook.secrets.empty() && !table.refused("secrets")) {
-    table.refuse("secrets", "is missing: [\"env:NAME\"], several while they are rotated");
+    table.refuse("secrets", "is missing; set [\"env:NAME\"], or several during a rotation");
   }
   if (webhook.scheme == "hmac" && webhook.header.empty()) {
-    table.refuse("header", "is missing: the header that carries the signature");
+    table.refuse("header", "is missing; name the header with the signature");
   }
   refuse_unused(table, webhook);
   if (webhook.scheme == "hmac") check_fields(table, webhook);
@@ -298,9 +297,9 @@ void read_subscription(TableReader& table, SubscriptionConfig& subscription) {
   table.text("stored", subscription.stored);
   table.text("store", subscription.store);
   table.finish();
-  if (subscription.name.empty()) table.refuse("name", "is missing: the sidecar's broker");
+  if (subscription.name.empty()) table.refuse("name", "is missing; name the sidecar's broker component");
   if (subscription.topic.empty()) {
-    table.refuse("topic", "is missing: the broker's topic");
+    table.refuse("topic", "is missing; name the broker's topic");
   } else {
     validate_subscription(table, subscription);
   }
@@ -308,7 +307,7 @@ void read_subscription(TableReader& table, SubscriptionConfig& subscription) {
   const std::string_view route = subscription.route;
   if (!route.starts_with(prefix) || route.size() == prefix.size() ||
       route.find_first_of("/?", prefix.size()) != std::string_view::npos) {
-    table.refuse("route", "expected a path like /sidecar/orders, with one word behind /sidecar/");
+    table.refuse("route", "expected a path like /sidecar/orders, with one word after /sidecar/");
   }
 }
 
@@ -325,7 +324,7 @@ void read_health(TableReader table, HealthThresholds& health) {
   table.integer("dead", health.dead, 0, 1'000'000);
   Milliseconds stalled = std::chrono::duration_cast<Milliseconds>(health.stalled);
   table.duration("stalled", stalled, 0ms, 365 * 24h);
-  if (stalled > 0ms && stalled < 1s) table.refuse("stalled", "must be 1s or longer, or 0s: never");
+  if (stalled > 0ms && stalled < 1s) table.refuse("stalled", "must be 1s or longer, or 0s to turn it off");
   health.stalled = stalled;
   table.finish();
 }
@@ -342,7 +341,7 @@ void read_dashboard(TableReader table, DashboardConfig& dashboard) {
         good = good && i + 1 < pointer.size() && (pointer[i + 1] == '0' || pointer[i + 1] == '1');
     }
     if (!good) {
-      table.refuse("redact", "\"" + pointer + "\" is no JSON pointer, like \"/card/number\"");
+      table.refuse("redact", "\"" + pointer + "\" is not a JSON pointer; expected one like \"/card/number\"");
     }
   }
   const std::string& link = dashboard.trace_link;
@@ -369,9 +368,9 @@ void read_event(TableReader& table, EventConfig& event) {
   table.text("sink", event.sink);
   table.text("store", event.store);
   table.finish();
-  if (event.name.empty()) table.refuse("name", "is missing: the name of the event");
+  if (event.name.empty()) table.refuse("name", "is missing; name the event");
   if (event.inline_mode && event.sink.empty()) {
-    table.refuse("sink", "is missing: mode inline calls a sink within the request");
+    table.refuse("sink", "is missing; mode = \"inline\" needs the sink that it calls");
   }
 }
 

@@ -86,7 +86,7 @@ void refuse_password(TableReader& table, const toml::table* source) {
   const bool token = nats && url.find('@') != std::string::npos;
   if (!token && !holds_password(url)) return;
   table.refuse("url",
-               "holds a password; take the whole address from \"env:NAME\" or \"file:path\"");
+               "contains a password; read the whole address from \"env:NAME\" or \"file:path\"");
 }
 
 /// So do those among the settings of Kafka's client library.
@@ -99,13 +99,13 @@ void refuse_secrets(TableReader& table, const toml::table* source) {
     if (written == nullptr) continue;
     if (written->get().starts_with("env:") || written->get().starts_with("file:")) continue;
     table.refuse("settings",
-                 std::string{name} + " is a secret; take it from \"env:NAME\" or \"file:path\"");
+                 std::string{name} + " is a secret; read it from \"env:NAME\" or \"file:path\"");
   }
 }
 
 /// It would be passed over.
 void refuse_declare(TableReader& table) {
-  table.refuse("topology", "topics of Kafka are not declared here: make them, or let the cluster");
+  table.refuse("topology", "Kafka topics cannot be declared here; create them on the cluster, or let the cluster create them");
 }
 
 /// Besides `url`, `ca_file` and `connect_timeout`.
@@ -194,15 +194,15 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
   if (sink.is_broker()) refuse_password(table, source);
   refuse_secrets(table, source);
   if (sink.kind == Kind::command && sink.command.empty()) {
-    table.refuse("command", "a sink of type command needs its program: [\"/usr/bin/…\"]");
+    table.refuse("command", "is missing; a sink of type command needs a program: [\"/usr/bin/…\"]");
   } else if (sink.kind == Kind::http && sink.url.empty()) {
-    table.refuse("url", "a sink of type http needs an address: \"https://…\"");
+    table.refuse("url", "is missing; a sink of type http needs an address: \"https://…\"");
   } else if (sink.kind == Kind::rabbitmq && sink.url.empty()) {
-    table.refuse("url", "a sink of type rabbitmq needs an address: \"amqp://host:5672\"");
+    table.refuse("url", "is missing; a sink of type rabbitmq needs an address: \"amqp://host:5672\"");
   } else if (sink.kind == Kind::nats && sink.url.empty()) {
-    table.refuse("url", "a sink of type nats needs an address: \"nats://host:4222\"");
+    table.refuse("url", "is missing; a sink of type nats needs an address: \"nats://host:4222\"");
   } else if (sink.kind == Kind::kafka && sink.url.empty()) {
-    table.refuse("url", "a sink of type kafka needs an address: \"host:9092\"");
+    table.refuse("url", "is missing; a sink of type kafka needs an address: \"host:9092\"");
   } else if (sink.kind == Kind::kafka && sink.broker.declare) {
     refuse_declare(table);
   } else {
@@ -248,7 +248,7 @@ void read_source(TableReader& table, SourceConfig& source, const toml::table* fi
   refuse_secrets(table, file);
   if (source.broker.url.empty()) {
     table.refuse(
-        "url", "is missing: where the broker is, amqp://host:5672, nats://host:4222 or host:9092");
+        "url", "is missing; set the broker's address: amqp://host:5672, nats://host:4222 or host:9092");
   } else if (source.kind == Kind::kafka && source.broker.declare) {
     refuse_declare(table);
   } else {

@@ -52,8 +52,7 @@ void validate_http_sink(TableReader& table, const SinkConfig& sink) {
   if (!table.refused("url") && is_local_address(sink.url) && sink.allow.empty() &&
       sink.proxy.empty()) {
     table.refuse("url",
-                 "leads to this machine, and only public addresses are reached unless allow names "
-                 "others: allow = [\"127.0.0.1\", \"::1\"]");
+                 "is an address of this machine, and only public addresses are allowed by default; add allow = [\"127.0.0.1\", \"::1\"]");
   }
   table.attempt("method", [&] { make({.url = {}, .method = sink.method}); });
   for (const auto& [name, value] : sink.headers) {
@@ -172,7 +171,7 @@ void validate_source(TableReader& table, const SourceConfig& source) {
 void validate_webhook(TableReader& table, const WebhookConfig& webhook) {
   const SignatureScheme scheme = scheme_of(webhook);
   if (webhook.scheme == "none" && !webhook.secrets.empty()) {
-    table.refuse("secrets", "the scheme none takes no secret");
+    table.refuse("secrets", "the scheme none uses no secret; remove it");
   } else {
     for (std::size_t i = 0; i < webhook.secrets.size(); ++i) {
       table.attempt("secrets", [&] {

@@ -128,7 +128,7 @@ void add_authorization(Shown& shown, std::string_view value) {
 }
 
 /// What sinks leave where they cut an error; a secret may have been cut with it.
-constexpr std::string_view cut_mark = "… (cut)";
+constexpr std::string_view cut_mark = "… (truncated)";
 
 void mask_beginning_at_cut(std::string& text, const Shown& shown) {
   if (!text.ends_with(cut_mark)) return;

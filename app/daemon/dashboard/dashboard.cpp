@@ -257,7 +257,7 @@ void Dashboard::add_to(HttpRouter& router) {
                   return HttpResponse{200, {{"Content-Type", "text/event-stream"}}};
                 }
                 HttpResponse busy = problem(503, "Service Unavailable",
-                                            "too many pages listen already; ask /v1/overview");
+                                            "too many open event streams; poll /v1/overview instead");
                 busy.headers.add("Retry-After", "30");
                 return busy;
               },

@@ -69,15 +69,15 @@ HttpResponse serve(const Asset& asset, const HttpRequest& request) {
 
 void add_dashboard_files(HttpRouter& router, std::span<const Asset> assets, bool enabled) {
   const auto find = [assets, enabled](const EndpointRequest& call) {
-    if (!enabled) throw HttpProblem(404, "the dashboard is switched off: dashboard.enabled");
+    if (!enabled) throw HttpProblem(404, "the dashboard is disabled; set dashboard.enabled = true");
     if (assets.empty()) {
       throw HttpProblem(404,
-                        "this program was built without Node.js, and so without the dashboard");
+                        "this program was built without the dashboard; build it with Node.js installed");
     }
     std::string path;
     for (const std::string& segment : call.target.segments) path += "/" + segment;
     const auto found = std::ranges::find(assets, std::string_view{path}, &Asset::path);
-    if (found == assets.end()) throw HttpProblem(404, "the dashboard has no such file");
+    if (found == assets.end()) throw HttpProblem(404, "the dashboard has no such file; open /");
     return serve(*found, call.request);
   };
   router.add({"GET", "/", RequiredAccess::nothing, find, true});

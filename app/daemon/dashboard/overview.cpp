@@ -37,10 +37,10 @@ std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& 
   std::vector<Reason> reasons;
   if (!report.error.empty()) {
     reasons.push_back(
-        {"store", HealthState::unhealthy, "cannot be asked: " + without_secrets(report.error)});
+        {"store", HealthState::unhealthy, "cannot be queried: " + without_secrets(report.error)});
   } else if (const auto refusal = write_refusal(report.store->database())) {
     reasons.push_back(
-        {"store", HealthState::unhealthy, "takes no writes: " + without_secrets(*refusal)});
+        {"store", HealthState::unhealthy, "cannot accept writes: " + without_secrets(*refusal)});
   }
   const StateCounts& counts = report.counts.all;
   const auto more_than = [](std::int64_t count, std::string_view what, std::int64_t threshold) {
@@ -59,7 +59,7 @@ std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& 
     if (held.requeued) continue;
     reasons.push_back({"dead", HealthState::degraded,
                        "dead letter " + held.id.str() + " holds partition key " + held.key.str() +
-                           ", " + waiting_text(held.waiting) + ": requeue or discard it"});
+                           ", " + waiting_text(held.waiting) + "; requeue or discard it"});
     if (reasons.size() >= max_reasons) break;
   }
   for (const BlockedKey& blocked : report.blocked_keys) {
@@ -185,11 +185,11 @@ json::object box_json(const BoxReport& report, const Throughput& throughput,
                    {"status", view(to_string(health_of(report, thresholds)))},
                    {"paused", dispatch.paused || std::ranges::find(paused, store) != paused.end()}};
   add_rates(out, throughput.rates(report.kind, store));
-  if (!report.asked) out["error"] = "it has not been asked yet";
+  if (!report.asked) out["error"] = "not queried yet";
   if (!report.error.empty()) {
     out["error"] = without_secrets(report.error);
   } else if (const auto refusal = write_refusal(report.store->database())) {
-    out["error"] = "takes no writes: " + without_secrets(*refusal);
+    out["error"] = "cannot accept writes: " + without_secrets(*refusal);
   }
   if (!report.at) return out;
   out["at"] = to_json(*report.at);

@@ -133,7 +133,7 @@ KafkaConnection kafka(const BrokerConfig& broker) {
   const auto add = [&](const char* key, const char* name, const std::string& file) {
     if (file.empty() || connection.settings.emplace(name, file).second) return;
     throw std::invalid_argument(std::string{key} + ": settings has " + name +
-                                ", which is the same thing: leave one of them out");
+                                ", which sets the same option; remove one of them");
   };
   add("ca_file", "ssl.ca.location", broker.ca_file);
   add("certificate_file", "ssl.certificate.location", broker.certificate_file);

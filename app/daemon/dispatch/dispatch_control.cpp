@@ -62,7 +62,7 @@ void add_dispatch_control(HttpRouter& router, Dispatchers& dispatchers) {
               [&dispatchers](const EndpointRequest& call) {
                 const json::object body = parse_body(call.request, {"reason"});
                 const std::string reason = text_member(body, "reason");
-                dispatchers.disable(call.target.segments[2], reason.empty() ? "by hand" : reason);
+                dispatchers.disable(call.target.segments[2], reason.empty() ? "manually" : reason);
                 return show(dispatchers);
               }});
 }

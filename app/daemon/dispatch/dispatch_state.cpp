@@ -32,7 +32,7 @@ std::set<std::string> read_texts(const json::value& list) {
 BoxKind read_box(const json::value& text) {
   if (text.as_string() == "outbox") return BoxKind::outbox;
   if (text.as_string() == "inbox") return BoxKind::inbox;
-  throw std::invalid_argument("there is no such box");
+  throw std::invalid_argument("unknown box");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ void run_housekeeping(Store& store, BoxKind kind, const DispatchObserver& observ
 DispatcherOptions options_of(const Config& config, BoxKind kind) {
   DispatcherOptions options = config.dispatch;
   options.missing = "a [[route]] with box = \"" + std::string{to_string(kind)} +
-                    "\" and this topic, or a pattern of it";
+                    "\" and this topic, or a pattern that matches it";
   if (!config.file.empty()) options.missing += ", in " + config.file.string();
   return options;
 }
@@ -203,7 +203,7 @@ void Dispatchers::for_each_serving(const std::string& store,
                                    const std::function<void(RunningDispatcher&)>& act) {
   if (!store.empty() && stores_.find(store, BoxKind::outbox) == nullptr &&
       stores_.find(store, BoxKind::inbox) == nullptr) {
-    throw HttpProblem(404, "there is no store '" + store + "'; /v1/stores lists them");
+    throw HttpProblem(404, "unknown store '" + store + "'; GET /v1/stores lists the stores");
   }
   for (const auto& running_dispatcher : dispatchers_) {
     if (store.empty() || has_store(*running_dispatcher->stores, store)) act(*running_dispatcher);
@@ -212,7 +212,7 @@ void Dispatchers::for_each_serving(const std::string& store,
 
 void Dispatchers::pause(const std::string& store, const std::string& topic) {
   if (!topic.empty() && !store.empty()) {
-    throw UsageError("a topic is paused in every store: give store or topic");
+    throw UsageError("a topic is always paused in all stores; give either store or topic");
   }
   const std::lock_guard lock{mutex_};
   if (!topic.empty()) {
@@ -237,7 +237,7 @@ void Dispatchers::pause(const std::string& store, const std::string& topic) {
 
 void Dispatchers::resume(const std::string& store, const std::string& topic) {
   if (!topic.empty() && !store.empty()) {
-    throw UsageError("a topic is resumed in every store: give store or topic");
+    throw UsageError("a topic is always resumed in all stores; give either store or topic");
   }
   const std::lock_guard lock{mutex_};
   if (!topic.empty()) {
@@ -270,7 +270,7 @@ void Dispatchers::enable(const std::string& route) {
       found = true;
     }
   }
-  if (!found) throw HttpProblem(404, "there is no route '" + route + "'; /v1/dispatch lists them");
+  if (!found) throw HttpProblem(404, "unknown route '" + route + "'; GET /v1/dispatch lists the routes");
 }
 
 void Dispatchers::disable(const std::string& route, const std::string& reason) {
@@ -283,7 +283,7 @@ void Dispatchers::disable(const std::string& route, const std::string& reason) {
       found = true;
     }
   }
-  if (!found) throw HttpProblem(404, "there is no route '" + route + "'; /v1/dispatch lists them");
+  if (!found) throw HttpProblem(404, "unknown route '" + route + "'; GET /v1/dispatch lists the routes");
 }
 
 bool Dispatchers::is_switched_off(const std::string& store, const std::string& topic) const {

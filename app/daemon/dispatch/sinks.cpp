@@ -88,9 +88,7 @@ HandlerCall without_secrets(HandlerCall call) {
 /// For good: under this source it would be taken for what its owner has verified or fetched.
 Outcome refuse_owned(const Message& message) {
   return Outcome::dead("the source '" + message.source.str() +
-                       "' of this message belongs to a webhook endpoint or a broker, which alone "
-                       "may write under it into an inbox; enqueue it with a token of another name, "
-                       "or rename the endpoint or broker");
+                       "' of this message belongs to a webhook endpoint or a broker, and only that may use it in an inbox; enqueue the message with another token, or rename the endpoint or broker");
 }
 
 }  // namespace
@@ -141,7 +139,7 @@ HandlerCall SinkFactory::make(const SinkConfig& sink, BoxKind box, const From& f
 /// Opened at the first message: a store that is away now may be back by then.
 HandlerCall SinkFactory::make_inbox(const SinkConfig& sink, BoxKind box, const From& from) {
   Store* store = stores_.find(sink.store, BoxKind::inbox);
-  if (store == nullptr) throw std::invalid_argument("there is no store with an inbox for it");
+  if (store == nullptr) throw std::invalid_argument("no store serves an inbox; configure one");
   const InboxSinkOptions options{.source = Source{inbox_source(sink)}};
   // A sender chooses the source in an outbox by its token. In an inbox the owner has written it.
   const SourceNames owned = box == BoxKind::outbox ? owned_sources(config_) : SourceNames{};

@@ -78,8 +78,7 @@ class Connection final : public OpenConnection,
   void on_deadline() {
     if (handled_) {
       ++server_.stats().timeouts;
-      return write(busy("the request took too long; it may still be done: repeat it with the same "
-                        "id"),
+      return write(busy("the request timed out and may still complete; repeat it with the same id"),
                    false);
     }
     if (events_ && !writes_events_) return send_heartbeat();

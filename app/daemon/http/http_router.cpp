@@ -29,7 +29,7 @@ std::vector<std::pair<std::string, std::string>> HttpRouter::endpoints() const {
 EndpointLookup HttpRouter::find(std::string_view method, std::string_view target) const {
   std::optional<RequestTarget> parsed = parse_request_target(target);
   if (!parsed) {
-    return problem(400, "Bad Request", "the target is no path, or its %-escapes are broken");
+    return problem(400, "Bad Request", "the request target is not a valid path; check its %-escapes");
   }
   std::string allowed;
   for (const Entry& entry : entries_) {
@@ -46,10 +46,10 @@ EndpointLookup HttpRouter::find(std::string_view method, std::string_view target
     allowed += (allowed.empty() ? "" : ", ") + wanted + (wanted == "GET" ? ", HEAD" : "");
   }
   if (allowed.empty()) {
-    return problem(404, "Not Found", "there is nothing here; /openapi.json lists what there is");
+    return problem(404, "Not Found", "no endpoint has this path; see /openapi.json");
   }
   HttpResponse refusal =
-      problem(405, "Method Not Allowed", "this path takes " + allowed + " and nothing else");
+      problem(405, "Method Not Allowed", "this path only supports " + allowed);
   refusal.headers.add("Allow", allowed);
   return refusal;
 }

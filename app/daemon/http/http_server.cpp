@@ -22,11 +22,11 @@ bool is_loopback(const asio::ip::address& address) {
 }
 
 std::string way_out(const boost::system::error_code& error) {
-  if (error == asio::error::address_in_use) return "; end who listens there, or name another port";
+  if (error == asio::error::address_in_use) return "; stop the program that uses this port, or choose another port";
   if (error == asio::error::access_denied)
-    return "; name a port above 1023, or let this program have it (CAP_NET_BIND_SERVICE)";
+    return "; choose a port above 1023, or grant this program CAP_NET_BIND_SERVICE";
   if (error == boost::system::errc::address_not_available)
-    return "; name an address of this machine, or 0.0.0.0 for all of them";
+    return "; choose an address of this machine, or 0.0.0.0 for all";
   return {};
 }
 
@@ -37,8 +37,7 @@ void use_certificate(asio::ssl::context& tls, const std::string& file) {
   tls.use_certificate_chain_file(file, error);
   if (error) {
     throw std::runtime_error("certificate " + file + ": " + error.message() +
-                             "; expected a PEM file with the server's certificate and those "
-                             "between it and its CA");
+                             "; expected a PEM file with the server's certificate and its intermediate certificates");
   }
 }
 
@@ -57,7 +56,7 @@ void use_client_ca(asio::ssl::context& tls, const std::string& file) {
   STACK_OF(X509_NAME)* names = error ? nullptr : SSL_load_client_CA_file(file.c_str());
   if (names == nullptr) {
     throw std::runtime_error("client CA " + file + ": " +
-                             (error ? error.message() : "holds no certificate") +
+                             (error ? error.message() : "contains no certificate") +
                              "; expected a PEM file with the CAs of the clients' certificates");
   }
   SSL_CTX_set_client_CA_list(tls.native_handle(), names);  // which of theirs clients may show
@@ -89,7 +88,7 @@ asio::ip::tcp::endpoint parse_listen(const std::string& listen) {
   boost::system::error_code error;
   const auto found = resolver.resolve(host, port, asio::ip::tcp::resolver::passive, error);
   if (error || found.empty()) {
-    throw std::runtime_error("server.listen: " + listen + " is no address: " + error.message());
+    throw std::runtime_error("server.listen: " + listen + " is not an address: " + error.message());
   }
   return found.begin()->endpoint();
 }
@@ -284,7 +283,7 @@ void HttpServer::turn_away(Socket socket) {
                                        }};
   // Shared by the call and its end.
   const auto text = std::make_shared<const std::string>(
-      response_text(busy("more connections are at work than limit.connections allows"), now(),
+      response_text(busy("limit.connections is reached and no connection is idle; retry later"), now(),
                     ConnectionMode::close, false));
   stream->expires_after(std::chrono::seconds{2});
   asio::async_write(

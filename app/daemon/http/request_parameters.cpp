@@ -35,7 +35,7 @@ std::string names_of(const Stores& stores) {
 void refuse_unknown(const RequestTarget& target, std::initializer_list<std::string_view> known) {
   for (const auto& [name, value] : target.query) {
     if (std::ranges::find(known, std::string_view{name}) == known.end()) {
-      throw HttpProblem(400, "there is no parameter '" + name + "' here");
+      throw HttpProblem(400, "unknown parameter '" + name + "'; see /openapi.json");
     }
   }
 }
@@ -44,7 +44,7 @@ void refuse_unknown(const json::object& object, std::initializer_list<std::strin
   for (const auto& member : object) {
     const std::string_view name{member.key().data(), member.key().size()};
     if (std::ranges::find(known, name) == known.end()) {
-      throw HttpProblem(400, std::string{name} + ": there is no such member here");
+      throw HttpProblem(400, std::string{name} + ": unknown member; see /openapi.json");
     }
   }
 }
@@ -77,12 +77,12 @@ Store& find_store(const Stores& stores, std::string_view name, std::optional<Box
   if (found == nullptr && !kind) found = stores.find(name, BoxKind::inbox);
   if (found == nullptr && name.empty() && stores.all().size() > 1) {
     throw HttpProblem(400,
-                      "store: is missing, and there are several; name one of " + names_of(stores));
+                      "store: is missing, and there are several stores; choose one of " + names_of(stores));
   }
   if (found == nullptr) {
-    throw HttpProblem(404, "there is no store '" + std::string{name} + "'" +
+    throw HttpProblem(404, "unknown store '" + std::string{name} + "'" +
                                (kind ? " with an " + std::string{to_string(*kind)} : "") +
-                               " here; /v1/stores lists them");
+                               "; GET /v1/stores lists the stores");
   }
   return *found;
 }
@@ -97,7 +97,7 @@ json::object parse_body(const HttpRequest& request,
   boost::system::error_code error;
   json::value value =
       request.body.empty() ? json::value(json::object{}) : json::parse(view(request.body), error);
-  if (error || !value.is_object()) throw HttpProblem(400, "the body is no JSON object");
+  if (error || !value.is_object()) throw HttpProblem(400, "the body is not a JSON object; send one");
   refuse_unknown(value.as_object(), members);
   return std::move(value.as_object());
 }
@@ -105,7 +105,7 @@ json::object parse_body(const HttpRequest& request,
 std::string text_member(const json::object& object, std::string_view name) {
   const json::value* value = object.if_contains(view(name));
   if (value == nullptr || value->is_null()) return {};
-  if (!value->is_string()) throw HttpProblem(400, std::string{name} + ": expected a text");
+  if (!value->is_string()) throw HttpProblem(400, std::string{name} + ": expected a string");
   return std::string{value->as_string().data(), value->as_string().size()};
 }
 

@@ -117,7 +117,7 @@ HttpRequest head_of(const RequestParser& parser, bool loopback) {
 std::optional<HttpResponse> refuse_framing(const RequestParser& parser) {
   const auto& head = parser.get();
   if (head.version() >= 11 && head.count(http::field::host) == 0) {
-    return problem(400, "Bad Request", "a request of HTTP/1.1 has one Host header");
+    return problem(400, "Bad Request", "an HTTP/1.1 request needs exactly one Host header");
   }
   const auto codings = head.equal_range(http::field::transfer_encoding);
   if (codings.first == codings.second) return {};
@@ -125,10 +125,10 @@ std::optional<HttpResponse> refuse_framing(const RequestParser& parser) {
                        boost::beast::iequals(codings.first->value(), "chunked");
   if (!chunked) {
     return problem(501, "Not Implemented",
-                   "Transfer-Encoding: chunked, once, is all that is known");
+                   "the only supported Transfer-Encoding is a single chunked");
   }
   if (head.version() < 11 || head.count(http::field::content_length) > 0) {
-    return problem(400, "Bad Request", "a body has one length: Content-Length, or chunks of 1.1");
+    return problem(400, "Bad Request", "the body has an ambiguous length; send either Content-Length or, in HTTP/1.1, chunks");
   }
   return {};
 }
@@ -153,7 +153,7 @@ bool is_whole(const RequestParser& parser) {
 std::optional<HttpResponse> refusal_of(const boost::beast::error_code& error,
                                        const LimitConfig& limit, std::size_t body_limit) {
   if (error == no_room_for_body()) {
-    return busy("the bodies of all requests together are at their limit");
+    return busy("the memory for request bodies is exhausted; repeat the request later");
   }
   const auto& category = make_error_code(http::error::end_of_stream).category();
   if (error.category() != category || error == http::error::end_of_stream ||
@@ -162,17 +162,17 @@ std::optional<HttpResponse> refusal_of(const boost::beast::error_code& error,
   }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return problem(431, "Request Header Fields Too Large",
-                   "the header has more than " + std::to_string(limit.header_bytes) +
-                       " bytes; limit.header_bytes allows more");
+                   "the request header exceeds " + std::to_string(limit.header_bytes) +
+                       " bytes; raise limit.header_bytes");
   }
   if (error == http::error::body_limit) {
     return problem(413, "Content Too Large",
-                   "the body has more than " +
+                   "the request body exceeds " +
                        std::to_string(std::min(body_limit, limit.body_bytes)) + " bytes" +
-                       (body_limit < limit.body_bytes ? ", all that this path takes"
-                                                      : "; limit.body_bytes allows more"));
+                       (body_limit < limit.body_bytes ? ", the limit of this path"
+                                                      : "; raise limit.body_bytes"));
   }
-  return problem(400, "Bad Request", "this is no request of HTTP/1.0 or 1.1: " + error.message());
+  return problem(400, "Bad Request", "not a valid HTTP/1.0 or HTTP/1.1 request: " + error.message());
 }
 
 boost::beast::error_code body_too_large() { return make_error_code(http::error::body_limit); }

@@ -11,7 +11,7 @@ namespace {
 AcceptCall accept_into(const Stores& stores, const std::string& name) {
   return [&stores, name](std::span<const Arrival> arrivals) {
     Store* store = stores.find(name, BoxKind::inbox);
-    if (store == nullptr) throw std::invalid_argument("there is no store with an inbox for it");
+    if (store == nullptr) throw std::invalid_argument("no store serves an inbox; configure one");
     return store->inbox().accept(arrivals);
   };
 }
@@ -25,8 +25,7 @@ AcceptCall refuse_sources(AcceptCall accept, SourceNames reserved) {
       if (!reserved.contains(arrival.source.view())) continue;
       throw RequestError(403,
                          "the source '" + arrival.source.str() +
-                             "' belongs to a webhook endpoint or another broker; send it under "
-                             "another source");
+                             "' belongs to a webhook endpoint or another broker; use another source");
     }
     return accept(arrivals);
   };

@@ -24,7 +24,7 @@ std::vector<DeliveryKey> parse_deliveries(const json::value& value) {
   for (const json::value& one : value.as_array()) {
     const json::value* number = one.is_object() ? one.as_object().if_contains("number") : nullptr;
     if (number == nullptr || !number->is_int64()) {
-      throw HttpProblem(400, "deliveries: each has a number, as /v1/messages shows it");
+      throw HttpProblem(400, "deliveries: expected a number in each object, as returned by /v1/messages");
     }
     DeliveryKey key{.number = number->as_int64()};
     std::string handler = text_member(one.as_object(), "handler");
@@ -37,7 +37,7 @@ std::vector<DeliveryKey> parse_deliveries(const json::value& value) {
 /// The group that now looks like this one; its count is of no importance.
 DeadGroup parse_group(const json::value& value) {
   if (!value.is_object())
-    throw HttpProblem(400, "group: expected an object as /v1/dead_letter_groups shows it");
+    throw HttpProblem(400, "group: expected an object as returned by /v1/dead_letter_groups");
   const json::object& object = value.as_object();
   const std::string handler = text_member(object, "handler");
   return {.topic = text_member(object, "topic"),
@@ -55,7 +55,7 @@ Selection parse_selection(const json::object& body) {
   const json::value* filter = body.if_contains("filter");
   const json::value* group = body.if_contains("group");
   if ((deliveries != nullptr) + (filter != nullptr) + (group != nullptr) != 1) {
-    throw HttpProblem(400, "say which deliveries, by one of: deliveries, filter, group");
+    throw HttpProblem(400, "expected exactly one of deliveries, filter, group");
   }
   if (deliveries != nullptr) return parse_deliveries(*deliveries);
   if (group != nullptr) return parse_group(*group);
@@ -63,7 +63,7 @@ Selection parse_selection(const json::object& body) {
   for (const auto& member : filter->as_object()) {
     // A script whose variable is not set means one topic, and would get all of them.
     if (member.value().is_string() && member.value().as_string().empty()) {
-      throw HttpProblem(400, std::string{member.key()} + ": is empty; leave it out, or say which");
+      throw HttpProblem(400, std::string{member.key()} + ": is empty; leave it out or set a value");
     }
   }
   return parse_filter(filter->as_object());
@@ -86,7 +86,7 @@ Duration parse_delay(const json::object& body) {
   const std::string text = text_member(body, "delay");
   if (text.empty()) return {};
   const auto delay = parse_duration(text);
-  if (!delay) throw HttpProblem(400, "delay: expected a time like \"30s\", \"5m\" or \"1h\"");
+  if (!delay) throw HttpProblem(400, "delay: expected a duration like \"30s\", \"5m\" or \"1h\"");
   return *delay;
 }
 
@@ -94,7 +94,7 @@ When parse_when(const json::object& body) {
   const auto until = instant_member(body, "until");
   const bool delayed = !text_member(body, "delay").empty();
   if (delayed == until.has_value()) {
-    throw HttpProblem(400, "say when by one of: delay, until");
+    throw HttpProblem(400, "expected exactly one of delay, until");
   }
   if (until) return *until;
   return parse_delay(body);
@@ -123,7 +123,7 @@ std::size_t perform(Admin& admin, Verb verb, const Selection& selection, const j
 /// What the request asks for can be known before anything is done.
 void check(Verb verb, const Selection& selection, const json::object& body, const Operation& how) {
   if (verb == Verb::discard && how.reason.empty() && !how.dry_run) {
-    throw HttpProblem(400, "reason: is needed to discard");
+    throw HttpProblem(400, "reason: is required to discard");
   }
   if (verb == Verb::postpone) {
     parse_when(body);
@@ -169,7 +169,7 @@ HttpResponse run_operation(const Stores& stores, OperationRunner& runner, Verb v
       parse_body(call.request, {"store", "box", "deliveries", "filter", "group", "delay", "until",
                                 "reason", "limit", "dry_run", "operation_id"});
   if (verb != Verb::postpone && body.contains("until")) {
-    throw HttpProblem(400, "until: there is no such member here");
+    throw HttpProblem(400, "until: unknown member; see /openapi.json");
   }
   const Selection selection = parse_selection(body);
   Operation how = parse_operation(body, call.actor);
@@ -205,7 +205,7 @@ HttpResponse edit(const Stores& stores, const Redaction& redaction,
     if (value == nullptr || !value->is_int64() || value->as_int64() < 0 ||
         value->as_int64() > most) {
       throw HttpProblem(400,
-                        std::string{name} + ": expected a whole number, as /v1/messages shows it");
+                        std::string{name} + ": expected a whole number, as returned by /v1/messages");
     }
     return value->as_int64();
   };
@@ -213,18 +213,18 @@ HttpResponse edit(const Stores& stores, const Redaction& redaction,
   Admin::Edit change{.content_version = static_cast<int>(whole("content_version", INT32_MAX)),
                      .requeue = bool_member(body, "requeue")};
   if (body.contains("payload") && body.contains("payload_base64")) {
-    throw HttpProblem(400, "payload: give it as text or as payload_base64, not both");
+    throw HttpProblem(400, "payload: give either payload or payload_base64");
   }
   if (body.contains("payload")) change.payload = text_member(body, "payload");
   if (body.contains("payload_base64")) {
     change.payload = decode_base64(text_member(body, "payload_base64"));
-    if (!change.payload) throw HttpProblem(400, "payload_base64: this is no base64");
+    if (!change.payload) throw HttpProblem(400, "payload_base64: expected base64");
   }
   if (body.contains("headers")) change.headers = text_member(body, "headers");
   if (body.contains("content_type")) change.content_type = text_member(body, "content_type");
   if (!change.payload && !change.headers && !change.content_type) {
     throw HttpProblem(400,
-                      "say what to change by: payload or payload_base64, headers, content_type");
+                      "expected at least one of payload, payload_base64, headers, content_type");
   }
   if (change.payload) redaction.refuse_mask(*change.payload);
   const BoxKind kind = parse_box(text_member(body, "box"));
@@ -238,12 +238,12 @@ HttpResponse edit(const Stores& stores, const Redaction& redaction,
       reject_reused_id(admin, id, [&] { return admin.edit(number, change, how); });
   on_changed(store, kind);
   if (!edited.content_version)
-    throw HttpProblem(404, "there is no message of that number in this box");
+    throw HttpProblem(404, "this box has no message with this number");
   if (!edited && *edited.content_version != *change.content_version) {
-    throw HttpProblem(409, "its content is version " + std::to_string(*edited.content_version) +
-                               " by now: look at it again");
+    throw HttpProblem(409, "the message was edited in the meantime and now has content version " + std::to_string(*edited.content_version) +
+                               "; reload it");
   }
-  if (!edited) throw HttpProblem(409, "a worker holds it, or it is finished: look at it again");
+  if (!edited) throw HttpProblem(409, "the message is finished, or a worker holds it; reload it");
   json::object out = result_json(id, {1, true}, false);
   out["content_version"] = *edited.content_version;
   return answer(out);

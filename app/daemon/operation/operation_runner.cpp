@@ -66,12 +66,12 @@ OperationRunner::Result OperationRunner::run(const Key& key, const std::string& 
   if (const auto known = running_.find(key); known != running_.end()) {
     running = known->second;
     if (running->content != content) {
-      throw HttpProblem(422, "operation_id: something else is under way under this id");
+      throw HttpProblem(422, "operation_id: a different operation with this id is running; use a new id");
     }
   } else {
     if (stopping_ || running_.size() >= max_running) {
       throw HttpProblem(
-          503, "too many operations are under way; ask again later under the same operation_id");
+          503, "too many operations are running; retry later with the same operation_id");
     }
     ended_threads_.clear();  // joins threads that have nothing more to do
     running = std::make_shared<Running>();

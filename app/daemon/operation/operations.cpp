@@ -87,7 +87,7 @@ HttpResponse show(const Stores& stores, const DashboardConfig& dashboard,
   const MessageId id{call.target.segments[2]};
   const auto source = call.target.find("source");
   auto detail = source ? admin.get({Source{std::string{*source}}, id}) : admin.get(id);
-  if (!detail) throw HttpProblem(404, "there is no message of that id in this box");
+  if (!detail) throw HttpProblem(404, "this box has no message with this id");
   json::object out = to_json(*detail);
   out["open_seconds"] = nullptr;
   if (const auto open = open_for(*detail, clock_of(box.database())))
@@ -115,7 +115,7 @@ HttpResponse show_operation(const Stores& stores, const EndpointRequest& call) {
   const std::string& id = call.target.segments[2];
   WorkQueue& box = find_box(stores, call.target);
   const auto entry = is_utf8(id) ? Admin{box}.operation(id) : std::nullopt;
-  if (!entry) throw HttpProblem(404, "nothing has been asked for under this id in this box");
+  if (!entry) throw HttpProblem(404, "this box has no operation with this id");
   return answer(json::object{{"operation_id", id},
                              {"action", entry->action},
                              {"actor", entry->actor},

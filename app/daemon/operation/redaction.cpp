@@ -66,9 +66,8 @@ std::size_t colons_of(std::string_view text) {
 
 [[noreturn]] void refuse_masked(const std::string& pointer) {
   throw HttpProblem(422,
-                    "payload: " + pointer + " holds " + std::string{Redaction::mask} +
-                        ", which would be stored in its place; a content with hidden parts can "
-                        "only be replaced whole");
+                    "payload: " + pointer + " contains " + std::string{Redaction::mask} +
+                        ", the mask of a hidden value, which would overwrite that value; replace the whole payload");
 }
 
 constexpr std::string_view data = "/data";

@@ -59,18 +59,18 @@ struct CounterOf {
 };
 
 constexpr std::array counters{
-    CounterOf{"twinbox_claimed_total", "Messages claimed", &StoreStats::claimed},
-    CounterOf{"twinbox_handled_total", "Handler calls that have ended", &StoreStats::handled},
-    CounterOf{"twinbox_failed_total", "Attempts that will be repeated", &StoreStats::failed},
-    CounterOf{"twinbox_dead_letters_total", "Dead letters", &StoreStats::dead},
-    CounterOf{"twinbox_settled_total", "Messages whose end was written down", &StoreStats::settled},
-    CounterOf{"twinbox_lease_lost_total", "Settles that came too late", &StoreStats::lease_lost},
-    CounterOf{"twinbox_timeouts_total", "Handlers that ran past their time", &StoreStats::timeouts},
-    CounterOf{"twinbox_dispatch_errors_total", "Errors of the store while dispatching",
+    CounterOf{"twinbox_claimed_total", "Claimed deliveries", &StoreStats::claimed},
+    CounterOf{"twinbox_handled_total", "Finished handler calls", &StoreStats::handled},
+    CounterOf{"twinbox_failed_total", "Failed attempts that will be retried", &StoreStats::failed},
+    CounterOf{"twinbox_dead_letters_total", "Deliveries moved to dead letters", &StoreStats::dead},
+    CounterOf{"twinbox_settled_total", "Deliveries settled in the store", &StoreStats::settled},
+    CounterOf{"twinbox_lease_lost_total", "Settles rejected because the lease had expired", &StoreStats::lease_lost},
+    CounterOf{"twinbox_timeouts_total", "Handler calls that exceeded their timeout", &StoreStats::timeouts},
+    CounterOf{"twinbox_dispatch_errors_total", "Store errors during dispatch",
               &StoreStats::loop_errors},
-    CounterOf{"twinbox_reaped_total", "Leases that ran out and were cleared", &StoreStats::reaped},
+    CounterOf{"twinbox_reaped_total", "Expired leases cleared by the reaper", &StoreStats::reaped},
     CounterOf{"twinbox_expired_total", "Deliveries past their expiry", &StoreStats::expired},
-    CounterOf{"twinbox_pruned_total", "Messages deleted after their retention",
+    CounterOf{"twinbox_pruned_total", "Messages deleted after the retention period",
               &StoreStats::pruned},
 };
 
@@ -82,10 +82,10 @@ struct HistogramOf {
 
 constexpr std::array dispatch_histograms{
     HistogramOf{"twinbox_handler_seconds", "Time in handlers", &StoreStats::handler_time},
-    HistogramOf{"twinbox_queue_latency_seconds", "From due to the call of the handler",
+    HistogramOf{"twinbox_queue_latency_seconds", "Time from the due time to the handler call",
                 &StoreStats::queue_latency},
-    HistogramOf{"twinbox_claim_seconds", "Time per claim", &StoreStats::claim_time},
-    HistogramOf{"twinbox_settle_seconds", "Time per transaction of settles",
+    HistogramOf{"twinbox_claim_seconds", "Duration of a claim", &StoreStats::claim_time},
+    HistogramOf{"twinbox_settle_seconds", "Duration of a settle transaction",
                 &StoreStats::settle_time},
 };
 
@@ -100,7 +100,7 @@ void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSn
     }
     families.push_back(std::move(one));
   }
-  MetricFamily running = family("twinbox_in_flight", "Handlers that run now", MetricType::Gauge);
+  MetricFamily running = family("twinbox_in_flight", "Handler calls in flight", MetricType::Gauge);
   for (const auto& [box, snapshot] : boxes) {
     for (const StoreStats& store : snapshot->stores) {
       add(running, {{"box", box}, {"store", store.store}}, static_cast<double>(store.in_flight));
@@ -109,7 +109,7 @@ void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSn
   families.push_back(std::move(running));
   MetricFamily slow =
       family("twinbox_handlers_slow",
-             "Handlers that have run for a third of their lease and still run", MetricType::Gauge);
+             "Handler calls that have been running for more than a third of their lease", MetricType::Gauge);
   for (const auto& [box, snapshot] : boxes) {
     for (const StoreStats& store : snapshot->stores) {
       add(slow, {{"box", box}, {"store", store.store}}, static_cast<double>(store.slow));
@@ -126,7 +126,7 @@ void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSn
     families.push_back(std::move(one));
   }
   MetricFamily topics =
-      family("twinbox_topic_outcomes_total", "What became of calls, by topic", MetricType::Counter);
+      family("twinbox_topic_outcomes_total", "Handler calls by topic and outcome", MetricType::Counter);
   for (const auto& [box, snapshot] : boxes) {
     for (const TopicStats& topic : snapshot->topics) {
       for (const auto& [outcome, value] :
@@ -145,21 +145,21 @@ void add_boxes(Families& families, const std::vector<StatsCollector::Report>& bo
   MetricFamily states = family("twinbox_deliveries", "Deliveries by state", MetricType::Gauge);
   MetricFamily oldest =
       family("twinbox_oldest_pending_seconds",
-             "How long the oldest delivery that is due has waited", MetricType::Gauge);
+             "Age of the oldest due delivery", MetricType::Gauge);
   MetricFamily age = family(
       "twinbox_oldest_open_seconds",
-      "Age of the oldest message with open deliveries, postponed ones included", MetricType::Gauge);
+      "Age of the oldest message with open deliveries, including postponed ones", MetricType::Gauge);
   MetricFamily blocked =
       family("twinbox_blocked_keys",
-             "Partition keys that wait for a due time far in the future, counted up to 100",
+             "Partition keys blocked by a distant due time, counted up to 100",
              MetricType::Gauge);
-  MetricFamily up = family("twinbox_store_up", "1: the box could be asked", MetricType::Gauge);
+  MetricFamily up = family("twinbox_store_up", "1 if the box could be queried", MetricType::Gauge);
   MetricFamily writable =
-      family("twinbox_store_writable", "1: the box could be asked, and its store takes writes",
+      family("twinbox_store_writable", "1 if the box could be queried and its store accepts writes",
              MetricType::Gauge);
   MetricFamily probes = family(
       "twinbox_write_probes_total",
-      "Test writes, while readiness was asked for and no message was stored", MetricType::Counter);
+      "Test writes made for readiness checks", MetricType::Counter);
   const Store* last = nullptr;
   for (const StatsCollector::Report& box : boxes) {
     const Labels labels{{"box", std::string{to_string(box->kind)}}, {"store", box->store->name()}};
@@ -193,14 +193,14 @@ void add_boxes(Families& families, const std::vector<StatsCollector::Report>& bo
 
 void add_request_pools(Families& families, const std::vector<RequestPool::Status>& pools) {
   MetricFamily threads =
-      family("twinbox_request_pool_threads", "Threads of the pool", MetricType::Gauge);
+      family("twinbox_request_pool_threads", "Threads in the pool", MetricType::Gauge);
   MetricFamily running =
-      family("twinbox_request_pool_running", "Threads at work", MetricType::Gauge);
+      family("twinbox_request_pool_running", "Busy threads", MetricType::Gauge);
   MetricFamily waiting =
-      family("twinbox_request_pool_waiting", "Requests that wait for a thread", MetricType::Gauge);
+      family("twinbox_request_pool_waiting", "Requests waiting for a thread", MetricType::Gauge);
   MetricFamily refused =
       family("twinbox_request_pool_refused_total",
-             "Requests answered 503 because the pool was full", MetricType::Counter);
+             "Requests rejected with 503 because the pool was full", MetricType::Counter);
   for (const RequestPool::Status& pool : pools) {
     const Labels labels{{"pool", pool.name}};
     add(threads, labels, static_cast<double>(pool.threads));
@@ -230,21 +230,21 @@ void add_http(Families& families, const Metrics::MetricsInput& input) {
   add_request_pools(families, input.pools);
   count("twinbox_http_accepted_total", "Connections accepted", stats.accepted);
   count("twinbox_http_evicted_total", "Idle connections closed for new ones", stats.evicted);
-  count("twinbox_http_refused_total", "Connections beyond the limit", stats.refused);
-  count("twinbox_http_timeouts_total", "Requests that took too long", stats.timeouts);
-  count("twinbox_http_malformed_total", "Requests that are none", stats.malformed);
-  count("twinbox_conflicts_total", "Messages that came again with other content under a known id",
+  count("twinbox_http_refused_total", "Connections rejected at the limit", stats.refused);
+  count("twinbox_http_timeouts_total", "Requests that timed out", stats.timeouts);
+  count("twinbox_http_malformed_total", "Malformed requests", stats.malformed);
+  count("twinbox_conflicts_total", "Duplicates with different content under a known id",
         input.conflicts);
-  count("twinbox_spans_sent_total", "Spans that the collector took", input.spans_sent);
-  count("twinbox_spans_dropped_total", "Spans dropped: the collector was away or too slow",
+  count("twinbox_spans_sent_total", "Spans accepted by the collector", input.spans_sent);
+  count("twinbox_spans_dropped_total", "Spans dropped because the collector was unreachable or too slow",
         input.spans_dropped);
 }
 
 void add_sources(Families& families, const std::map<std::string, SourceStatus>& sources) {
   MetricFamily up =
-      family("twinbox_source_up", "1: the broker delivers to this source", MetricType::Gauge);
+      family("twinbox_source_up", "1 if the broker delivers to this source", MetricType::Gauge);
   MetricFamily deliveries = family("twinbox_source_deliveries_total",
-                                   "What became of a broker's deliveries", MetricType::Counter);
+                                   "Deliveries of a broker by outcome", MetricType::Counter);
   for (const auto& [name, status] : sources) {
     add(up, {{"source", name}}, status.connected ? 1 : 0);
     for (const auto& [outcome, value] :
@@ -274,11 +274,11 @@ struct Metrics::Series {
 Metrics::Metrics() : registry_(std::make_unique<prometheus::Registry>()) {
   auto& requests = prometheus::BuildCounter()
                        .Name("twinbox_http_requests_total")
-                       .Help("Requests by endpoint and answer")
+                       .Help("Requests by endpoint and status")
                        .Register(*registry_);
   auto& seconds = prometheus::BuildHistogram()
                       .Name("twinbox_http_request_seconds")
-                      .Help("From the first byte of a request to its answer")
+                      .Help("Time from the first byte of a request to its response")
                       .Register(*registry_);
   series_ = std::make_unique<Series>(requests, seconds);
 }

@@ -82,8 +82,7 @@ std::vector<StoreOpener::Failure> StoreOpener::open(const Stores& stores,
     if (!opening_store.done) {
       failures.push_back(
           {opening_store.entry.store.get(),
-           "it has not answered yet; it is opened in the background, and tried again "
-           "with each request"});
+           "no response yet; the daemon keeps opening it in the background and retries with each request"});
     } else if (!opening_store.unreachable.empty()) {
       failures.push_back({opening_store.entry.store.get(), opening_store.unreachable});
     }

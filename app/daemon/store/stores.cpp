@@ -18,9 +18,9 @@ void require_tables(Store& store, BoxKind kind, const std::filesystem::path& con
   const std::string from = config_file.empty() ? "" : " --config " + config_file.string();
   throw SchemaError("store " + store.name() + ": the tables of the " +
                     std::string{to_string(kind)} +
-                    (state.missing() ? " are missing" : " are of an older version") +
-                    "; make them with twinbox schema deploy" + from + " --store " + store.name() +
-                    ", or let the daemon do it: store." + store.name() + ".deploy = true");
+                    (state.missing() ? " are missing" : " have an older version") +
+                    "; run twinbox schema deploy" + from + " --store " + store.name() +
+                    ", or set store." + store.name() + ".deploy = true");
 }
 
 Stores::Stores(const Config& config, const Environment& environment) {

@@ -92,17 +92,17 @@ std::optional<std::string> WriteMonitor::refusal(const Store& store) const {
   const std::string name = "store " + store.name();
   Database& database = monitored_store.store->database();
   if (const auto words = write_refusal(database)) {
-    return name + " takes no writes: " + without_secrets(*words);
+    return name + " cannot accept writes: " + without_secrets(*words);
   }
   const auto since = since_write(database);
   if (since && *since <= times_.fresh) return {};
   if (monitored_store.busy && Clock::now() - monitored_store.began > times_.limit) {
-    return name + ": a test write has not ended within " + seconds_text(times_.limit) +
-           "; look at what blocks its database";
+    return name + ": a test write has not finished within " + seconds_text(times_.limit) +
+           "; check what blocks its database";
   }
   if (!monitored_store.error.empty()) return monitored_store.error;
   if (since || monitored_store.ended != Clock::time_point{}) return {};
-  return name + ": it is not known yet whether it takes writes; a test write is under way";
+  return name + ": waiting for a test write to finish; retry";
 }
 
 /// Nothing is due while nobody asks, while messages are stored, and while a probe is under way.
@@ -139,10 +139,10 @@ std::string WriteMonitor::probe(const MonitoredStore& monitored_store) {
     return {};
   } catch (const std::exception& error) {
     if (limit.passed()) {
-      return "store " + monitored_store.store->name() + ": a test write was given up after " +
-             seconds_text(times_.limit) + "; look at what blocks its database: " + error.what();
+      return "store " + monitored_store.store->name() + ": a test write was cancelled after " +
+             seconds_text(times_.limit) + "; check what blocks its database: " + error.what();
     }
-    return "store " + monitored_store.store->name() + " takes no writes: " + error.what();
+    return "store " + monitored_store.store->name() + " cannot accept writes: " + error.what();
   }
 }
 

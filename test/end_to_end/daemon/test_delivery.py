@@ -53,7 +53,7 @@ class Delivery(unittest.TestCase):
             config = ROUTES.replace('"dead"', f'"{no_route}"').format(url="http://127.0.0.1:1")
             with self.subTest(no_route), Daemon(config) as daemon:
                 daemon.ask("POST", "/v1/outbox/payment.received", b"x", {"Idempotency-Key": "one"})
-                missing = ('a [[route]] with box = "outbox" and this topic, or a pattern of it, '
+                missing = ('a [[route]] with box = "outbox" and this topic, or a pattern that matches it, '
                            "in twinbox.toml")
                 line = daemon.wait_for(r"no_handler (.*)")[1]
                 self.assertIn("topic=payment.received", line)
@@ -314,7 +314,7 @@ sink = "there"
             daemon.configure(ROUTES.format(url=first.url) + '[store.other]\nurl = "sqlite:other.db"\n'
                              '[webhook.pay]\nscheme = "none"\nstore = "other"\n')
             daemon.signal(signal.SIGHUP)
-            self.assertIn("webhook.pay.store: the inbox of [store.other] is served after a restart only",
+            self.assertIn("webhook.pay.store: the inbox of [store.other] is only served after a restart",
                           daemon.wait_for(r"reload_failed (.*)")[1])
             daemon.configure("[server\n")
             daemon.signal(signal.SIGHUP)
@@ -436,7 +436,7 @@ sink = "there"
                 for _ in range(2):
                     answer = send()
                     self.assertEqual(answer.status, 503, answer.body)
-                    self.assertIn("the event is kept", answer.json()["detail"])
+                    self.assertIn("the event is stored", answer.json()["detail"])
                     self.assertEqual(answer.headers["Retry-After"], "5")
                 self.assertEqual(receiver.requests.qsize(), 0, off)
                 self.assertEqual(daemon.operate("POST", f"/v1/{on}", body).status, 200)

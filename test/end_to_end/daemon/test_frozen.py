@@ -62,7 +62,7 @@ class Silent(unittest.TestCase):
         self.assertEqual(ready.status, 503)
         waited_for = [line for line in daemon.lines if "store_unavailable" in line]
         self.assertEqual([re.search(r"store=(\S+)", line)[1] for line in waited_for], ["a", "z"])
-        self.assertIn("has not answered", waited_for[0])
+        self.assertIn("no response yet", waited_for[0])
         self.assertEqual(daemon.stop(), 0)
         self.assertRegex(daemon.lines[-1], " stopped$")
 

@@ -327,7 +327,7 @@ class SeveralStores(unittest.TestCase):
                                    ("GET", "/v1/audit")]:
                 answer = again.ask(method, target, b"x" if method == "POST" else None)
                 self.assertEqual(answer.status, 400, (target, answer.body))
-                self.assertIn("name one of archive, main", answer.json()["detail"])
+                self.assertIn("choose one of archive, main", answer.json()["detail"])
             self.assertEqual(again.ask("POST", "/v1/outbox/a?store=main", b"x").status, 202)
             self.assertEqual(len(again.ask("GET", "/v1/messages?store=main").json()["messages"]), 2)
             pause = again.ask("POST", "/v1/dispatch/pause", "{}",
@@ -368,7 +368,7 @@ class SeveralStores(unittest.TestCase):
                 target = path.replace("{", "").replace("}", "")
                 answer = daemon.operate(method, target, body)
                 self.assertEqual(answer.status, 400, (path, answer.body))
-                self.assertIn("name one of archive, main", answer.json()["detail"], path)
+                self.assertIn("choose one of archive, main", answer.json()["detail"], path)
             self.assertEqual(daemon.stop(), 0)
 
 

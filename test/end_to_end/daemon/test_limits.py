@@ -51,7 +51,7 @@ class Sizes(unittest.TestCase):
         self.assertEqual(self.daemon.ask("POST", "/v1/outbox/a", b"x" * 1000).status, 202)
         answer = self.daemon.ask("POST", "/v1/outbox/a", b"x" * 1001)
         self.assertEqual(answer.status, 413)
-        self.assertIn("1000 bytes; limit.body_bytes allows more", answer.json()["detail"])
+        self.assertIn("1000 bytes; raise limit.body_bytes", answer.json()["detail"])
 
     def test_a_body_whose_length_is_not_said_before(self):
         def chunked(size):

@@ -131,7 +131,7 @@ class RequestPools:
         with self.store.reads_blocked():
             answer = daemon.ask("GET", "/v1/messages/first")
             self.assertEqual(answer.status, 504, answer.body)
-            self.assertIn("store main: the query was ended after limit.query_timeout (300 ms)",
+            self.assertIn("store main: the query was cancelled after limit.query_timeout (300 ms)",
                           answer.json()["detail"])
             self.assertEqual(daemon.ask("GET", "/v1/messages").status, 200)
             self.serves(daemon)

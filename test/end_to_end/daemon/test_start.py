@@ -51,7 +51,7 @@ class Start(unittest.TestCase):
             kept = file.read_text()
             file.unlink()
             daemon.signal(signal.SIGHUP)
-            self.assertIn("the token file twinbox.tokens is gone", daemon.wait_for(r"reload_failed (.*)")[1])
+            self.assertIn("the token file twinbox.tokens is missing", daemon.wait_for(r"reload_failed (.*)")[1])
             bearer = {"Authorization": f"Bearer {daemon.token}"}
             self.assertEqual(daemon.ask("POST", "/v1/dispatch/pause", b"", bearer).status, 200)
             file.write_text(kept.replace("first admin", "first read"))

@@ -263,8 +263,8 @@ class Mistakes(unittest.TestCase):
 
     def test_each_gives_file_line_key_and_what_was_expected(self):
         self.fails("[server]\nlisten = 1\nio_thrads = 2\n",
-                   ["twinbox.toml:2: server.listen: expected a text",
-                    'twinbox.toml:3: server.io_thrads: there is no such key; did you mean "io_threads"?'])
+                   ["twinbox.toml:2: server.listen: expected a string",
+                    'twinbox.toml:3: server.io_thrads: unknown key; did you mean "io_threads"?'])
         self.fails("[[route]]\ntopic = \"a.*b\"\nsink = \"x\"\n", ["twinbox.toml:2: route."])
         self.fails("", ["TWINBOX_LOG_LEVEL", "expected one of"], {"TWINBOX_LOG_LEVEL": "loud"})
 

@@ -32,10 +32,10 @@ test("is edited with a difference to look at, and requeued", async ({ serve, rea
   await expect(page).toHaveURL(/id=one/);
   await expect(page.getByRole("heading", { name: "echo.lost" })).toBeVisible();
   await page.goto(daemon.url + "#/message?store=main&box=outbox&number=4711");
-  await expect(page.getByText("It is not here.")).toBeVisible();
+  await expect(page.getByText("Message not found.")).toBeVisible();
 });
 
-test("an edit that somebody else overtook is refused", async ({ serve, reader, page }) => {
+test("an edit that another operation overtook is refused", async ({ serve, reader, page }) => {
   const daemon = await serve();
   await daemon.enqueue("echo.lost", "one", '{"customer":"0815"}');
   await daemon.settled("dead", 1);

@@ -8,7 +8,7 @@ test("the keyboard reaches everything, and dialogs give the focus back", async (
   const requeue = page.getByRole("button", { name: "Requeue…" });
   await expect(requeue).toBeVisible();
   await page.keyboard.press("Tab");
-  await expect(page.getByRole("link", { name: "Skip to the content" })).toBeFocused();
+  await expect(page.getByRole("link", { name: "Skip to content" })).toBeFocused();
   await page.keyboard.press("Enter");
   await expect(page.locator("main")).toBeFocused();
   await page.keyboard.press("Tab");

@@ -22,7 +22,7 @@ test("shows content, headers, timeline and deliveries", async ({ serve, reader, 
   await expect(content).toContainText('00000000  7b 22 6f 72 64 65 72 22  3a 37 2c 22 74 6f 74 61  {"order":7,"tota');
   await page.getByRole("radio", { name: "Pretty" }).check();
   await expect(page.getByText("Attempt 3 failed")).toBeVisible();
-  await expect(page.getByText("Given up: a dead letter")).toBeVisible();
+  await expect(page.getByText("Dead-lettered")).toBeVisible();
   await expect(page.getByText("payment gateway refused card 4711").first()).toBeVisible();
   await expect(page.getByText("4bf92f3577b34da6a3ce929d0e0e4736").first()).toBeVisible();
   await expect(page.getByRole("table", { name: "Deliveries" })).toContainText("dead");
@@ -59,7 +59,7 @@ test("one that is not there says so", async ({ serve, reader, page }) => {
   const daemon = await serve();
   reader.expected = /404/;
   await reader.open(daemon, place("nowhere"));
-  await expect(page.getByText("It is not here.")).toBeVisible();
+  await expect(page.getByText("Message not found.")).toBeVisible();
   await page.getByRole("link", { name: "Show what is" }).click();
   await expect(page.getByText("The box is empty.")).toBeVisible();
 });

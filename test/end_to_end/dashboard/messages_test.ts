@@ -24,7 +24,7 @@ test("the filter of the form is in the address, and the address fills the form",
   await expect(page.getByRole("link", { name: "c", exact: true })).toBeVisible();
   await expect(page.getByRole("row")).toHaveCount(2);
   await page.goto(daemon.url + "#/messages?created_before=2020-01-01T00:00:00Z");
-  await expect(page.getByText("Nothing fits.")).toBeVisible();
+  await expect(page.getByText("No matches.")).toBeVisible();
   await expect(page.getByLabel("Created before")).toHaveValue("2020-01-01T00:00");
   await page.getByRole("button", { name: "Clear" }).click();
   await expect(page.getByRole("row")).toHaveCount(4);
@@ -53,7 +53,7 @@ test("what is enqueued appears without a reload", async ({ serve, reader, page }
   await expect(page.getByRole("link", { name: "just-now" })).toBeVisible();
 });
 
-test("all that match are requeued after their number was agreed to", async ({ serve, reader, page }) => {
+test("all matching messages are requeued after their number was agreed to", async ({ serve, reader, page }) => {
   const daemon = await serve();
   for (let number = 0; number < 12; ++number) await daemon.enqueue("echo.lost", `lost-${number}`, "customer is gone");
   for (let number = 0; number < 3; ++number) await daemon.enqueue("payment.due", `payment-${number}`);
@@ -95,7 +95,7 @@ test("those that are selected are discarded, with a reason", async ({ serve, rea
   await expect(page.getByRole("link", { name: "b", exact: true })).toBeVisible();
 });
 
-test("without a state nothing can be done to all that match", async ({ serve, reader, page }) => {
+test("without a state nothing can be done to all matching messages", async ({ serve, reader, page }) => {
   const daemon = await serve();
   await daemon.enqueue("report.nightly", "a");
   await reader.open(daemon, "#/messages");

@@ -5,7 +5,7 @@ test("a daemon with nothing to do is healthy, and says so first", async ({ serve
   const daemon = await serve();
   await reader.open(daemon);
   await expect(page.getByRole("heading", { level: 1 })).toHaveText("healthy");
-  await expect(page.getByText("Nothing needs you.")).toBeVisible();
+  await expect(page.getByText("No problems.")).toBeVisible();
   await expect(page.getByRole("region", { name: "outbox" })).toContainText("open0dead0");
   await reader.inspect("overview_empty");
 });
@@ -50,7 +50,7 @@ test("charts are for a box and a span, which the address keeps", async ({ serve,
   await page.getByRole("radio", { name: "Inbox" }).check();
   await expect(page).toHaveURL(/span=1h/);
   await expect(page).toHaveURL(/chart=inbox/);
-  for (const title of ["Throughput", "Error rate", "Backlog", "Age of the oldest", "Handler time"]) {
+  for (const title of ["Throughput", "Error rate", "Backlog", "Oldest delivery", "Handler time"]) {
     await expect(page.getByRole("heading", { name: title })).toBeVisible();
   }
 });

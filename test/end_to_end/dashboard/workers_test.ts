@@ -15,7 +15,7 @@ test("workers are shown with their leases, and what tidies up", async ({ serve, 
 test("the audit tells who did what, when, to how many, and why", async ({ serve, reader, page }) => {
   const daemon = await serve();
   await reader.open(daemon, "#/audit");
-  await expect(page.getByText("Nobody has acted here.")).toBeVisible();
+  await expect(page.getByText("No operations.")).toBeVisible();
   for (const id of ["a", "b"]) await daemon.enqueue("echo.lost", id, "customer is gone");
   await daemon.settled("dead", 2);
   await page.goto(daemon.url + "#/dead");
@@ -32,5 +32,5 @@ test("the audit tells who did what, when, to how many, and why", async ({ serve,
   await expect(row).toContainText("they left for good");
   await reader.inspect("audit");
   await page.getByLabel("Box").selectOption("inbox");
-  await expect(page.getByText("Nobody has acted here.")).toBeVisible();
+  await expect(page.getByText("No operations.")).toBeVisible();
 });

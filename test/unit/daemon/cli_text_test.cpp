@@ -88,8 +88,8 @@ TEST(CliText, reads_durations_and_names_what_was_wrong) {
     FAIL();
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
-                 "--delay: 'soon' is not understood; a duration such as 250ms, 30s, 5m, 2h, 7d or "
-                 "1h30m is expected");
+                 "--delay: 'soon' is invalid; expected a duration such as 250ms, 30s, 5m, 2h, 7d or "
+                 "1h30m");
   }
 }
 

@@ -242,7 +242,7 @@ TEST(CheckConfig, what_may_be_there_once) {
                       "t:23 event.e.name", "t:31 subscription.p.route"}));
   EXPECT_EQ(only_text("[sink.a]\ntype = \"log\"\n[[route]]\nsink = \"a\"\n[[route]]\nsink = "
                       "\"a\"\n"),
-            "\"#\" is there twice; first at t:3");
+            "\"#\" is defined twice; the first definition is at t:3");
 }
 
 TEST(CheckConfig, names_and_topics_that_cannot_be) {

@@ -103,13 +103,13 @@ TEST(Config, names_file_line_key_and_what_was_expected_for_all_mistakes_at_once)
       problems("[server]\nlisten = 7117\nthreds = 2\n\n[limit]\nidle_time = \"1 hour\"\n"
                "[log]\nlevel = \"warn\"\n[sever]\n"),
       (Problems{
-          "twinbox.toml:2: server.listen: expected a text, in quotation marks",
-          "twinbox.toml:3: server.threds: there is no such key; did you mean \"threads\"?",
-          "twinbox.toml:6: limit.idle_timeout: expected a time like \"500ms\", \"30s\", \"5m\", "
+          "twinbox.toml:2: server.listen: expected a string in quotation marks",
+          "twinbox.toml:3: server.threds: unknown key; did you mean \"threads\"?",
+          "twinbox.toml:6: limit.idle_timeout: expected a duration like \"500ms\", \"30s\", \"5m\", "
           "\"1h\" or \"7d\", from 10ms to 1d, found \"1 hour\"",
           "twinbox.toml:8: log.level: expected one of \"debug\", \"info\", \"warning\", \"error\", "
           "found \"warn\"; did you mean \"warning\"?",
-          "twinbox.toml:9: sever: there is no such section; did you mean \"server\"?",
+          "twinbox.toml:9: sever: unknown section; did you mean \"server\"?",
       }));
 }
 
@@ -129,18 +129,18 @@ TEST(Config, a_mistake_in_the_environment_names_the_variable) {
   EXPECT_EQ(problems("", {{"TWINBOX_SERVER_IO_THREADS", "many"}, {"TWINBOX_SERVER_LISTN", "x"}}),
             (Problems{"environment TWINBOX_SERVER_IO_THREADS: server.io_threads: expected a whole "
                       "number from 1 to 64",
-                      "environment: TWINBOX_SERVER_LISTN: stands for no key of this "
+                      "environment: TWINBOX_SERVER_LISTN: matches no key of this "
                       "configuration; did you mean TWINBOX_SERVER_LISTEN?"}));
 }
 
 TEST(Config, routes_and_events_must_lead_somewhere) {
   EXPECT_EQ(problems("[sink.audit]\ntype = \"log\"\n[[route]]\nname = \"r\"\nsink = \"audti\"\n"
                      "retry = \"none\"\n[[event]]\nmode = \"inline\"\nname = \"e\"\n"),
-            (Problems{"twinbox.toml:5: route.r.sink: there is no [sink.audti]; did you mean "
+            (Problems{"twinbox.toml:5: route.r.sink: unknown [sink.audti]; did you mean "
                       "\"audit\"?",
-                      "twinbox.toml:6: route.r.retry: there is no [retry.none]",
-                      "twinbox.toml:7: event.e.sink: is missing: mode inline calls a sink within "
-                      "the request"}));
+                      "twinbox.toml:6: route.r.retry: unknown [retry.none]",
+                      "twinbox.toml:7: event.e.sink: is missing; mode = \"inline\" needs the "
+                      "sink that it calls"}));
 }
 
 TEST(Config, what_the_dashboard_hides_is_named_by_json_pointers) {
@@ -171,15 +171,15 @@ TEST(Config, secrets_come_from_the_environment_or_a_file_only) {
   EXPECT_EQ(problems(text), (Problems{"twinbox.toml:3: webhook.stripe.secrets: the environment "
                                       "variable STRIPE is not set"}));
   EXPECT_EQ(problems("[webhook.stripe]\nscheme = \"stripe\"\nsecrets = []\n"),
-            (Problems{"twinbox.toml:3: webhook.stripe.secrets: is missing: [\"env:NAME\"], several "
-                      "while they are rotated"}));
+            (Problems{"twinbox.toml:3: webhook.stripe.secrets: is missing; set [\"env:NAME\"], or "
+                      "several during a rotation"}));
   EXPECT_EQ(problems("[webhook.stripe]\nscheme = \"strip\"\n").size(), 1u);
   const Problems plain =
       problems("[webhook.stripe]\nscheme = \"stripe\"\nsecrets = [\"whsec_1\"]\n");
   ASSERT_EQ(plain.size(), 1u);
   EXPECT_EQ(plain[0],
-            "twinbox.toml:3: webhook.stripe.secrets: a secret stands in the environment "
-            "or in a file: \"env:NAME\" or \"file:path\"");
+            "twinbox.toml:3: webhook.stripe.secrets: a secret must come from the environment "
+            "or a file: use \"env:NAME\" or \"file:path\"");
   for (const std::string& problem : plain) EXPECT_EQ(problem.find("whsec_1"), std::string::npos);
 }
 
@@ -187,10 +187,10 @@ TEST(Config, a_password_in_an_address_is_refused) {
   const Problems found =
       problems("[store.main]\nurl = \"postgresql://me:s3cr3t@db.example/app\"\n");
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_TRUE(found[0].starts_with("twinbox.toml:2: store.main.url: holds a password"));
+  EXPECT_TRUE(found[0].starts_with("twinbox.toml:2: store.main.url: contains a password"));
   const Problems odbc = problems("[store.main]\nurl = \"Driver=x;Server=y;UID=me;Pwd = s3cr3t\"\n");
   ASSERT_FALSE(odbc.empty());
-  EXPECT_TRUE(odbc[0].starts_with("twinbox.toml:2: store.main.url: holds a password"));
+  EXPECT_TRUE(odbc[0].starts_with("twinbox.toml:2: store.main.url: contains a password"));
   EXPECT_EQ(parse("[store.main]\nurl = \"env:PLACE\"\n",
                   {{"PLACE", "postgresql://me:s3cr3t@db.example/app"}})
                 .stores[0]
@@ -215,8 +215,8 @@ TEST(Config, a_reload_leads_nothing_to_a_store_that_needs_a_restart) {
   } catch (const ConfigError& error) {
     ASSERT_EQ(error.problems().size(), 3u);
     EXPECT_EQ(error.problems()[0].str(),
-              "twinbox.toml:7: webhook.pay.store: the inbox of [store.new] is served after a "
-              "restart only; restart the daemon");
+              "twinbox.toml:7: webhook.pay.store: the inbox of [store.new] is only served after a "
+              "restart; restart the daemon");
     EXPECT_EQ(error.problems()[1].key, "sink.in.store");
     EXPECT_EQ(error.problems()[2].key, "event.paid.store");
   }
@@ -226,7 +226,7 @@ TEST(Config, with_several_stores_everything_names_its_own) {
   const std::string stores =
       "[store.main]\nurl = \"sqlite:a.db\"\n[store.archive]\nurl = \"sqlite:b.db\"\n";
   const std::string text =
-      "names no store, and there are several; add store = \"archive\" or \"main\"";
+      "is missing, and there are several stores; add store = \"archive\" or \"main\"";
   EXPECT_EQ(
       problems(stores + "[webhook.pay]\nscheme = \"none\"\n"
                         "[sink.in]\ntype = \"inbox\"\n"

@@ -194,11 +194,11 @@ TEST_F(StatsCollectorTest, a_store_that_takes_no_writes_is_unhealthy_as_the_prob
   EXPECT_EQ(shown.at("unreachable").to_number<int>(), 0);
   const boost::json::value& reason = shown.at("reasons").as_array().at(0);
   EXPECT_EQ(reason.at("about").as_string(), "store");
-  EXPECT_EQ(reason.at("text").as_string(), "takes no writes: the disk is full");
+  EXPECT_EQ(reason.at("text").as_string(), "cannot accept writes: the disk is full");
   const boost::json::object listed = stores_json(reports, Throughput{}, {}, {});
   const boost::json::value& box = listed.at("stores").at(0).at("boxes").at(0);
   EXPECT_EQ(box.at("status").as_string(), "unhealthy");
-  EXPECT_EQ(box.at("error").as_string(), "takes no writes: the disk is full");
+  EXPECT_EQ(box.at("error").as_string(), "cannot accept writes: the disk is full");
   EXPECT_TRUE(box.as_object().contains("counts"));
   enqueue(stores, 1);
   EXPECT_EQ(overview().at("status").as_string(), "healthy");

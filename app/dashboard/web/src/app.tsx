@@ -1,4 +1,4 @@
-// The frame: where one is, how things stand, who one is; and the view in it.
+// The frame around each view: navigation, overall status, user.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { get, post } from "./api/client";
 import type { Me } from "./api/types";
@@ -43,7 +43,7 @@ export function App() {
     }
   }, []);
   useEffect(() => void refresh(), []);
-  // A daemon that was away may be another one, or know other tokens.
+  // After a reconnect the daemon may have a new configuration or other tokens.
   useEffect(() => {
     if (!live.staleSince) void refresh();
   }, [live.staleSince === null]);
@@ -58,7 +58,7 @@ export function App() {
           document.getElementById("content")?.focus();
         }}
       >
-        Skip to the content
+        Skip to content
       </a>
       <Header place={place} live={live} />
       <Stale live={live} />
@@ -70,7 +70,7 @@ export function App() {
 function Header({ place, live }: { place: ViewLocation; live: Live }) {
   const here = place.view === "message" ? "messages" : place.view;
   const list = useRef<HTMLUListElement>(null);
-  // Where the menu is wider than the page, the current view must not be out of sight.
+  // Keeps the current view visible if the menu is wider than the page.
   useEffect(() => {
     list.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [here]);
@@ -103,7 +103,7 @@ function Header({ place, live }: { place: ViewLocation; live: Live }) {
   );
 }
 
-/** The one place that is read aloud when the verdict changes. */
+/** The element that screen readers announce when the status changes. */
 function Verdict({ live }: { live: Live }) {
   const status = live.staleSince ? "unknown" : live.overview?.status;
   return (
@@ -119,7 +119,7 @@ function Verdict({ live }: { live: Live }) {
 }
 
 const choices: [Choice, string, string][] = [
-  ["system", "as the system", "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2z"],
+  ["system", "system", "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2z"],
   ["light", "light", "M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6zM8 1v2M8 13v2M1 8h2M13 8h2M3 3l1.4 1.4M11.6 11.6L13 13M3 13l1.4-1.4M11.6 4.4L13 3"],
   ["dark", "dark", "M13.5 9.6A6 6 0 0 1 6.4 2.5a6 6 0 1 0 7.1 7.1z"],
 ];
@@ -178,7 +178,7 @@ function Stale({ live }: { live: Live }) {
   return (
     <div class="stale" role="alert">
       <strong>Stale since {clockTime(live.staleSince)}.</strong>{" "}
-      <Long text={live.problem?.message ?? "The connection is lost"} limit={200} />. Trying again.
+      <Long text={live.problem?.message ?? "Connection lost"} limit={200} />. Reconnecting.
     </div>
   );
 }
@@ -192,7 +192,7 @@ function Content({ place, live }: { place: ViewLocation; live: Live }) {
   const first = useRef(true);
   useEffect(() => {
     document.title = `${titles[place.view]} · Twinbox`;
-    // Readers by ear must hear that the page is another one; the first page is read anyway.
+    // Screen readers announce the new view; they read the first one anyway.
     if (!first.current) {
       main.current?.focus({ preventScroll: true });
       scrollTo(0, 0);
@@ -202,7 +202,7 @@ function Content({ place, live }: { place: ViewLocation; live: Live }) {
   return (
     <main id="content" ref={main} tabIndex={-1}>
       {needsLogin(live) ? (
-        <Login because="This daemon shows its boxes to those who have a token." />
+        <Login because="This daemon requires a token." />
       ) : (
         <ErrorBoundary viewKey={JSON.stringify(place)}>
           <Viewed place={place} />

@@ -1,6 +1,6 @@
-// The content of a message in the forms people can read.
+// Formats the payload of a message for display.
 
-/** JSON with its lines broken; null when it is none. Numbers keep every digit: the text is laid out, not parsed. */
+/** Indented JSON, or null if the text is not JSON. Numbers keep every digit because the text is not parsed. */
 export function prettyJson(text: string): string | null {
   const trimmed = text.trim();
   if (!/^[[{]/.test(trimmed)) return null;
@@ -50,7 +50,7 @@ function layOut(json: string): string {
   return out;
 }
 
-/** JSON without what was only added to read it. */
+/** JSON without the whitespace added for display. */
 export function compactJson(text: string): string {
   return layOut(text.trim()).replace(/("(?:\\.|[^"\\])*")|\s+/g, "$1");
 }
@@ -60,7 +60,7 @@ export function fromBase64(text: string): Uint8Array {
   return Uint8Array.from(binary, (character) => character.charCodeAt(0));
 }
 
-/** Sixteen bytes a line: offset, bytes, and what of it is ASCII. */
+/** Sixteen bytes per line: offset, bytes, printable ASCII. */
 export function hexDump(data: Uint8Array): string {
   const lines: string[] = [];
   for (let from = 0; from < data.length; from += 16) {
@@ -74,7 +74,7 @@ export function hexDump(data: Uint8Array): string {
   return lines.join("\n");
 }
 
-/** Headers as they are stored: a JSON object of texts; null when they are something else. */
+/** Parses stored headers, a JSON object of strings; null for anything else. */
 export function parseHeaders(text: string): [string, string][] | null {
   try {
     const parsed = JSON.parse(text) as unknown;

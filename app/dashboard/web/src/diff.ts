@@ -1,14 +1,14 @@
-// Which lines two texts share.
+// The common lines of two texts.
 
 export interface Line {
   kind: "same" | "removed" | "added";
   text: string;
 }
 
-/** Beyond this the middle is shown as replaced: a person reads no more of it anyway. */
+/** Above this size the middle is shown as replaced. */
 const cells = 4_000_000;
 
-/** The longest common lines; what begins and ends alike is left out of the search. */
+/** The longest common subsequence of lines. Common lines at both ends are skipped first. */
 export function diff(before: string, after: string): Line[] {
   const a = before.split("\n");
   const b = after.split("\n");

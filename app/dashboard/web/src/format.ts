@@ -1,4 +1,4 @@
-// Numbers, times and sizes as people read them.
+// Formats numbers, times and sizes.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -6,7 +6,7 @@ const tenth = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 export const nothing = "–";
 
-/** Steps of an axis whose labels are exact: a half of 5 would be read as 3. */
+/** Axis steps with exact labels: half of 5 would be rounded to 3. */
 export const axisSteps = Array.from({ length: 18 }, (_, power) => power - 3).flatMap((power) =>
   [1, 2, 5].map((digit) => Number(`${digit}e${power}`)),
 );
@@ -37,7 +37,7 @@ export function milliseconds(value: number | null | undefined): string {
   return value < 1000 ? `${whole.format(value)} ms` : duration(value / 1000);
 }
 
-/** Two units at most: 3 min 20 s, 2 d 4 h. */
+/** At most two units: 3 min 20 s, 2 d 4 h. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) return nothing;
   const value = Math.max(0, seconds);
@@ -72,24 +72,24 @@ export function clockTime(at: Date): string {
   return clock.format(at);
 }
 
-/** Local time, in the order that sorts: 2026-11-15 23:41:07. */
+/** Local time in sortable form: 2026-11-15 23:41:07. */
 export function localTime(at: Date): string {
   const two = (value: number) => String(value).padStart(2, "0");
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-// As the daemon writes the ends of time: no year has more than four digits.
+// The first and last time that the daemon writes: years have four digits.
 const earliest = Date.parse("0000-01-01T00:00:00Z");
 const latest = Date.parse("9999-12-31T23:59:59.999Z");
 
-/** What to say instead of a date that no calendar has; null for all others. */
+/** The word for a time outside the calendar; null for all others. */
 export function endOfTime(at: Date): "never" | "always" | null {
   if (at.getTime() >= latest) return "never";
   return at.getTime() <= earliest ? "always" : null;
 }
 
-/** 5 min ago, in 3 s; only the larger unit, for it changes as one looks. */
+/** 5 min ago, in 3 s; only the larger unit, because it updates every second. */
 export function relative(at: Date, now: Date): string {
   const end = endOfTime(at);
   if (end) return end;

@@ -1,20 +1,20 @@
-// The overview as it changes: by server-sent events, and by asking where those do not come through.
+// The live overview: by server-sent events, or by polling if a proxy blocks them.
 import { useEffect, useState } from "preact/hooks";
 import { get, Problem } from "./api/client";
 import type { Overview } from "./api/types";
 
 export interface Live {
   overview: Overview | null;
-  /** Counts what came; views that show a first page load again. */
+  /** Counts updates; views that show the first page reload. */
   tick: number;
-  /** How the numbers come. */
+  /** The transport of the updates. */
   by: "events" | "polling" | "none";
-  /** Since when nothing comes; null while all is well. */
+  /** The start of the outage; null while updates arrive. */
   staleSince: Date | null;
   problem: Problem | null;
 }
 
-/** The daemon sends a comment every 15 s, which the browser does not tell us of; asking finds out. */
+/** The browser does not report the comment that the daemon sends every 15 s, so the page polls to detect an outage. */
 const askEvery = 10_000;
 const askEveryWithoutEvents = 3_000;
 
@@ -40,7 +40,7 @@ class Connection {
     });
   }
 
-  /** After an operation, or a login: what is there now? */
+  /** Reloads after an operation or a login. */
   refreshSoon(delay: number): void {
     clearTimeout(this.timer);
     this.timer = window.setTimeout(() => void this.ask(), delay);
@@ -61,7 +61,7 @@ class Connection {
     source.onerror = () => {
       if (this.source !== source) return;
       if (this.state.by === "events") this.change({ by: "none" });
-      // The browser tries again by itself unless the answer was a refusal.
+      // The browser reconnects by itself unless the request was refused.
       if (source.readyState === EventSource.CLOSED) this.source = null;
       this.refreshSoon(0);
     };

@@ -1,4 +1,4 @@
-// Something that is loaded, and loaded again.
+// Loads and reloads data for a view.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "./api/client";
 
@@ -15,8 +15,8 @@ interface State<Answer> {
 }
 
 /**
- * Loads when `key` changes, and quietly when `tick` does: then what is shown stays until the new answer is there, or
- * a problem stands beside it. Answers to a question that is no longer asked are dropped.
+ * Loads when `key` changes, and in the background when `tick` changes: the old data stays until the new response or
+ * a problem arrives. Responses to outdated requests are dropped.
  */
 export function useLoad<Answer>(
   load: (signal: AbortSignal) => Promise<Answer>,

@@ -6,7 +6,7 @@ import { App } from "./app";
 import { connection } from "./live";
 import { startTheme } from "./theme";
 
-/** The link that the first start prints carries a token behind the #, which no server and no log sees. */
+/** The login link carries a code after the #, which no server and no log sees. */
 async function loginByLink(): Promise<void> {
   const token = /^#token=(.+)$/.exec(location.hash)?.[1];
   if (!token) return;

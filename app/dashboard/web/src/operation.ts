@@ -1,4 +1,4 @@
-// Operations of an operator. Each has an id of its own, so that a repeated request does nothing twice.
+// Operations. Each has its own id, so a repeated request changes nothing twice.
 import { get, post, Problem } from "./api/client";
 import type { BoxName, Changed, Operation, OperationScope, Verb } from "./api/types";
 
@@ -20,7 +20,7 @@ export interface OperationRequest {
   limit?: number;
 }
 
-/** A UUID; crypto.randomUUID exists only where the page came by HTTPS or from this machine. */
+/** A UUID. crypto.randomUUID exists only over HTTPS and on localhost. */
 export function newOperationId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6]! & 0x0f) | 0x40;
@@ -41,13 +41,13 @@ function body(order: OperationRequest): Record<string, unknown> {
   };
 }
 
-/** How many it would be. */
+/** The number of messages that would change. */
 export async function countAffected(order: OperationRequest): Promise<number> {
   const asked = { ...order, reason: order.reason || "how many?" };
   return (await post<Changed>(`v1/messages/${order.verb}`, { ...body(asked), dry_run: true })).changed;
 }
 
-/** Runs it, and follows what goes on in the background until it has ended. */
+/** Runs the operation and follows its progress in the background until it has finished. */
 export async function perform(order: OperationRequest, id: string, progress: (changed: number) => void): Promise<number> {
   const answer = await post<Changed>(`v1/messages/${order.verb}`, { ...body(order), operation_id: id });
   if (answer.finished !== false) return answer.changed;
@@ -62,10 +62,10 @@ export async function perform(order: OperationRequest, id: string, progress: (ch
     if (now.changed !== reached) moved = Date.now();
     reached = now.changed;
   }
-  throw new Problem(504, `It has stopped at ${reached}. Trying again goes on from there, and does nothing twice.`);
+  throw new Problem(504, `No progress after ${reached} messages. Retry to continue from there; nothing is changed twice.`);
 }
 
-/** Null: its store is held up, and has not written it down yet. */
+/** Null: the store is busy and has not recorded the operation yet. */
 async function operationOf(id: string, target: Target): Promise<Operation | null> {
   try {
     return await get<Operation>(`v1/operations/${encodeURIComponent(id)}`, { ...target });

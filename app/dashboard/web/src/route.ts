@@ -1,4 +1,4 @@
-// Where the reader is, in the fragment of the address: #/messages?state=dead&topic=order.placed
+// The current view, in the fragment of the address: #/messages?state=dead&topic=order.placed
 import { useEffect, useState } from "preact/hooks";
 
 export const views = ["overview", "stores", "messages", "message", "dead", "workers", "audit", "login"] as const;
@@ -23,7 +23,7 @@ export function parseViewLocation(fragment: string): ViewLocation {
   return { view, parameters };
 }
 
-/** The address of a place, for links; what is empty is left out. */
+/** The address of a view, for links; empty parameters are left out. */
 export function to(view: View, parameters: Record<string, string | undefined> = {}): string {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(parameters)) {
@@ -37,7 +37,7 @@ export function go(fragment: string): void {
   location.hash = fragment;
 }
 
-/** Changes the address without a step in the history: for switches, not for places. */
+/** Changes the address without a history entry: for switches within a view. */
 export function replace(fragment: string): void {
   history.replaceState(null, "", fragment);
   dispatchEvent(new HashChangeEvent("hashchange"));

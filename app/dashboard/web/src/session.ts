@@ -1,11 +1,11 @@
-// Who is looking, and what they may do.
+// The current user and their permissions.
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { Me } from "./api/types";
 
 export interface Session {
   me: Me | null;
-  /** Asks again who this is: after a login or a logout. */
+  /** Reloads the user after a login or a logout. */
   refresh: () => Promise<void>;
 }
 
@@ -15,7 +15,7 @@ export function useSession(): Session {
   return useContext(SessionContext);
 }
 
-/** Buttons that the daemon would refuse are not there. */
+/** Actions that the daemon would refuse have no button. */
 export function useCanOperate(): boolean {
   return useSession().me?.can.operate ?? false;
 }

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, unless the reader chose.
+// Light or dark: the system's preference unless the user chose one.
 import { useEffect, useState } from "preact/hooks";
 
 export type Choice = "system" | "light" | "dark";
@@ -32,7 +32,7 @@ export function useTheme(): [Choice, (choice: Choice) => void] {
       if (next === "system") localStorage.removeItem(key);
       else localStorage.setItem(key, next);
     } catch {
-      // Storage may be switched off; then the choice lasts as long as the page.
+      // If storage is disabled, the choice lasts as long as the page.
     }
     apply(next);
     setChoice(next);

@@ -1,4 +1,4 @@
-// What senders write may hide or turn around what stands beside it. Here nothing is invisible.
+// Makes invisible and direction-changing characters of untrusted text visible.
 
 export type Piece = { text: string } | { mark: string };
 
@@ -17,7 +17,7 @@ function markOf(code: number): string {
   return "U+" + code.toString(16).toUpperCase().padStart(4, "0");
 }
 
-/** The text in pieces: what can be shown as it is, and marks for what cannot. */
+/** The text in pieces: printable parts, and marks for the other characters. */
 export function pieces(text: string): Piece[] {
   const found: Piece[] = [];
   let plain = "";
@@ -42,7 +42,7 @@ export function head(text: string, length: number): string {
   return text.slice(0, last >= 0xd800 && last < 0xdc00 ? length - 1 : length);
 }
 
-/** The same as one text, for places that take no elements. */
+/** The same as one string, for attributes. */
 export function visibleText(text: string): string {
   return pieces(text)
     .map((piece) => ("text" in piece ? piece.text : `⟨${piece.mark}⟩`))

@@ -1,6 +1,6 @@
-// Requests to the daemon that served this page; addresses are relative, so that a proxy may put it below a path.
+// Requests to the daemon that served this page. Addresses are relative, so a proxy may serve the page under a path.
 
-/** A refusal, with the way out that the daemon names. Status 0: nobody answered. */
+/** A failed request with the daemon's detail text. Status 0: no response. */
 export class Problem extends Error {
   constructor(
     readonly status: number,
@@ -25,7 +25,7 @@ async function problem(response: Response): Promise<Problem> {
     const body = JSON.parse(text) as { detail?: string; title?: string };
     return new Problem(response.status, body.detail || body.title || response.statusText);
   } catch {
-    return new Problem(response.status, text.slice(0, 500) || `the daemon answered ${response.status}`);
+    return new Problem(response.status, text.slice(0, 500) || `the daemon returned ${response.status}`);
   }
 }
 
@@ -35,7 +35,7 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
     response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...init });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Problem(0, "The daemon does not answer");
+    throw new Problem(0, "The daemon does not respond");
   }
   if (!response.ok) throw await problem(response);
   return response;

@@ -1,4 +1,4 @@
-// What the daemon answers. Times are RFC 3339 texts in UTC.
+// The daemon's responses. Times are RFC 3339 strings in UTC.
 
 export type BoxName = "outbox" | "inbox";
 export type Status = "healthy" | "degraded" | "unhealthy";
@@ -27,7 +27,7 @@ export interface Counts {
   waiting: number;
   dead: number;
   oldest_pending_seconds: number | null;
-  /** Age of the oldest open message, postponed ones included. */
+  /** Age of the oldest open message, including postponed ones. */
   oldest_open_seconds: number | null;
 }
 
@@ -105,7 +105,7 @@ export interface StoreView {
 
 export interface StoresPage {
   stores: StoreView[];
-  /** Where the next page begins. */
+  /** The cursor of the next page. */
   next: string | null;
 }
 
@@ -152,7 +152,7 @@ export interface Attempt {
   worker?: string | null;
 }
 
-/** A partition key that stands still until the message is requeued and done, or discarded. */
+/** A partition key that is blocked until the message is requeued and done, or discarded. */
 export interface HeldKey {
   handler: string;
   partition_key: string;
@@ -160,7 +160,7 @@ export interface HeldKey {
   waiting: number;
 }
 
-/** A partition key that waits for this message, which is due far in the future. */
+/** A partition key that waits for this message, which has a distant due time. */
 export interface BlockedKey {
   handler: string;
   partition_key: string;
@@ -224,7 +224,7 @@ export interface DeliveryKey {
   handler: string;
 }
 
-/** What an operation is about: exactly one of the three. */
+/** The target of an operation: exactly one of the three. */
 export type OperationScope =
   | { deliveries: DeliveryKey[] }
   | { filter: Filter }
@@ -267,7 +267,7 @@ export interface AuditPage {
   next: string | null;
 }
 
-/** One that only holds leases has told nothing of itself: it is older, or has gone. */
+/** A worker known only by its leases sends no heartbeat: it is older, or has stopped. */
 export interface Worker {
   store: string;
   box: BoxName;
@@ -303,7 +303,7 @@ export interface Workers {
   workers: Worker[];
   leases: NamedLease[];
   housekeeping: Chore[];
-  /** How many rows are left out. */
+  /** The number of omitted rows. */
   other: { workers: number; leases: number; housekeeping: number };
 }
 

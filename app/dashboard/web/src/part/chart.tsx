@@ -1,4 +1,4 @@
-// A line chart by uPlot. Its numbers also stand in words: the last ones, or those below the pointer.
+// A line chart drawn by uPlot, with its values as text: the latest ones, or those under the pointer.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { Series } from "../api/types";
@@ -17,7 +17,7 @@ interface Props {
   at: number[];
   lines: Line[];
   format: (value: number) => string;
-  /** The axis reaches at least so far, so that a quiet line lies low. */
+  /** The minimum of the axis maximum, so that small values stay at the bottom. */
   least: number;
   wide?: boolean;
 }
@@ -123,12 +123,12 @@ export function Chart(props: Props) {
           </ul>
         )}
       </figcaption>
-      {known ? <div ref={container} class="plot" aria-hidden="true" /> : <p class="plot none">Nothing measured yet.</p>}
+      {known ? <div ref={container} class="plot" aria-hidden="true" /> : <p class="plot none">No data yet.</p>}
     </figure>
   );
 }
 
-/** At the pointer, or the last that is known. */
+/** The index under the pointer, or the last known one. */
 function valueAt(values: Series, point: number | null): number | null {
   if (point !== null) return values[point] ?? null;
   for (let i = values.length - 1; i >= 0; --i) {

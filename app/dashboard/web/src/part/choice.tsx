@@ -1,4 +1,4 @@
-// One of a few: a group of radio buttons that looks like a switch.
+// A choice of a few options: radio buttons styled as a switch.
 
 interface Props<Value extends string> {
   label: string;

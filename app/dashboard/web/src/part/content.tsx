@@ -1,4 +1,4 @@
-// The content as people can read it, and its headers.
+// The payload and the headers of a message.
 import { useMemo, useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { MessageDetail } from "../api/types";
@@ -10,7 +10,7 @@ import { Name, Long } from "./text";
 
 type Form = "pretty" | "raw" | "hex";
 
-/** The most that the daemon sends of one payload. */
+/** The largest part of a payload that the daemon returns. */
 export const largest = 1 << 20;
 
 export function Content({ message, target }: { message: MessageDetail; target: Target }) {
@@ -28,11 +28,11 @@ export function Content({ message, target }: { message: MessageDetail; target: T
   };
 
   const total = shown.payload_size ?? shown.size;
-  if (total === 0) return <p class="soft">The content is empty.</p>;
+  if (total === 0) return <p class="soft">The payload is empty.</p>;
   return (
     <div class="content-box">
       {!binary && (
-        <Choice label="Show content as" name="form" value={form} options={formsOf(pretty)} onChange={setWanted} />
+        <Choice label="Show payload as" name="form" value={form} options={formsOf(pretty)} onChange={setWanted} />
       )}
       {(shown.redacted ?? []).length > 0 && (
         <p class="hint">

@@ -1,4 +1,4 @@
-// A dialog of the browser's own: it keeps the focus inside and gives it back, and Escape closes it.
+// A native dialog: it traps and restores the focus, and Escape closes it.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
 
@@ -9,7 +9,7 @@ interface Props {
   wide?: boolean;
 }
 
-/** Why: it is kept in the audit, with the name of who acts. */
+/** The reason, kept in the audit with the operator's name. */
 export function ReasonField({ value, onChange, required = false, children }: ReasonProps) {
   return (
     <label class="field">
@@ -33,7 +33,7 @@ interface ReasonProps {
   children?: ComponentChildren;
 }
 
-/** The last button of a dialog, where there is nothing else to choose. */
+/** The only button of a finished dialog. */
 export function Close({ onClose, primary = false }: { onClose: () => void; primary?: boolean }) {
   return (
     <p class="buttons">

@@ -1,4 +1,4 @@
-// Correct a message: write, see the difference, then send it again.
+// Edits a message: change it, review the difference, save or requeue.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, post, Problem } from "../api/client";
 import type { Changed, MessageDetail } from "../api/types";
@@ -31,13 +31,13 @@ export function EditDialog({ message, target, onClose }: Props) {
   }, []);
   const impossible =
     whole && (whole.payload_truncated || whole.payload_encoding === "base64")
-      ? "Binary content, and content of more than 1 MB, is edited with the command line: twinbox edit --help"
+      ? "The dashboard edits only text of up to 1 MB. Edit this payload with the command line: twinbox edit --help"
       : null;
   return (
     <Dialog title="Edit this message" onClose={onClose} wide>
       {problem && <ProblemNotice problem={problem} />}
       {!whole && !problem && <p role="status">Loading…</p>}
-      {impossible && <Empty title="Not here.">{impossible}</Empty>}
+      {impossible && <Empty title="Not editable here.">{impossible}</Empty>}
       {whole && !impossible ? (
         <Editor message={whole} target={target} onClose={onClose} />
       ) : (
@@ -63,8 +63,8 @@ function Editor({ message, target, onClose }: Props) {
 
   const contentChanged = redacted ? draft !== "" : draft !== before;
   const headersChanged = headers !== (message.headers ?? "");
-  const mistake = pretty !== null && draft !== "" && prettyJson(draft) === null ? "This is no JSON, and it was before." : null;
-  // What was laid out to be read goes back as compact as it came.
+  const mistake = pretty !== null && draft !== "" && prettyJson(draft) === null ? "This is not valid JSON, but the stored payload is." : null;
+  // JSON that was indented for display is saved as compact as before.
   const payload = () => (pretty !== null && pretty !== message.payload && prettyJson(draft) ? compactJson(draft) : draft);
 
   const save = async () => {
@@ -90,7 +90,7 @@ function Editor({ message, target, onClose }: Props) {
     return (
       <>
         <p role="status">
-          <strong>Saved{dead && requeue ? ", and requeued" : ""}.</strong> What was there before is kept in the audit.
+          <strong>Saved{dead && requeue ? ", and requeued" : ""}.</strong> The audit keeps the previous content.
         </p>
         <Close onClose={onClose} primary />
       </>
@@ -109,7 +109,7 @@ function Editor({ message, target, onClose }: Props) {
         <ReasonField value={reason} onChange={setReason} />
         {dead && (
           <label class="check">
-            <input type="checkbox" checked={requeue} onChange={() => setRequeue(!requeue)} /> Requeue it at once
+            <input type="checkbox" checked={requeue} onChange={() => setRequeue(!requeue)} /> Requeue at once
           </label>
         )}
         {problem && <ProblemNotice problem={problem} />}
@@ -135,7 +135,7 @@ function Editor({ message, target, onClose }: Props) {
       }}
     >
       {redacted && (
-        <p class="hint">Parts of the content are hidden, so it can only be replaced as a whole: write all of it.</p>
+        <p class="hint">Parts of the payload are hidden, so you can only replace the whole payload.</p>
       )}
       <label class="field">
         Content
@@ -162,7 +162,7 @@ function Editor({ message, target, onClose }: Props) {
 
 const sign = { same: " ", removed: "−", added: "+" };
 
-/** Lines that stay are shown only beside those that change. */
+/** Unchanged lines are shown only next to changed ones. */
 const around = 3;
 
 function Difference({ title, before, after }: { title: string; before: string; after: string }) {

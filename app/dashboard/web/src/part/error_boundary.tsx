@@ -1,10 +1,10 @@
-// A view that cannot show what it got must not take the frame down with it.
+// Keeps the frame usable if a view fails to render.
 import { Component, type ComponentChildren } from "preact";
 import { Problem } from "../api/client";
 import { ProblemNotice } from "./notice";
 
 interface Props {
-  /** Another view is another chance. */
+  /** A change of this key retries rendering. */
   viewKey: string;
   children: ComponentChildren;
 }
@@ -24,7 +24,7 @@ export class ErrorBoundary extends Component<Props, { error: Error | null }> {
   render() {
     const { error } = this.state;
     if (!error) return this.props.children;
-    const problem = new Problem(500, `This page could not show what the daemon answered (${error.message}).`);
+    const problem = new Problem(500, `This page could not display the daemon's response (${error.message}).`);
     return <ProblemNotice problem={problem} again={() => this.setState({ error: null })} />;
   }
 }

@@ -1,4 +1,4 @@
-// What to look for among the messages.
+// The filter form of the message list.
 import { useEffect, useState } from "preact/hooks";
 import type { BoxName, Filter, FilterField } from "../api/types";
 import { StoreChoice, type Stored } from "./store_choice";
@@ -15,16 +15,16 @@ const texts: [FilterField, string][] = [
 ];
 
 const times: [FilterField, string][] = [
-  ["created_since", "Created since"],
+  ["created_since", "Created at or after"],
   ["created_before", "Created before"],
 ];
 
 export const filterFields: FilterField[] = ["state", ...texts.map(([name]) => name), ...times.map(([name]) => name)];
 
-/** Fields that are out of sight until they are asked for, or used. */
+/** Fields that are hidden until requested or used. */
 const seldom: FilterField[] = ["handler", "source", "correlation_id", "created_since", "created_before"];
 
-/** As the input for local times has it, and back. */
+/** Converts to the format of the local time input, and back. */
 function localInput(at: string | undefined): string {
   if (!at) return "";
   const time = new Date(at);

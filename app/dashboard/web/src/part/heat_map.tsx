@@ -1,4 +1,4 @@
-// Many stores at a glance: the darker, the more.
+// A heat map of many stores: darker means more.
 import { useState } from "preact/hooks";
 import { compact, duration, percent } from "../format";
 import { to } from "../route";

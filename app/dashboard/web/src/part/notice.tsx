@@ -1,4 +1,4 @@
-// What a view shows when it has nothing to show, or cannot.
+// Notices for empty views and problems.
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../api/client";
 import { to } from "../route";
@@ -21,12 +21,12 @@ export function Loading() {
   );
 }
 
-/** A problem and the way out of it. */
+/** A problem and what to do about it. */
 export function ProblemNotice({ problem, again }: { problem: Problem; again?: () => void }) {
   const login = problem.status === 401 || problem.status === 403;
   return (
     <div class="trouble" role="alert">
-      <p class="title">{login ? "Not without a token" : problem.status === 0 ? "No answer" : "That did not work"}</p>
+      <p class="title">{login ? "Not authorized" : problem.status === 0 ? "No response" : "Request failed"}</p>
       <p>
         <Long text={problem.message} />
       </p>
@@ -38,7 +38,7 @@ export function ProblemNotice({ problem, again }: { problem: Problem; again?: ()
         )}
         {again && (
           <button type="button" onClick={again}>
-            Try again
+            Retry
           </button>
         )}
       </p>

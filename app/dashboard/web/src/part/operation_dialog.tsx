@@ -1,4 +1,4 @@
-// The dialog before an operation: how many it would be, why, and a button that names the number.
+// The dialog before an operation: it counts the messages, asks for a reason, and shows the number on its button.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "../api/client";
 import type { OperationScope, Verb } from "../api/types";
@@ -13,7 +13,7 @@ export interface OperationDraft {
   verb: Verb;
   target: Target;
   scope: OperationScope;
-  /** What it is about, in words: "3 selected messages". */
+  /** The target as text: "3 selected messages". */
   about: string;
 }
 
@@ -29,19 +29,19 @@ const words: Record<Verb, Words> = {
     title: "Requeue",
     button: "Requeue",
     past: "requeued",
-    effect: "They become ready again with no attempts counted, and are delivered as if they were new.",
+    effect: "They become ready with zero attempts and are delivered like new messages.",
   },
   postpone: {
     title: "Postpone",
     button: "Postpone",
     past: "postponed",
-    effect: "They stay in the box, and nobody is handed them before the time you choose.",
+    effect: "They stay in the box and are not delivered before the time you choose.",
   },
   discard: {
     title: "Discard",
     button: "Discard",
     past: "discarded",
-    effect: "They are never delivered. They remain in the history until it is pruned.",
+    effect: "They are never delivered. They stay in the history until they are pruned.",
   },
 };
 
@@ -53,10 +53,10 @@ const delays = [
   ["24h", "1 day"],
 ] as const;
 
-/** Instead of a delay: a time that is asked for. */
+/** The option to enter a time instead of a delay. */
 const chosenTime = "until";
 
-/** As a field for times wants it: in the time of the browser, to the minute. */
+/** The format of a datetime-local input: local time, to the minute. */
 function inAnHour(): string {
   const time = new Date(Date.now() + 3_600_000);
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
@@ -78,7 +78,7 @@ export function OperationDialog({ request, onClose }: { request: OperationDraft;
   const [reason, setReason] = useState("");
   const [delay, setDelay] = useState(verb === "postpone" ? "15m" : "");
   const [until, setUntil] = useState(inAnHour);
-  // One id for as long as the dialog is open: trying again goes on with the same operation.
+  // One id while the dialog is open: a retry continues the same operation.
   const id = useRef(newOperationId());
 
   const when = () => (delay === chosenTime ? { until: new Date(until).toISOString() } : delay ? { delay } : {});
@@ -95,7 +95,7 @@ export function OperationDialog({ request, onClose }: { request: OperationDraft;
 
   const run = (number: number) => {
     setStep({ name: "running", number, changed: 0 });
-    // Not one more than was agreed to.
+    // Never changes more messages than were confirmed.
     perform({ ...order(), limit: number }, id.current, (changed) => setStep({ name: "running", number, changed })).then(
       (changed) => {
         connection.refreshSoon(0);
@@ -132,11 +132,11 @@ export function OperationDialog({ request, onClose }: { request: OperationDraft;
                 required
                 onInput={(event) => setUntil(event.currentTarget.value)}
               />
-              <span class="hint">In the time of this browser.</span>
+              <span class="hint">In your local time.</span>
             </label>
           )}
           <ReasonField value={reason} onChange={setReason} required={verb === "discard"}>
-            <span class="hint">It is kept in the audit, with your name.</span>
+            <span class="hint">The audit keeps it with your name.</span>
           </ReasonField>
           <p class="buttons">
             <button type="submit" class={verb === "discard" ? "danger" : "primary"}>
@@ -180,7 +180,7 @@ function Nothing({ verb, onClose }: { verb: Verb; onClose: () => void }) {
   return (
     <>
       <p role="status">
-        There is nothing to {verb} any more: somebody was faster, or it was delivered meanwhile.
+        Nothing left to {verb}: the messages were delivered or changed by another operation in the meantime.
       </p>
       <Close onClose={onClose} primary />
     </>

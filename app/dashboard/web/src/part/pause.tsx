@@ -42,9 +42,9 @@ export function PauseDialog({ request, onClose }: { request: PauseRequest; onClo
           </strong>
         )}
         {pause
-          ? "messages are still taken in, and nothing is delivered until somebody resumes it. What is under way ends."
-          : "deliveries go on where they stopped."}
-        {topic !== undefined && " This holds in every store of this daemon."}
+          ? "the daemon still accepts messages but delivers none until you resume. Calls in flight finish."
+          : "the daemon delivers messages again."}
+        {topic !== undefined && " This applies to every store of this daemon."}
       </p>
       {problem && <ProblemNotice problem={problem} />}
       <p class="buttons">

@@ -1,4 +1,4 @@
-// Where messages go: the routes of the daemon, and how they fare since it started.
+// The routes of the daemon and their results since its start.
 import { useState } from "preact/hooks";
 import { post, Problem } from "../api/client";
 import type { Dispatch, Route } from "../api/types";
@@ -13,7 +13,7 @@ export function Routes({ dispatch, again }: { dispatch: Dispatch; again: () => v
   const can = useCanOperate();
   const [changing, setChanging] = useState<Route | null>(null);
   if (dispatch.routes.length === 0) {
-    return <Empty title="No routes.">This daemon takes messages in and delivers none; others may.</Empty>;
+    return <Empty title="No routes.">This daemon accepts messages but delivers none. Other programs may deliver them.</Empty>;
   }
   const columns: Column<Route>[] = [
     {
@@ -92,7 +92,7 @@ function RouteDialog({ route, onClose }: { route: Route; onClose: () => void }) 
     }
   };
   return (
-    <Dialog title={`${verb} a route`} onClose={onClose}>
+    <Dialog title={`${verb} route`} onClose={onClose}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -103,13 +103,13 @@ function RouteDialog({ route, onClose }: { route: Route; onClose: () => void }) 
           <strong>
             <Name text={route.name} />
           </strong>
-          {route.enabled ? ": its messages are put off until it is enabled again." : ": its messages are delivered again."}
+          {route.enabled ? ": its messages are postponed until you enable it again." : ": the daemon delivers its messages again."}
         </p>
         {route.enabled && <ReasonField value={reason} onChange={setReason} />}
         {problem && <ProblemNotice problem={problem} />}
         <p class="buttons">
           <button type="submit" class="primary">
-            {verb} the route
+            {verb} route
           </button>
           <button type="button" onClick={onClose}>
             Cancel

@@ -1,7 +1,7 @@
-// States by word, shape and colour, so that none of them is needed alone.
+// Shows states by word, shape and colour, so that each one suffices.
 import type { DeliveryState, Status } from "../api/types";
 
-/** Unknown: nobody has told for a while. */
+/** Unknown: no update for a while. */
 export type Known = DeliveryState | Status | "unknown";
 
 const shapes: Record<Known, string> = {

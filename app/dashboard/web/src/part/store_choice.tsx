@@ -1,4 +1,4 @@
-// Which store and which box a view is about; messages and audits live in one of each.
+// Chooses the store and the box of a view; messages and audits belong to one of each.
 import { get } from "../api/client";
 import type { BoxName, StoresPage, StoreView } from "../api/types";
 import { useLoad, type Loaded } from "../load";
@@ -25,7 +25,7 @@ export function useStores(tick: number | null = null): Loaded<StoreView[]> {
   return useLoad(allStores, "stores", tick);
 }
 
-/** What the address says, as far as there is such a store; else the first that has the box. */
+/** The store in the address if it exists, otherwise the first one with the box. */
 export function chosen(stores: StoreView[], store: string | undefined, box: string | undefined): Stored | null {
   const named = stores.find((candidate) => candidate.name === store);
   const wanted: BoxName | null = box === "inbox" ? "inbox" : box === "outbox" ? "outbox" : null;

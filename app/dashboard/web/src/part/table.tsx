@@ -1,4 +1,4 @@
-// A table that can be sorted by its headings, and becomes a list of cards where it is narrow.
+// A sortable table that becomes a list of cards on narrow pages.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { count } from "../format";
@@ -7,7 +7,7 @@ export interface Column<Row> {
   name: string;
   title: string;
   cell: (row: Row) => ComponentChildren;
-  /** What to sort by; without it the column cannot be sorted. */
+  /** The sort key; without it the column cannot be sorted. */
   sort?: (row: Row) => number | string;
   number?: boolean;
   /** The cell that names the row. */
@@ -22,7 +22,7 @@ interface Props<Row> {
   columns: Column<Row>[];
   rows: Row[];
   rowKey: (row: Row) => string;
-  /** Sorted by this column at first, largest or last first. */
+  /** The initial sort column, in descending order. */
   first?: string;
   rowClass?: (row: Row) => string;
 }
@@ -44,7 +44,7 @@ function sorted<Row>(rows: Row[], columns: Column<Row>[], order: SortOrder | nul
   });
 }
 
-/** More rows make the page slow, and nobody reads them. */
+/** More rows make the page slow. */
 const pageSize = 200;
 
 export function Table<Row>({ caption, columns, rows, rowKey, first, rowClass }: Props<Row>) {
@@ -108,7 +108,7 @@ function Heading<Row>({ column, order, onSort }: { column: Column<Row>; order: S
 function Cell<Row>({ column, row }: { column: Column<Row>; row: Row }) {
   const look = [column.number && "number", column.wide && "wide", column.unseen && "bare"].filter(Boolean).join(" ");
   const body = column.cell(row);
-  // The title stands in the card of a narrow page, where the headings are out of sight.
+  // Narrow pages hide the headings, so each card shows the titles.
   const title = (
     <span class="label" aria-hidden="true">
       {column.title}

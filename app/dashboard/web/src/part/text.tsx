@@ -1,4 +1,4 @@
-// Texts from elsewhere: never markup, never in the way of their neighbours, never endless.
+// Displays untrusted text: without markup, isolated from its surroundings, limited in length.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { bytes } from "../format";
@@ -18,7 +18,7 @@ function Visible({ text }: { text: string }) {
   );
 }
 
-/** A name in a line: topic, id, handler. Cut without a way to see more; the place it links to shows all of it. */
+/** A name in a line: topic, id, handler. Truncated; the linked page shows all of it. */
 export function Name({ text, limit = 120 }: { text: string; limit?: number }) {
   const shown = head(text, limit);
   return (
@@ -39,7 +39,7 @@ interface LongProps {
 /** A text of any length. */
 export function Long({ text, limit = 400, block = false }: LongProps) {
   const [length, setLength] = useState(limit);
-  // A little more is no reason for a button.
+  // A short rest is shown without a button.
   const shown = text.length <= length * 1.5 ? text : head(text, length);
   const rest = text.length - shown.length;
   const body: ComponentChildren = <Visible text={shown} />;

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { endOfTime, localTime, relative } from "../format";
 
-/** The present, once a second, for what is told relative to it. */
+/** The current time, updated every second, for relative times. */
 export function useNow(): Date {
   const [now, setNow] = useState(() => new Date());
   useEffect(() => {
@@ -11,7 +11,7 @@ export function useNow(): Date {
   return now;
 }
 
-/** "5 min ago"; the exact time is its title, and stands beside it where there is room. */
+/** "5 min ago"; the exact time is in the title, and next to it if there is room. */
 export function When({ at, exact = false }: { at: string; exact?: boolean }) {
   const now = useNow();
   const time = new Date(at);

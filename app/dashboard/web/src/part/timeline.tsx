@@ -1,4 +1,4 @@
-// What became of a message, in the order it happened.
+// The history of a message in chronological order.
 import type { MessageDetail } from "../api/types";
 import { Shape } from "./state";
 import { Long, Name } from "./text";
@@ -17,7 +17,7 @@ function eventsOf(message: MessageDetail): Event[] {
   const plain = { handler: "", text: "", worker: null };
   const events: Event[] = [{ ...plain, at: message.created_at, shape: "seen", title: "Created" }];
   if (message.seen_count > 1) {
-    events.push({ ...plain, at: message.last_seen_at, shape: "seen", title: `Arrived again, ${message.seen_count} times in all` });
+    events.push({ ...plain, at: message.last_seen_at, shape: "seen", title: `Received again, ${message.seen_count} times in total` });
   }
   for (const failure of message.timeline) {
     events.push({
@@ -32,10 +32,10 @@ function eventsOf(message: MessageDetail): Event[] {
   for (const delivery of message.deliveries) {
     const { handler } = delivery;
     if (delivery.finished_at && (delivery.state === "done" || delivery.state === "dead" || delivery.state === "discarded" || delivery.state === "marked")) {
-      const title = { done: "Done", dead: "Given up: a dead letter", discarded: "Discarded", marked: "Marked" }[delivery.state];
+      const title = { done: "Done", dead: "Dead-lettered", discarded: "Discarded", marked: "Marked" }[delivery.state];
       events.push({ ...plain, at: delivery.finished_at, shape: delivery.state, title, handler, text: delivery.reason });
     } else if (delivery.lease_until) {
-      events.push({ ...plain, at: delivery.lease_until, shape: "leased", title: "Being delivered; the lease ends", handler });
+      events.push({ ...plain, at: delivery.lease_until, shape: "leased", title: "In delivery; lease ends", handler });
     } else if (delivery.visible_at) {
       events.push({ ...plain, at: delivery.visible_at, shape: "scheduled", title: "Due", handler });
     }

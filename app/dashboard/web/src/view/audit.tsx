@@ -1,4 +1,4 @@
-// Who did what, when, to how many.
+// The audit: which operator changed what, when, and how many messages.
 import { get } from "../api/client";
 import type { AuditEntry, AuditPage } from "../api/types";
 import { count } from "../format";
@@ -40,7 +40,7 @@ function Entries({ at, after }: { at: Stored; after: string | undefined }) {
       {problem && <ProblemNotice problem={problem} again={again} />}
       {!answer && !problem && <Loading />}
       {answer?.entries.length === 0 && (
-        <Empty title="Nobody has acted here.">What operators do to messages of this box is written down here.</Empty>
+        <Empty title="No operations.">The audit records what operators do to messages of this box.</Empty>
       )}
       {answer && answer.entries.length > 0 && (
         <Table caption="Audit, newest first" columns={columnsOf(at)} rows={answer.entries} rowKey={(row) => String(row.id)} />
@@ -55,7 +55,7 @@ function Entries({ at, after }: { at: Stored; after: string | undefined }) {
 
 const columnsOf = ({ store, box }: Stored): Column<AuditEntry>[] => [
   { name: "at", title: "When", cell: (row) => <When at={row.at} exact /> },
-  { name: "actor", title: "Who", head: true, cell: (row) => <Name text={row.actor || "unknown"} /> },
+  { name: "actor", title: "Operator", head: true, cell: (row) => <Name text={row.actor || "unknown"} /> },
   {
     name: "action",
     title: "What",
@@ -66,7 +66,7 @@ const columnsOf = ({ store, box }: Stored): Column<AuditEntry>[] => [
       </>
     ),
   },
-  { name: "affected", title: "How many", number: true, cell: (row) => count(row.affected) },
+  { name: "affected", title: "Messages", number: true, cell: (row) => count(row.affected) },
   {
     name: "number",
     title: "Message",
@@ -74,5 +74,5 @@ const columnsOf = ({ store, box }: Stored): Column<AuditEntry>[] => [
     cell: (row) =>
       row.number === null ? "–" : <a href={to("message", { store, box, number: String(row.number) })}>№ {row.number}</a>,
   },
-  { name: "reason", title: "Why", wide: true, cell: (row) => (row.reason ? <Long text={row.reason} limit={200} /> : "–") },
+  { name: "reason", title: "Reason", wide: true, cell: (row) => (row.reason ? <Long text={row.reason} limit={200} /> : "–") },
 ];

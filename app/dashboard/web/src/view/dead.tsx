@@ -1,4 +1,4 @@
-// Dead letters that look alike stand together: what has failed, where, since when, how often.
+// Dead letters grouped by topic, handler and error.
 import { useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { Group, Groups, Verb } from "../api/types";
@@ -13,7 +13,7 @@ import { to, type Parameters } from "../route";
 import { useCanOperate } from "../session";
 import { head, visibleText } from "../visible";
 
-/** Shown at first, and more on demand, up to what the daemon gives. */
+/** The initial number of groups; more are loaded on demand, up to the daemon's limit. */
 const pageSize = 100;
 const most = 1000;
 
@@ -44,7 +44,7 @@ export function Dead({ parameters }: { parameters: Parameters }) {
       <Narrowed parameters={parameters} />
       {groups.problem && <ProblemNotice problem={groups.problem} again={groups.again} />}
       {!groups.answer && !groups.problem && <Loading />}
-      {groups.answer && found.length === 0 && <Empty title="No dead letters.">Nothing needs you.</Empty>}
+      {groups.answer && found.length === 0 && <Empty title="No dead letters.">No problems.</Empty>}
       <ul class="groups">
         {found.map((group) => (
           <GroupCard key={JSON.stringify([group.store, group.box, group.topic, group.handler, group.error])} group={group} onOperate={setActing} />
@@ -79,7 +79,7 @@ function Narrowed({ parameters: { store, box, topic } }: { parameters: Parameter
   );
 }
 
-/** The longest part of a normalised error that stands in each of the originals. */
+/** The longest part of a normalised error that every original contains. */
 function sharedPart(error: string): string {
   const parts = error.split(/'…'|#/).map((part) => part.trim());
   const longest = parts.reduce((best, part) => (part.length > best.length ? part : best), "");
@@ -112,7 +112,7 @@ function GroupCard({ group, onOperate }: { group: Group; onOperate: (request: Op
             </span>
           )}
         </h2>
-        <p class="error">{error ? <Long text={error} limit={300} /> : <span class="soft">no error was kept</span>}</p>
+        <p class="error">{error ? <Long text={error} limit={300} /> : <span class="soft">no error recorded</span>}</p>
         <p class="soft facts">
           <span>
             <Name text={store} /> · {box}

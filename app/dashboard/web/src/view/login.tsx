@@ -51,11 +51,11 @@ export function Login({ because }: { because?: string }) {
             aria-invalid={problem !== null}
             onInput={(event) => setToken(event.currentTarget.value)}
           />
-          <span class="hint">The daemon printed one at its first start. An administrator can add others.</span>
+          <span class="hint">The daemon printed a token at its first start. An administrator can add more.</span>
         </label>
         {problem && (
           <p class="mistake" role="alert">
-            {problem.status === 401 ? "The daemon does not know this token." : <Long text={problem.message} />}
+            {problem.status === 401 ? "Unknown token." : <Long text={problem.message} />}
           </p>
         )}
         <p class="buttons">

@@ -1,4 +1,4 @@
-// One message: what it says, what became of it, and what can be done.
+// One message: payload, deliveries, history and operations.
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { Delivery, HeldKey, MessageDetail, MessagePage, Scope, Verb } from "../api/types";
@@ -32,14 +32,14 @@ function NotHere({ store, box }: Target) {
   return (
     <>
       <h1>Message</h1>
-      <Empty title="It is not here.">
-        It was never in this box, or it was pruned. <a href={to("messages", { store, box })}>Show what is</a>
+      <Empty title="Message not found.">
+        This box never had it, or it was pruned. <a href={to("messages", { store, box })}>Show all messages</a>
       </Empty>
     </>
   );
 }
 
-/** As the audit knows it: finds its id, and goes there. */
+/** Finds a message by the number in the audit and opens it. */
 function Numbered({ number, target }: { number: number; target: Target }) {
   const { answer, problem, again } = useLoad(
     (signal) => get<MessagePage>("v1/messages", { ...target, after: String(number + 1), limit: 1 }, signal),
@@ -106,7 +106,7 @@ function Shown({ message, target, again }: ShownProps) {
           <section aria-labelledby="deliveries-heading">
             <h2 id="deliveries-heading">Deliveries</h2>
             {message.deliveries.length === 0 ? (
-              <Empty title="No deliveries.">The message was only seen.</Empty>
+              <Empty title="No deliveries.">The message was only marked as seen.</Empty>
             ) : (
               <Table caption="Deliveries" columns={deliveryColumns} rows={message.deliveries} rowKey={(delivery) => delivery.handler} />
             )}
@@ -154,7 +154,7 @@ function OperationButtons({ message, target, again }: ShownProps) {
         </button>
       ))}
       {verbs.length > 0 && (
-        <button type="button" disabled={held} title={held ? "Somebody works on it" : ""} onClick={() => setEditing(message)}>
+        <button type="button" disabled={held} title={held ? "A worker holds it" : ""} onClick={() => setEditing(message)}>
           Edit…
         </button>
       )}
@@ -206,12 +206,12 @@ function Facts({ message, target }: { message: MessageDetail; target: Target }) 
       )}
       {message.partition_key && <Fact name="Partition key" text={message.partition_key} />}
       {message.held_keys.map((held) => (
-        <Fact key={held.handler} name="Holds its key" text={holdText(held)} />
+        <Fact key={held.handler} name="Blocks its key" text={holdText(held)} />
       ))}
       {message.blocked_keys.map(({ handler, waiting }) => (
         <Fact
           key={handler}
-          name="Key waits for it"
+          name="Blocks its key until due"
           text={`${plural(waiting, "message")} behind this due time; postpone it to an earlier time or discard it`}
         />
       ))}
@@ -294,7 +294,7 @@ const deliveryColumns: Column<Delivery>[] = [
   },
   { name: "state", title: "State", cell: (delivery) => <State of={delivery.state} /> },
   { name: "attempts", title: "Tries", number: true, cell: (delivery) => count(delivery.attempts) },
-  { name: "expiries", title: "Leases lost", number: true, cell: (delivery) => count(delivery.expiries) },
+  { name: "expiries", title: "Expired leases", number: true, cell: (delivery) => count(delivery.expiries) },
   { name: "requeues", title: "Requeued", number: true, cell: (delivery) => count(delivery.requeues) },
   {
     name: "when",

@@ -1,4 +1,4 @@
-// Messages by filter. The filter is the address, so that it can be sent to somebody else.
+// Messages by filter. The filter is part of the address, so it can be shared as a link.
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { BoxName, Filter, FilterField, MessageEntry, MessagePage, Scope, Verb } from "../api/types";
@@ -35,7 +35,7 @@ export function Messages({ parameters }: { parameters: Parameters }) {
       <h1>Messages</h1>
       {stores.problem && <ProblemNotice problem={stores.problem} again={stores.again} />}
       {at && <Found at={at} parameters={parameters} />}
-      {stores.answer && !at && <Empty title="No stores.">The configuration names none.</Empty>}
+      {stores.answer && !at && <Empty title="No stores.">The configuration has none.</Empty>}
       {!stores.answer && !stores.problem && <Loading />}
     </>
   );
@@ -50,7 +50,7 @@ function Found({ at, parameters }: { at: Stored; parameters: Parameters }) {
   const page = useLoad(
     (signal) => get<MessagePage>("v1/messages", { store, box, ...filter, limit: pageSize, after }, signal),
     key,
-    // Later pages stand still, so that nothing moves under the reader's eyes.
+    // Later pages do not refresh, so that no row moves while you read.
     after ? null : tick,
   );
   const can = useCanOperate();
@@ -105,15 +105,15 @@ function Found({ at, parameters }: { at: Stored; parameters: Parameters }) {
 }
 
 function None({ filter, later }: { filter: Filter; later: boolean }) {
-  if (later) return <Empty title="That was all." />;
-  if (filter.state === "dead") return <Empty title="No dead letters.">Nothing needs you.</Empty>;
+  if (later) return <Empty title="No more messages." />;
+  if (filter.state === "dead") return <Empty title="No dead letters.">No problems.</Empty>;
   if (Object.keys(filter).length === 0) {
-    return <Empty title="The box is empty.">What is enqueued appears here by itself.</Empty>;
+    return <Empty title="The box is empty.">New messages appear here automatically.</Empty>;
   }
-  return <Empty title="Nothing fits.">Take something out of the filter.</Empty>;
+  return <Empty title="No matches.">Remove a condition from the filter.</Empty>;
 }
 
-/** The source of what was enqueued without one. */
+/** The source of messages that were enqueued without one. */
 export const unnamed = "-";
 
 const keyOf = (row: MessageEntry) => `${row.delivery.number}.${row.delivery.handler}`;
@@ -194,7 +194,7 @@ interface BulkProps {
 
 const open = ["open", "ready", "scheduled", "leased", "waiting"];
 
-/** What can be done with messages of that state; a filter for any state must not throw away what is open. */
+/** The operations for messages in that state; a filter for any state must not discard open messages. */
 export function verbsFor(states: string[]): Verb[] {
   const dead = states.includes("dead");
   const pending = states.some((state) => open.includes(state));
@@ -211,10 +211,10 @@ function Bulk({ store, box, filter, marked, onOperate, onClear }: BulkProps) {
   const scope: Scope = some
     ? { deliveries: marked.map(({ delivery }) => ({ number: delivery.number, handler: delivery.handler })) }
     : { filter };
-  const about = some ? plural(marked.length, "selected message") : "all that match";
+  const about = some ? plural(marked.length, "selected message") : "all matching messages";
   return (
-    <div class="bulk" role="group" aria-label="Operate on many">
-      <span>{some ? `${count(marked.length)} selected` : "All that match"}</span>
+    <div class="bulk" role="group" aria-label="Bulk operations">
+      <span>{some ? `${count(marked.length)} selected` : "All matching messages"}</span>
       {verbs.map((verb) => (
         <button key={verb} type="button" class="small" onClick={() => onOperate({ verb, target: { store, box }, scope, about })}>
           {verb[0]!.toUpperCase() + verb.slice(1)}…
@@ -222,7 +222,7 @@ function Bulk({ store, box, filter, marked, onOperate, onClear }: BulkProps) {
       ))}
       {verbs.length === 0 && (
         <span class="soft">
-          {some ? "What is finished stays as it is." : "Filter by the state dead or open to act on them all."}
+          {some ? "Finished messages cannot be changed." : "Filter by the state dead or open to change all matching messages."}
         </span>
       )}
       {some && (

@@ -1,4 +1,4 @@
-// The verdict first, then the numbers, then how they came to be.
+// The overview: status first, then the numbers, then the charts.
 import { useMemo } from "preact/hooks";
 import { get } from "../api/client";
 import type { BoxName, BoxOverview, History, Overview as Answer, Reason, Span } from "../api/types";
@@ -39,7 +39,7 @@ export function Overview({ parameters }: { parameters: Parameters }) {
   );
 }
 
-/** Old news is no verdict. */
+/** An outdated status is shown as unknown. */
 function Unknown({ overview }: { overview: Answer }) {
   return (
     <section class="verdict" aria-label="Verdict">
@@ -48,8 +48,8 @@ function Unknown({ overview }: { overview: Answer }) {
         unknown
       </h1>
       <p class="lead">
-        It was {overview.status}
-        {overview.at && ` at ${clockTime(new Date(overview.at))}`}, and the numbers are of that time.
+        Last known status: {overview.status}
+        {overview.at && ` at ${clockTime(new Date(overview.at))}`}. The numbers are from that time.
       </p>
     </section>
   );
@@ -65,7 +65,7 @@ function Verdict({ overview }: { overview: Answer }) {
       </h1>
       {reasons.length === 0 ? (
         <p class="lead">
-          Nothing needs you. {plural(stores, "store")} {stores === 1 ? "answers" : "answer"}.
+          No problems. {plural(stores, "store")} {stores === 1 ? "responds" : "respond"}.
         </p>
       ) : (
         <ul class="reasons">
@@ -101,7 +101,7 @@ function ReasonLine({ reason }: { reason: Reason }) {
   );
 }
 
-/** Where something can be done about it. */
+/** The page on which the reason can be fixed. */
 function placeOf(reason: Reason): string {
   const at = { store: reason.store ?? undefined, box: reason.box ?? undefined };
   switch (reason.about) {
@@ -190,14 +190,14 @@ function Drawn({ history }: { history: History }) {
   const lines = useMemo(() => linesOf(history), [history]);
   const { at } = history;
   if (history.open.every((value) => value === null)) {
-    return <Empty title="No history yet.">The first measurements come within some seconds.</Empty>;
+    return <Empty title="No history yet.">The first data points appear after a few seconds.</Empty>;
   }
   return (
     <div class="charts">
       <Chart title="Throughput per minute" at={at} lines={lines.throughput} format={rate} least={10} wide />
       <Chart title="Error rate" at={at} lines={lines.errors} format={percent} least={0.05} />
       <Chart title="Backlog" at={at} lines={lines.backlog} format={compact} least={10} />
-      <Chart title="Age of the oldest" at={at} lines={lines.oldest} format={duration} least={10} />
+      <Chart title="Oldest delivery" at={at} lines={lines.oldest} format={duration} least={10} />
       <Chart title="Handler time" at={at} lines={lines.time} format={milliseconds} least={10} />
     </div>
   );
@@ -214,7 +214,7 @@ function linesOf(history: History): Record<"throughput" | "errors" | "backlog" |
       { label: "done", values: history.done, colour: "accent" },
       { label: "failed", values: history.failed, colour: "bad", dashed: true },
     ],
-    errors: [{ label: "failed of all attempts", values: share, colour: "bad" }],
+    errors: [{ label: "failed attempts", values: share, colour: "bad" }],
     backlog: [
       { label: "open", values: history.open, colour: "accent" },
       { label: "dead", values: history.dead, colour: "bad", dashed: true },

@@ -21,7 +21,7 @@ export interface Row {
   store: string;
   box: BoxName;
   topic: string | null;
-  /** So many topics together: those beyond the largest. */
+  /** The number of topics in this row: all but the largest. */
   others?: number;
   dialect: string;
   status: Status | null;
@@ -82,7 +82,7 @@ const kinds = [
   ["routes", "Routes"],
 ] as const;
 
-/** More stores than a person takes in as a table. */
+/** More stores than fit in a readable table. */
 const many = 12;
 
 export function Stores({ parameters }: { parameters: Parameters }) {
@@ -152,9 +152,9 @@ function Listed({ kind, stores, dispatch, onPause }: ListedProps) {
   const rows = kind === "stores" ? storeRows(stores, dispatch) : topicRows(stores, dispatch);
   if (rows.length === 0) {
     return kind === "stores" ? (
-      <Empty title="No stores.">The configuration names none.</Empty>
+      <Empty title="No stores.">The configuration has none.</Empty>
     ) : (
-      <Empty title="No topics.">Nothing is open and nothing is dead.</Empty>
+      <Empty title="No topics.">There are no open and no dead messages.</Empty>
     );
   }
   return (

@@ -1,4 +1,4 @@
-// Who works on the boxes, what only one may do, and what tidies up.
+// Workers, named leases and housekeeping.
 import { get } from "../api/client";
 import type { Chore, NamedLease, Worker, Workers as Answer } from "../api/types";
 import { count, plural } from "../format";
@@ -9,7 +9,7 @@ import { Table, type Column } from "../part/table";
 import { Long, Name } from "../part/text";
 import { useNow, When } from "../part/time";
 
-/** Workers tell of themselves about every 15 s. */
+/** Workers send a heartbeat about every 15 s. */
 const silentAfter = 60;
 
 export function Workers() {
@@ -24,9 +24,9 @@ export function Workers() {
         <>
           <WorkerTable workers={answer.workers} />
           <Others count={answer.other.workers} of="worker" />
-          <h2>Only one at a time</h2>
+          <h2>Named leases</h2>
           {answer.leases.length === 0 ? (
-            <Empty title="Nothing is held by name." />
+            <Empty title="No named leases." />
           ) : (
             <Table
               caption="Named leases"
@@ -38,7 +38,7 @@ export function Workers() {
           <Others count={answer.other.leases} of="lease" />
           <h2>Housekeeping</h2>
           {answer.housekeeping.length === 0 ? (
-            <Empty title="Nothing has been tidied yet." />
+            <Empty title="No housekeeping run yet." />
           ) : (
             <Table
               caption="Housekeeping"
@@ -75,7 +75,7 @@ const when = (at: string | null) => (at === null ? "–" : <When at={at} />);
 function WorkerTable({ workers }: { workers: Worker[] }) {
   const now = useNow();
   if (workers.length === 0) {
-    return <Empty title="Nobody works here.">No route is configured, or the workers run elsewhere and are older.</Empty>;
+    return <Empty title="No workers.">No route is configured, or older workers that send no heartbeats run elsewhere.</Empty>;
   }
   const silent = ({ seen_at: seen }: Worker) =>
     seen !== null && (now.getTime() - new Date(seen).getTime()) / 1000 > silentAfter;
@@ -141,7 +141,7 @@ const choreColumns: Column<Chore>[] = [
   { name: "rows", title: "Rows", number: true, sort: (row) => row.rows, cell: (row) => count(row.rows) },
   {
     name: "end",
-    title: "How it ended",
+    title: "Result",
     sort: (row) => row.end,
     cell: (row) =>
       row.error ? (
