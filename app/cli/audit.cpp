@@ -198,11 +198,13 @@ Verb audit_verb(CommonOptions& common) {
       .group = "Inspect",
       .summary = "Show who changed what, and when",
       .text =
-          "The newest operation comes first. With --operation, the command shows one operation and its progress; exit code 1 means that it does not exist.",
-      .options = with({{"-n,--limit", "COUNT", "Maximum number of entries (default: 20)", &options->limit},
-                       {"--after", "ID", "Continue after this entry of the previous page", &options->after},
-                       {"--operation", "ID", "Show only this operation", &common.operation}},
-                      {box_options(common), store_options(common), answer_options(common)}),
+          "The newest operation comes first. With --operation, the command shows one operation and "
+          "its progress; exit code 1 means that it does not exist.",
+      .options = with(
+          {{"-n,--limit", "COUNT", "Maximum number of entries (default: 20)", &options->limit},
+           {"--after", "ID", "Continue after this entry of the previous page", &options->after},
+           {"--operation", "ID", "Show only this operation", &common.operation}},
+          {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox audit", "latest operations"},
                    {"twinbox audit --operation 0190b3c2-7d11-7c41-a2f0-6d6f0c2f1b1e",
                     "progress of one operation"}},
@@ -214,7 +216,9 @@ Verb workers_verb(CommonOptions& common) {
           .group = "Inspect",
           .summary = "Show running workers and what they hold",
           .text =
-              "A dispatcher sends a heartbeat every 15 seconds. A worker that stopped sending them stays in the list for a day. Named leases show which process runs a task that only one process may run.",
+              "A dispatcher sends a heartbeat every 15 seconds. A worker that stopped sending them "
+              "stays in the list for a day. Named leases show which process runs a task that only "
+              "one process may run.",
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
           .examples = {{"twinbox workers", "all workers"}},
           .run = [&common](const Screen& screen) { return workers(common, screen); }};

@@ -132,7 +132,8 @@ int bench(const CommonOptions& common, const BenchOptions& options, const Screen
         std::tuple{"--writers", options.writers, std::int64_t{16}},
         std::tuple{"--size", options.size, std::int64_t{1'000'000}}}) {
     if (value < 1 || value > most)
-      throw CliError(exit_usage, std::string{name} + ": expected a number from 1 to " + std::to_string(most));
+      throw CliError(exit_usage,
+                     std::string{name} + ": expected a number from 1 to " + std::to_string(most));
   }
   OpenStore store(common, OpenStore::Missing::create);
   std::vector<Measurement> results;
@@ -175,7 +176,8 @@ Verb bench_verb(CommonOptions& common) {
       .group = "Check",
       .summary = "Measure the throughput of this store",
       .text =
-          "The benchmark uses a separate file or a separate schema and removes it at the end. Each enqueue is one durable commit; concurrent writers share commits.",
+          "The benchmark uses a separate file or a separate schema and removes it at the end. Each "
+          "enqueue is one durable commit; concurrent writers share commits.",
       .options = with(
           {{"--messages", "COUNT", "Messages per measurement (default: 2000)", &options->messages},
            {"--writers", "COUNT", "Concurrent writers, 1 to 16 (default: 8)", &options->writers},

@@ -176,8 +176,8 @@ std::string completion(std::span<const Verb> verbs, const std::string& shell) {
   if (shell == "bash") return bash_completion(verbs);
   if (shell == "zsh") return zsh_completion(verbs);
   if (shell == "fish") return fish_completion(verbs);
-  throw CliError(exit_usage, "no completion for shell '" + printable(shell) +
-                                 "'; use bash, zsh or fish");
+  throw CliError(exit_usage,
+                 "no completion for shell '" + printable(shell) + "'; use bash, zsh or fish");
 }
 
 }  // namespace twinbox::cli

@@ -65,16 +65,20 @@ int check(const CommonOptions& common, const Screen& screen) {
 }  // namespace
 
 Verb config_check_verb(CommonOptions& common) {
-  return {.name = "config check",
-          .group = "Check",
-          .summary = "Check a configuration and list every problem",
-          .text =
-              "Reads the file and the environment as serve does, and connects to nothing. Each problem names the file, the line, the key and the expected value. Exit code 1 means that there is a problem. Warnings, such as a token file that every user may read, do not change the exit code.",
-          .options = with({{"--config", "FILE", "Configuration file (default: TWINBOX_CONFIG)",
-                            &common.config}},
-                          {answer_options(common)}),
-          .examples = {{"twinbox config check --config twinbox.toml", "before reloading the daemon"}},
-          .run = [&common](const Screen& screen) { return check(common, screen); }};
+  return {
+      .name = "config check",
+      .group = "Check",
+      .summary = "Check a configuration and list every problem",
+      .text =
+          "Reads the file and the environment as serve does, and connects to nothing. Each problem "
+          "names the file, the line, the key and the expected value. Exit code 1 means that there "
+          "is a problem. Warnings, such as a token file that every user may read, do not change "
+          "the exit code.",
+      .options = with(
+          {{"--config", "FILE", "Configuration file (default: TWINBOX_CONFIG)", &common.config}},
+          {answer_options(common)}),
+      .examples = {{"twinbox config check --config twinbox.toml", "before reloading the daemon"}},
+      .run = [&common](const Screen& screen) { return check(common, screen); }};
 }
 
 }  // namespace twinbox::cli

@@ -65,12 +65,12 @@ std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kin
                           "run twinbox status --topics to list them"});
       break;
     }
-    findings.push_back({"handler", Level::warning,
-                        counted(one.open(), "delivery", "deliveries") + " of topic " + topic +
-                            " have no route",
-                        "add a [[route]] with box = \"" + std::string{to_string(kind)} +
-                            "\" whose topic is \"" + topic +
-                            "\" or a pattern that matches it, or discard the deliveries with twinbox discard"});
+    findings.push_back(
+        {"handler", Level::warning,
+         counted(one.open(), "delivery", "deliveries") + " of topic " + topic + " have no route",
+         "add a [[route]] with box = \"" + std::string{to_string(kind)} + "\" whose topic is \"" +
+             topic +
+             "\" or a pattern that matches it, or discard the deliveries with twinbox discard"});
   }
   return findings;
 }
@@ -85,11 +85,12 @@ std::vector<Finding> few_connections(const app::Config& config, const OpenStore&
            (sink->store.empty() || sink->store == configured->name);
   });
   if (!writes || config.dispatch.workers < configured->connections) return {};
-  return {{"workers", Level::warning,
-           std::to_string(config.dispatch.workers) +
-               " workers can write into an inbox of this store at the same time, over " +
-               counted(configured->connections, "connection") + ", which leaves none to renew leases",
-           "set connections in [store." + configured->name + "] to more than workers in [dispatch]"}};
+  return {
+      {"workers", Level::warning,
+       std::to_string(config.dispatch.workers) +
+           " workers can write into an inbox of this store at the same time, over " +
+           counted(configured->connections, "connection") + ", which leaves none to renew leases",
+       "set connections in [store." + configured->name + "] to more than workers in [dispatch]"}};
 }
 
 /// Counts open deliveries twice, `between` apart, to detect growth.
@@ -131,9 +132,9 @@ std::vector<BoxFinding> examine(const CommonOptions& common, OpenStore& store, D
     return one.finding.check == "schema" && one.finding.level == Level::error;
   });
   if (usable.empty() && !broken) {
-    all.push_back(
-        {"",
-         {"schema", Level::error, "the store has neither an outbox nor an inbox", "run twinbox schema deploy"}});
+    all.push_back({"",
+                   {"schema", Level::error, "the store has neither an outbox nor an inbox",
+                    "run twinbox schema deploy"}});
   }
   if (!usable.empty() && !broken) examine_backlog(common, store, usable, between, all);
   return all;
@@ -219,10 +220,16 @@ Verb doctor_verb(CommonOptions& common) {
       .group = "Check",
       .summary = "Find problems of a store and show how to fix them",
       .text =
-          "Checks the connection, the tables with their functions and indexes, the clocks, partition keys blocked by dead letters or distant due times, the durability of commits, transactions that hold back vacuum, the database file and its disk, and the backlog, which is measured twice. With a configuration it also checks for topics without a route, and for unsafe settings of brokers, files and secrets. Exit code 1 means that there is a finding.",
-      .options = with({{"--interval", "DURATION",
-                        "Time between the two measurements of the backlog (default: 2s)", &options->interval}},
-                      {box_options(common), store_options(common), answer_options(common)}),
+          "Checks the connection, the tables with their functions and indexes, the clocks, "
+          "partition keys blocked by dead letters or distant due times, the durability of commits, "
+          "transactions that hold back vacuum, the database file and its disk, and the backlog, "
+          "which is measured twice. With a configuration it also checks for topics without a "
+          "route, and for unsafe settings of brokers, files and secrets. Exit code 1 means that "
+          "there is a finding.",
+      .options = with(
+          {{"--interval", "DURATION",
+            "Time between the two measurements of the backlog (default: 2s)", &options->interval}},
+          {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox doctor", "on ./twinbox.db"},
                    {"twinbox doctor --config /etc/twinbox.toml --store main",
                     "with the daemon's configuration"}},

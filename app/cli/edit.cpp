@@ -31,7 +31,8 @@ class PrivateFile {
     std::string pattern = (std::filesystem::temp_directory_path() / "twinbox.XXXXXX").string();
     const int descriptor = mkstemp(pattern.data());
     if (descriptor < 0)
-      throw CliError(exit_failure, std::string{"cannot create a temporary file: "} + std::strerror(errno));
+      throw CliError(exit_failure,
+                     std::string{"cannot create a temporary file: "} + std::strerror(errno));
     close(descriptor);
     path_ = pattern;
     std::ofstream stream(path_, std::ios::binary);
@@ -67,9 +68,9 @@ std::string editor() {
     const char* value = std::getenv(name);
     if (value != nullptr && *value != '\0') return value;
   }
-  throw CliError(
-      exit_usage,
-      "edit: no change given and no editor found; set EDITOR, or give --payload, --file, --headers or --content-type");
+  throw CliError(exit_usage,
+                 "edit: no change given and no editor found; set EDITOR, or give --payload, "
+                 "--file, --headers or --content-type");
 }
 
 std::string edited_by_hand(const PrivateFile& file) {
@@ -129,7 +130,8 @@ int edit(const CommonOptions& common, const EditOptions& options, const Screen& 
   if (by_hand) {
     if (!is_text(detail.payload)) {
       throw CliError(exit_usage, "message " + printable(options.id) +
-                                     " has a binary payload, which an editor cannot show; give the new payload with --file");
+                                     " has a binary payload, which an editor cannot show; give the "
+                                     "new payload with --file");
     }
     editor();  // fails before the file is created
     written.emplace(detail.payload);
@@ -164,14 +166,17 @@ Verb edit_verb(CommonOptions& common) {
       .group = "Operate",
       .summary = "Fix the payload of a pending or dead message",
       .text =
-          "Without --payload, --file, --headers or --content-type, the payload opens in your editor. The audit keeps the previous content.",
+          "Without --payload, --file, --headers or --content-type, the payload opens in your "
+          "editor. The audit keeps the previous content.",
       .options = with(
           {{"id", "ID", "Id of the message", &options->id, {}, true},
-           {"--source", "SOURCE", "Source of the message, needed if several sources use the same id", &options->source}},
+           {"--source", "SOURCE",
+            "Source of the message, needed if several sources use the same id", &options->source}},
           {options->payload.options(),
            {{"--requeue", "", "Also requeue the message if it is dead", &options->requeue},
             {"--headers", "JSON", "Headers as a JSON object", &options->headers},
-            {"--content-type", "TYPE", "Content type, such as application/json", &options->content_type},
+            {"--content-type", "TYPE", "Content type, such as application/json",
+             &options->content_type},
             {"--reason", "TEXT", "Reason, kept in the audit", &common.reason},
             {"--actor", "NAME", "Name of the operator, kept in the audit (default: your user name)",
              &common.actor}},

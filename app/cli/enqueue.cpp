@@ -13,14 +13,19 @@ struct MessageFields {
   std::optional<std::string> correlation, partition_key, due, delay, expires, content_type, headers;
 
   std::vector<Option> options() {
-    return with(payload.options(),
-                {{{"--content-type", "TYPE", "Content type, such as application/json", &content_type},
-                  {"--headers", "JSON", "Headers as a JSON object", &headers},
-                  {"--correlation", "ID", "Correlation id of messages that belong together", &correlation},
-                  {"--partition-key", "KEY", "Partition key: messages with the same key are delivered in order", &partition_key},
-                  {"--delay", "DURATION", "Deliver no earlier than this long from now, such as 10m", &delay},
-                  {"--due", "TIME", "Deliver no earlier than this time, such as 2026-11-15T20:00:00Z", &due},
-                  {"--expires", "DURATION", "Dead-letter the message if it is not handled within this time", &expires}}});
+    return with(
+        payload.options(),
+        {{{"--content-type", "TYPE", "Content type, such as application/json", &content_type},
+          {"--headers", "JSON", "Headers as a JSON object", &headers},
+          {"--correlation", "ID", "Correlation id of messages that belong together", &correlation},
+          {"--partition-key", "KEY",
+           "Partition key: messages with the same key are delivered in order", &partition_key},
+          {"--delay", "DURATION", "Deliver no earlier than this long from now, such as 10m",
+           &delay},
+          {"--due", "TIME", "Deliver no earlier than this time, such as 2026-11-15T20:00:00Z",
+           &due},
+          {"--expires", "DURATION", "Dead-letter the message if it is not handled within this time",
+           &expires}}});
   }
 
   [[nodiscard]] MessageExtras read(OpenStore& store) const {
@@ -65,7 +70,8 @@ int enqueue(const CommonOptions& common, const EnqueueOptions& options, const Sc
     screen.print(printable(enqueued.id.view()) + "\n");
     if (enqueued.conflict) {
       screen.note(
-          "enqueue: this id was already used with another topic or payload; nothing was stored. Use a new id for new content\n");
+          "enqueue: this id was already used with another topic or payload; nothing was stored. "
+          "Use a new id for new content\n");
     } else if (enqueued.duplicate) {
       screen.note("enqueue: this id was already used with the same content; nothing was stored\n");
     }
@@ -111,23 +117,24 @@ int accept(const CommonOptions& common, const AcceptOptions& options, const Scre
 
 Verb enqueue_verb(CommonOptions& common) {
   auto options = std::make_shared<EnqueueOptions>();
-  return {
-      .name = "enqueue",
-      .group = "Send",
-      .summary = "Add a message to the outbox and print its id",
-      .text =
-          "The payload comes from --payload, --file or standard input. Give an --id of your own to retry safely: a second enqueue with the same id stores nothing.",
-      .options =
-          with({{"topic", "TOPIC", "Topic of the message", &options->topic, {}, true},
-                {"--id", "ID", "Id of the message (default: a new UUID)", &options->id},
-                {"--source", "SOURCE", "where it comes from (default: -)", &options->source}},
-               {options->extras.options(), store_options(common), answer_options(common)}),
-      .examples = {{"twinbox enqueue order.placed --payload '{\"order\":7}'", "a message that is due at once"},
-                   {"curl -s https://example.com/feed | twinbox enqueue feed.read --delay 10m",
-                    "from standard input, due in ten minutes"}},
-      .run = [&common, options](const Screen& screen) {
-        return enqueue(common, *options, screen);
-      }};
+  return {.name = "enqueue",
+          .group = "Send",
+          .summary = "Add a message to the outbox and print its id",
+          .text =
+              "The payload comes from --payload, --file or standard input. Give an --id of your "
+              "own to retry safely: a second enqueue with the same id stores nothing.",
+          .options =
+              with({{"topic", "TOPIC", "Topic of the message", &options->topic, {}, true},
+                    {"--id", "ID", "Id of the message (default: a new UUID)", &options->id},
+                    {"--source", "SOURCE", "where it comes from (default: -)", &options->source}},
+                   {options->extras.options(), store_options(common), answer_options(common)}),
+          .examples = {{"twinbox enqueue order.placed --payload '{\"order\":7}'",
+                        "a message that is due at once"},
+                       {"curl -s https://example.com/feed | twinbox enqueue feed.read --delay 10m",
+                        "from standard input, due in ten minutes"}},
+          .run = [&common, options](const Screen& screen) {
+            return enqueue(common, *options, screen);
+          }};
 }
 
 Verb accept_verb(CommonOptions& common) {
@@ -137,17 +144,19 @@ Verb accept_verb(CommonOptions& common) {
       .group = "Send",
       .summary = "Add a message from another system to the inbox, once",
       .text = "A duplicate is not an error: the answer shows the state of the first message.",
-      .options = with({{"source", "SOURCE", "System that sent the message", &options->source, {}, true},
-                       {"topic", "TOPIC", "Topic of the message", &options->topic, {}, true},
-                       {"--id",
-                        "ID",
-                        "Id that stays the same when the message is sent again",
-                        &options->id,
-                        {},
-                        true},
-                       {"--handler", "KEY", "Create a delivery for this handler; repeat the option for several handlers",
-                        &options->handlers}},
-                      {options->extras.options(), store_options(common), answer_options(common)}),
+      .options =
+          with({{"source", "SOURCE", "System that sent the message", &options->source, {}, true},
+                {"topic", "TOPIC", "Topic of the message", &options->topic, {}, true},
+                {"--id",
+                 "ID",
+                 "Id that stays the same when the message is sent again",
+                 &options->id,
+                 {},
+                 true},
+                {"--handler", "KEY",
+                 "Create a delivery for this handler; repeat the option for several handlers",
+                 &options->handlers}},
+               {options->extras.options(), store_options(common), answer_options(common)}),
       .examples = {{"twinbox accept stripe payment.received --id evt_1 --file event.json",
                     "a second time, this reports a duplicate"}},
       .run = [&common, options](const Screen& screen) { return accept(common, *options, screen); }};

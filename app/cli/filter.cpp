@@ -23,7 +23,8 @@ std::vector<Option> FilterOptions::options(std::vector<std::string> known_states
   add("--source", "SOURCE", "Only messages from this source", source);
   add("--correlation", "ID", "Only messages with this correlation id", correlation);
   add("--error", "TEXT", "Only deliveries whose last error contains this text", error);
-  add("--since", "TIME", "Created at or after this time: 2026-11-15T20:00:00Z, or 2h for two hours ago", since);
+  add("--since", "TIME",
+      "Created at or after this time: 2026-11-15T20:00:00Z, or 2h for two hours ago", since);
   add("--before", "TIME", "Created before this time", before);
   return result;
 }

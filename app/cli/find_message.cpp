@@ -15,8 +15,9 @@ std::optional<std::pair<OpenBox, MessageDetail>> find_message(
         source ? admin.get(MessageKey{Source{*source}, message_id}) : admin.get(message_id);
     if (!detail) continue;
     if (found) {
-      throw CliError(exit_usage, "message " + printable(id) +
-                                     " exists in the outbox and in the inbox; add --outbox or --inbox");
+      throw CliError(exit_usage,
+                     "message " + printable(id) +
+                         " exists in the outbox and in the inbox; add --outbox or --inbox");
     }
     found.emplace(box, std::move(*detail));
   }

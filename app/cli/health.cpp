@@ -75,15 +75,21 @@ Verb health_verb(CommonOptions& common) {
       .group = "Check",
       .summary = "Report healthy, degraded or unhealthy, also as the exit code",
       .text =
-          "Exit code 0: healthy. 1: degraded, more deliveries are due than --pending, or none has finished for --stalled. 5: unhealthy, more dead letters than --dead, or the store cannot be queried. The command stops counting at these limits, so you can run it every few seconds. It writes nothing and therefore does not notice a full disk or a read-only store; the daemon's /health/ready does.",
-      .options = with({{"--pending", "COUNT", "Degraded above this number of due deliveries (default: 1000)",
-                        &thresholds->pending},
-                       {"--dead", "COUNT", "Unhealthy above this number of dead letters (default: 10)",
-                        &thresholds->dead},
-                       {"--stalled", "TIME",
-                        "Degraded when a delivery has been due for this long and no dispatcher has finished one (default: 5m; 0s: never)",
-                        stalled.get()}},
-                      {box_options(common), store_options(common), answer_options(common)}),
+          "Exit code 0: healthy. 1: degraded, more deliveries are due than --pending, or none has "
+          "finished for --stalled. 5: unhealthy, more dead letters than --dead, or the store "
+          "cannot be queried. The command stops counting at these limits, so you can run it every "
+          "few seconds. It writes nothing and therefore does not notice a full disk or a read-only "
+          "store; the daemon's /health/ready does.",
+      .options = with(
+          {{"--pending", "COUNT", "Degraded above this number of due deliveries (default: 1000)",
+            &thresholds->pending},
+           {"--dead", "COUNT", "Unhealthy above this number of dead letters (default: 10)",
+            &thresholds->dead},
+           {"--stalled", "TIME",
+            "Degraded when a delivery has been due for this long and no dispatcher has finished "
+            "one (default: 5m; 0s: never)",
+            stalled.get()}},
+          {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox health || mail -s 'twinbox is unhealthy' ops@example.com",
                     "from cron"}},
       .run = [&common, thresholds, stalled](const Screen& screen) {

@@ -112,7 +112,8 @@ std::string overview(std::span<const Verb> verbs, const TextStyle& look) {
   text += heading("Exit codes", look) + note_entries(exit_notes, 18, width, look);
   return text + "\n" +
          wrapped(
-             "Run twinbox <command> --help for options and examples, and twinbox man for the whole manual.",
+             "Run twinbox <command> --help for options and examples, and twinbox man for the whole "
+             "manual.",
              width, 0);
 }
 

@@ -234,9 +234,10 @@ int list_groups(const CommonOptions& common, std::int64_t limit, const Screen& s
     screen.print(heading(screen, box.name()) +
                  (table.empty() ? "no dead letters\n" : table.text(screen.look())));
     if (dead.other > 0) {
-      screen.print(screen.look().paint(Style::faint, counted(dead.other, "dead letter") +
-                                                         " in smaller groups; -n shows more groups") +
-                   "\n");
+      screen.print(
+          screen.look().paint(Style::faint, counted(dead.other, "dead letter") +
+                                                " in smaller groups; -n shows more groups") +
+          "\n");
     }
   }
   if (common.json) print_json(screen, {{"boxes", std::move(answer)}});
@@ -269,10 +270,11 @@ Verb status_verb(CommonOptions& common) {
       .name = "status",
       .group = "Inspect",
       .summary = "Show backlog, leased and dead counts per store",
-      .options = with(
-          {{"--topics", "", "Also count by topic and by handler", &options->topics},
-           {"--history", "", "Also count finished deliveries, which reads the whole table", &options->history}},
-          {box_options(common), store_options(common), answer_options(common)}),
+      .options =
+          with({{"--topics", "", "Also count by topic and by handler", &options->topics},
+                {"--history", "", "Also count finished deliveries, which reads the whole table",
+                 &options->history}},
+               {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox status --topics", "where the backlog is"},
                    {"watch -n 5 twinbox status", "repeated every five seconds"}},
       .run = [&common, options](const Screen& screen) { return status(common, *options, screen); }};
@@ -285,16 +287,19 @@ Verb list_verb(CommonOptions& common) {
       .group = "Inspect",
       .summary = "List messages, newest first",
       .text =
-          "With --groups, dead letters with the same topic, handler and error form one line. Pass the name of such a group to requeue or discard.",
-      .options =
-          with(options->filter.options({"ready", "scheduled", "leased", "waiting", "done", "dead",
-                                        "discarded", "marked", "seen", "open", "any"}),
-               {{{"-n,--limit", "COUNT", "Maximum number of lines per box (default: 20)", &options->limit},
-                 {"--after", "CURSOR", "Continue after this entry of the previous page", &options->after},
-                 {"--groups", "", "Group dead letters by topic, handler and error", &options->groups}},
-                box_options(common),
-                store_options(common),
-                answer_options(common)}),
+          "With --groups, dead letters with the same topic, handler and error form one line. Pass "
+          "the name of such a group to requeue or discard.",
+      .options = with(
+          options->filter.options({"ready", "scheduled", "leased", "waiting", "done", "dead",
+                                   "discarded", "marked", "seen", "open", "any"}),
+          {{{"-n,--limit", "COUNT", "Maximum number of lines per box (default: 20)",
+             &options->limit},
+            {"--after", "CURSOR", "Continue after this entry of the previous page",
+             &options->after},
+            {"--groups", "", "Group dead letters by topic, handler and error", &options->groups}},
+           box_options(common),
+           store_options(common),
+           answer_options(common)}),
       .examples = {{"twinbox list --state dead --since 2h", "dead letters of the last two hours"},
                    {"twinbox list --groups", "causes of the dead letters"},
                    {"twinbox list --state dead --json | jq -r '.boxes[].entries[].message.id'",

@@ -120,14 +120,18 @@ std::string markdown_verb(const Verb& verb) {
 
 std::string markdown_page(std::span<const Verb> verbs) {
   std::string text =
-      "# The command line\n\n`twinbox man --markdown` prints this page; a test compares the two. `twinbox <command> --help` shows the same text in the\nterminal, `twinbox man | man -l -` shows it as a manual page, and `twinbox completion bash` prints the completion for a shell.\n\n";
+      "# The command line\n\n`twinbox man --markdown` prints this page; a test compares the two. "
+      "`twinbox <command> --help` shows the same text in the\nterminal, `twinbox man | man -l -` "
+      "shows it as a manual page, and `twinbox completion bash` prints the completion for a "
+      "shell.\n\n";
   for (const std::string& group : verb_groups(verbs)) {
     text += "## " + group + "\n\n";
     for (const Verb& verb : verbs) {
       if (verb.group == group) text += markdown_verb(verb);
     }
   }
-  text += "## JSON output\n\nWith `--json`, each command prints:\n\n" + note_table("command", json_notes, false);
+  text += "## JSON output\n\nWith `--json`, each command prints:\n\n" +
+          note_table("command", json_notes, false);
   text += "## Environment\n\n" + note_table("variable", environment_notes, true);
   text += "## Exit codes\n\n" + note_table("code", exit_notes, true);
   text.pop_back();

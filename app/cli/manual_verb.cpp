@@ -8,7 +8,8 @@ Verb man_verb(CommonOptions& common) {
   return {.name = "man",
           .group = "Help",
           .summary = "Print the manual page",
-          .options = {{"--markdown", "", "Print Markdown, as in docs/reference/cli.md", markdown.get()}},
+          .options = {{"--markdown", "", "Print Markdown, as in docs/reference/cli.md",
+                       markdown.get()}},
           .examples = {{"twinbox man | man -l -", "open it in the pager"}},
           .run = [&common, markdown](const Screen& screen) {
             const auto verbs = all_verbs(common);
@@ -22,8 +23,12 @@ Verb completion_verb(CommonOptions& common) {
   return {.name = "completion",
           .group = "Help",
           .summary = "Print the completion script for a shell",
-          .options =
-              {{"shell", "SHELL", "Shell: bash, zsh or fish", shell.get(), {"bash", "zsh", "fish"}, true}},
+          .options = {{"shell",
+                       "SHELL",
+                       "Shell: bash, zsh or fish",
+                       shell.get(),
+                       {"bash", "zsh", "fish"},
+                       true}},
           .examples = {{"source <(twinbox completion bash)", "for the current shell"}},
           .run = [&common, shell](const Screen& screen) {
             screen.print(completion(all_verbs(common), *shell));

@@ -11,7 +11,8 @@ using Note = std::pair<const char*, const char*>;
 
 inline constexpr std::array<Note, 9> exit_notes = {{
     {"0", "success"},
-    {"1", "a negative answer: nothing found, a finding, degraded health, or a declined confirmation"},
+    {"1",
+     "a negative answer: nothing found, a finding, degraded health, or a declined confirmation"},
     {"2", "the command line or the configuration is invalid"},
     {"3", "the database cannot be reached, or it rejected the request"},
     {"4", "the tables are missing, too old or too new"},
@@ -24,7 +25,9 @@ inline constexpr std::array<Note, 9> exit_notes = {{
 inline constexpr std::array<Note, 6> environment_notes = {{
     {"TWINBOX_CONFIG", "configuration file, used without --config"},
     {"TWINBOX_DATABASE",
-     "address of the database, used without --database, --store and --config; may contain a password. serve ignores it and takes its stores from the configuration or from TWINBOX_STORE_MAIN_URL"},
+     "address of the database, used without --database, --store and --config; may contain a "
+     "password. serve ignores it and takes its stores from the configuration or from "
+     "TWINBOX_STORE_MAIN_URL"},
     {"TWINBOX_TOKEN", "token for the commands that call the daemon"},
     {"PGPASSWORD, PGPASSFILE", "as in every PostgreSQL client"},
     {"NO_COLOR", "any value turns colours off"},
@@ -33,7 +36,10 @@ inline constexpr std::array<Note, 6> environment_notes = {{
 
 inline constexpr std::array<Note, 18> json_notes = {{
     {"everywhere",
-     "one JSON value on standard output; times are RFC 3339 in UTC (never is 9999-12-31T23:59:59.999999Z, always is 0000-01-01T00:00:00.000000Z), durations are milliseconds in members ending in _ms, and a member that does not apply is null; notes and errors go to standard error as text"},
+     "one JSON value on standard output; times are RFC 3339 in UTC (never is "
+     "9999-12-31T23:59:59.999999Z, always is 0000-01-01T00:00:00.000000Z), durations are "
+     "milliseconds in members ending in _ms, and a member that does not apply is null; notes and "
+     "errors go to standard error as text"},
     {"enqueue", R"({"id", "duplicate", "conflict"})"},
     {"accept", R"({"state", "duplicate", "conflict"}; state is accepted, duplicate_open, )"
                R"(duplicate_done or duplicate_dead)"},

@@ -46,8 +46,8 @@ StoreDefinition configured_store(const app::Config& config, const std::string& n
       throw CliError(exit_usage, "the configuration has several stores; choose one with --store: " +
                                      printable(known));
     }
-    throw CliError(exit_usage, "the configuration has no store '" + printable(name) +
-                                   "'; it has: " + known);
+    throw CliError(exit_usage,
+                   "the configuration has no store '" + printable(name) + "'; it has: " + known);
   }
   StoreDefinition definition = store->definition();
   // Commands must not change the schema; only schema deploy does.
@@ -60,8 +60,10 @@ StoreDefinition configured_store(const app::Config& config, const std::string& n
 
 void refuse_password(const std::string& address) {
   if (!app::holds_password(address)) return;
-  throw CliError(exit_usage,
-                 "--database contains a password, which every user of this machine can read in the process list; pass it in PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or TWINBOX_DATABASE");
+  throw CliError(
+      exit_usage,
+      "--database contains a password, which every user of this machine can read in the process "
+      "list; pass it in PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or TWINBOX_DATABASE");
 }
 
 std::string full_address(std::string address) {

@@ -69,8 +69,9 @@ std::vector<Target> targets_by_group(const std::vector<OpenBox>& boxes, const st
     }
   }
   if (targets.empty()) {
-    throw CliError(exit_negative, "group '" + printable(name) +
-                                      "' does not exist; run twinbox list --groups to see the groups");
+    throw CliError(exit_negative,
+                   "group '" + printable(name) +
+                       "' does not exist; run twinbox list --groups to see the groups");
   }
   return targets;
 }
@@ -88,7 +89,8 @@ void require_one_selection(const OperationOptions& options, const OperationKind&
     rest.source.reset();
     rest.handler.reset();
   }
-  if (options.group && rest.state == "dead") rest.state.reset();  // groups contain dead letters anyway
+  if (options.group && rest.state == "dead")
+    rest.state.reset();  // groups contain dead letters anyway
   const bool filtered = !rest.empty() || rest.state;
   if (!options.ids.empty() && filtered)
     refuse("ids can only be combined with --source and --handler; leave the other filters out");
@@ -286,26 +288,28 @@ Verb requeue_verb(CommonOptions& common) {
                        }),
         screen);
   };
-  return {.name = "requeue",
-          .group = "Operate",
-          .summary = "Retry dead letters",
-          .text =
-              "Resets the attempts to zero and clears the error. Ids are requeued at once; with a group or a filter, the command shows the number and asks for confirmation.",
-          .options = with(id_options(*options),
-                          {{group_option(*options)},
-                           options->filter.options({}),
-                           {{"--delay", "DURATION", "Retry no earlier than this long from now, such as 10m", &options->delay},
-                            {"--reason", "TEXT", "Reason, kept in the audit", &common.reason}},
-                           bulk_options(common),
-                           operation_options(common),
-                           box_options(common),
-                           store_options(common),
-                           answer_options(common)}),
-          .examples = {{"twinbox requeue evt_1", "one message"},
-                       {"twinbox requeue --group 3fa2c1d0", "all dead letters with the same cause"},
-                       {"twinbox requeue --topic order.placed --since 2h --dry-run",
-                        "count only"}},
-          .run = run};
+  return {
+      .name = "requeue",
+      .group = "Operate",
+      .summary = "Retry dead letters",
+      .text =
+          "Resets the attempts to zero and clears the error. Ids are requeued at once; with a "
+          "group or a filter, the command shows the number and asks for confirmation.",
+      .options = with(id_options(*options),
+                      {{group_option(*options)},
+                       options->filter.options({}),
+                       {{"--delay", "DURATION",
+                         "Retry no earlier than this long from now, such as 10m", &options->delay},
+                        {"--reason", "TEXT", "Reason, kept in the audit", &common.reason}},
+                       bulk_options(common),
+                       operation_options(common),
+                       box_options(common),
+                       store_options(common),
+                       answer_options(common)}),
+      .examples = {{"twinbox requeue evt_1", "one message"},
+                   {"twinbox requeue --group 3fa2c1d0", "all dead letters with the same cause"},
+                   {"twinbox requeue --topic order.placed --since 2h --dry-run", "count only"}},
+      .run = run};
 }
 
 Verb postpone_verb(CommonOptions& common) {
@@ -314,14 +318,16 @@ Verb postpone_verb(CommonOptions& common) {
     const When when = time_of(*options);
     return run_operation(
         common, *options,
-        operation_kind("postpone", "postponed",
-                       [when](Admin& admin, const auto& what, const Operation& how) -> std::size_t {
-                         if constexpr (requires { admin.postpone(what, when, how); }) {
-                           return admin.postpone(what, when, how);
-                         } else {
-                           throw std::logic_error("postpone: dead letters have no due time; requeue them with --delay");
-                         }
-                       }),
+        operation_kind(
+            "postpone", "postponed",
+            [when](Admin& admin, const auto& what, const Operation& how) -> std::size_t {
+              if constexpr (requires { admin.postpone(what, when, how); }) {
+                return admin.postpone(what, when, how);
+              } else {
+                throw std::logic_error(
+                    "postpone: dead letters have no due time; requeue them with --delay");
+              }
+            }),
         screen);
   };
   return {
@@ -329,7 +335,8 @@ Verb postpone_verb(CommonOptions& common) {
       .group = "Operate",
       .summary = "Delay pending messages until a given time",
       .text =
-          "Deliveries that a worker holds, or that wait behind another message with the same partition key, are not changed. A time in the past (--delay 0s) makes them due at once.",
+          "Deliveries that a worker holds, or that wait behind another message with the same "
+          "partition key, are not changed. A time in the past (--delay 0s) makes them due at once.",
       .options = with(id_options(*options),
                       {options->filter.options({"ready", "scheduled", "open"}),
                        {{"--delay", "DURATION", "Delay from now, such as 10m", &options->delay},
@@ -355,7 +362,8 @@ Verb discard_verb(CommonOptions& common) {
       throw CliError(exit_usage, "discard: a reason is required; give it with --reason");
     const bool by_filter = options->ids.empty() && !options->group;
     if (by_filter && !options->filter.state)
-      throw CliError(exit_usage, "discard: no state given; choose dead or open messages with --state");
+      throw CliError(exit_usage,
+                     "discard: no state given; choose dead or open messages with --state");
     return run_operation(common, *options,
                          operation_kind("discard", "discarded",
                                         [](Admin& admin, const auto& what, const Operation& how) {
@@ -367,12 +375,14 @@ Verb discard_verb(CommonOptions& common) {
           .group = "Operate",
           .summary = "Drop pending or dead messages",
           .text =
-              "Discarded messages count as finished and are pruned after the retention period. A worker that holds one loses its lease.",
+              "Discarded messages count as finished and are pruned after the retention period. A "
+              "worker that holds one loses its lease.",
           .options = with(
               id_options(*options),
               {{group_option(*options)},
                options->filter.options({"dead", "open", "ready", "scheduled", "leased", "waiting"}),
-               {{"--reason", "TEXT", "Reason, kept with the messages and in the audit", &common.reason}},
+               {{"--reason", "TEXT", "Reason, kept with the messages and in the audit",
+                 &common.reason}},
                bulk_options(common),
                operation_options(common),
                box_options(common),

@@ -6,7 +6,9 @@ std::vector<Option> store_options(CommonOptions& common) {
   return {
       {"--database",
        "URL",
-       "sqlite:<file>, postgresql://user@host/name or sqlserver://user@host/name, without a password: pass it in PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or TWINBOX_DATABASE (default: sqlite:twinbox.db)",
+       "sqlite:<file>, postgresql://user@host/name or sqlserver://user@host/name, without a "
+       "password: pass it in PGPASSWORD, ~/.pgpass, SQLCMDPASSWORD or TWINBOX_DATABASE (default: "
+       "sqlite:twinbox.db)",
        &common.database,
        {},
        false,
@@ -53,13 +55,15 @@ std::vector<Option> bulk_options(CommonOptions& common) {
   return {
       {"--dry-run", "", "Only count the messages that would change", &common.dry_run},
       {"--yes", "", "Do not ask for confirmation", &common.yes},
-      {"--actor", "NAME", "Name of the operator, kept in the audit (default: your user name)", &common.actor},
+      {"--actor", "NAME", "Name of the operator, kept in the audit (default: your user name)",
+       &common.actor},
   };
 }
 
 std::vector<Option> operation_options(CommonOptions& common) {
   return {{"--operation", "ID",
-           "Id of the operation: repeating it changes nothing twice and continues an interrupted operation",
+           "Id of the operation: repeating it changes nothing twice and continues an interrupted "
+           "operation",
            &common.operation}};
 }
 

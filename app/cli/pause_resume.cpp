@@ -76,9 +76,10 @@ Response post(const std::string& url, const std::string& body, const PauseOption
   curl_easy_setopt(handle.get(), CURLOPT_WRITEDATA, &answer.body);
   const CURLcode code = curl_easy_perform(handle.get());
   if (code != CURLE_OK) {
-    throw CliError(exit_daemon, "the daemon at " + printable(options.server) +
-                                    " does not respond: " + curl_easy_strerror(code) +
-                                    "; start it with twinbox serve, or give its address with --server");
+    throw CliError(exit_daemon,
+                   "the daemon at " + printable(options.server) +
+                       " does not respond: " + curl_easy_strerror(code) +
+                       "; start it with twinbox serve, or give its address with --server");
   }
   curl_easy_getinfo(handle.get(), CURLINFO_RESPONSE_CODE, &answer.status);
   return answer;
@@ -138,8 +139,8 @@ int ask(const CommonOptions& common, PauseOptions options, const std::string& ve
                        "; give a token with the role operate in TWINBOX_TOKEN or --token-file");
   }
   if (answer.status < 200 || answer.status > 299)
-    throw CliError(exit_daemon, "the daemon rejected the request (" + std::to_string(answer.status) + ")" +
-                                    detail_of(answer.body));
+    throw CliError(exit_daemon, "the daemon rejected the request (" +
+                                    std::to_string(answer.status) + ")" + detail_of(answer.body));
   if (common.json) {
     screen.print(indented_json(answer.body) + "\n");
   } else {
@@ -159,22 +160,24 @@ Verb dispatch_verb(CommonOptions& common, const std::string& name, const std::st
       .group = "Daemon",
       .summary = summary,
       .text = text,
-      .options =
-          with({{"--topic", "TOPIC", "Only this topic", &options->topic},
-                {"--store", "NAME", "Only this store", &common.store},
-                {"--server", "URL",
-                 "Address of the daemon (default: the address in the configuration, http://127.0.0.1:7117)",
-                 &options->server},
-                {"--token-file", "FILE", "File with the token (default: TWINBOX_TOKEN)",
-                 &options->token_file},
-                {"--ca-file", "FILE", "CA certificates that the daemon's certificate is checked against", &options->ca_file},
-                {"--certificate-file", "FILE",
-                 "Client certificate, needed if the daemon sets server.client_ca",
-                 &options->certificate_file},
-                {"--key-file", "FILE", "Key of the client certificate (default: in the same file)", &options->key_file},
-                {"--config", "FILE", "Configuration file (default: TWINBOX_CONFIG)",
-                 &common.config}},
-               {answer_options(common)}),
+      .options = with(
+          {{"--topic", "TOPIC", "Only this topic", &options->topic},
+           {"--store", "NAME", "Only this store", &common.store},
+           {"--server", "URL",
+            "Address of the daemon (default: the address in the configuration, "
+            "http://127.0.0.1:7117)",
+            &options->server},
+           {"--token-file", "FILE", "File with the token (default: TWINBOX_TOKEN)",
+            &options->token_file},
+           {"--ca-file", "FILE", "CA certificates that the daemon's certificate is checked against",
+            &options->ca_file},
+           {"--certificate-file", "FILE",
+            "Client certificate, needed if the daemon sets server.client_ca",
+            &options->certificate_file},
+           {"--key-file", "FILE", "Key of the client certificate (default: in the same file)",
+            &options->key_file},
+           {"--config", "FILE", "Configuration file (default: TWINBOX_CONFIG)", &common.config}},
+          {answer_options(common)}),
       .examples = {{"TWINBOX_TOKEN=$(cat token) twinbox " + name, "everything"},
                    {"twinbox " + name + " --topic order.placed --token-file token", "one topic"}},
       .run = [&common, options, name](const Screen& screen) {

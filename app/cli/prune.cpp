@@ -115,30 +115,36 @@ int reap(const CommonOptions& common, const Screen& screen) {
 
 Verb prune_verb(CommonOptions& common) {
   auto arguments = std::make_shared<PruneArguments>();
-  return {.name = "prune",
-          .group = "Operate",
-          .summary = "Delete finished messages older than the retention period",
-          .text = "Open messages are never deleted. The command shows the number and asks for confirmation.",
-          .options = with({{"--older-than", "DURATION",
-                            "Finished longer ago than this (default: the retention period of the box, 7d for an outbox, 30d for an inbox)",
-                            &arguments->older_than},
-                           {"--include-dead", "", "Also delete dead letters", &arguments->include_dead},
-                           {"--include-seen", "", "Also delete messages that were only marked as seen",
-                            &arguments->include_seen}},
-                          {bulk_options(common), box_options(common), store_options(common),
-                           answer_options(common)}),
-          .examples = {{"twinbox prune --older-than 7d --dry-run", "count only"},
-                       {"twinbox prune --yes", "for a nightly job"}},
-          .run = [&common, arguments](const Screen& screen) {
-            return prune(common, *arguments, screen);
-          }};
+  return {
+      .name = "prune",
+      .group = "Operate",
+      .summary = "Delete finished messages older than the retention period",
+      .text =
+          "Open messages are never deleted. The command shows the number and asks for "
+          "confirmation.",
+      .options = with({{"--older-than", "DURATION",
+                        "Finished longer ago than this (default: the retention period of the box, "
+                        "7d for an outbox, 30d for an inbox)",
+                        &arguments->older_than},
+                       {"--include-dead", "", "Also delete dead letters", &arguments->include_dead},
+                       {"--include-seen", "", "Also delete messages that were only marked as seen",
+                        &arguments->include_seen}},
+                      {bulk_options(common), box_options(common), store_options(common),
+                       answer_options(common)}),
+      .examples = {{"twinbox prune --older-than 7d --dry-run", "count only"},
+                   {"twinbox prune --yes", "for a nightly job"}},
+      .run = [&common, arguments](const Screen& screen) {
+        return prune(common, *arguments, screen);
+      }};
 }
 
 Verb reap_verb(CommonOptions& common) {
   return {.name = "reap",
           .group = "Operate",
           .summary = "Clear expired leases",
-          .text = "Reaping only keeps the displayed state accurate: claims take over expired leases by themselves.",
+          .text =
+              "Reaping only keeps the displayed state accurate: claims take over expired leases by "
+              "themselves.",
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
           .examples = {{"twinbox reap", "after a worker crashed"}},
           .run = [&common](const Screen& screen) { return reap(common, screen); }};

@@ -50,8 +50,8 @@ int deploy(const CommonOptions& common, const Screen& screen) {
     const std::string box{to_string(kind)};
     boxes.push_back({{"box", box}, {"applied", to_array(applied)}});
     if (!common.json)
-      screen.print(fit(box, 8) +
-                   (applied.empty() ? "up to date" : "applied " + joined(applied)) + "\n");
+      screen.print(fit(box, 8) + (applied.empty() ? "up to date" : "applied " + joined(applied)) +
+                   "\n");
   }
   if (common.json) print_json(screen, {{"boxes", std::move(boxes)}});
   return exit_ok;
@@ -61,8 +61,8 @@ std::string words_for(const SchemaState& state) {
   const std::string version = "version " + std::to_string(state.version);
   if (state.missing()) return "missing; run twinbox schema deploy";
   if (state.too_new()) {
-    return version + ", but this program supports only " +
-           std::to_string(state.known_version) + " and older; upgrade twinbox";
+    return version + ", but this program supports only " + std::to_string(state.known_version) +
+           " and older; upgrade twinbox";
   }
   if (state.current()) return version + ", up to date";
   return version + ", outdated; run twinbox schema deploy to apply " + joined(state.pending);
@@ -118,13 +118,13 @@ Verb schema_print_verb(CommonOptions& common) {
       .name = "schema print",
       .group = "Schema",
       .summary = "Print the SQL script that creates the tables",
-      .options = with({{"--grants", "ROLE",
-                        "Print the grants for this application role instead (not for SQLite)",
-                        &options->role},
-                       {"--enqueue-only", "",
-                        "With --grants: grant only the call of outbox_enqueue, and nothing on a table",
-                        &options->enqueue_only}},
-                      {box_options(common), store_options(common)}),
+      .options = with(
+          {{"--grants", "ROLE",
+            "Print the grants for this application role instead (not for SQLite)", &options->role},
+           {"--enqueue-only", "",
+            "With --grants: grant only the call of outbox_enqueue, and nothing on a table",
+            &options->enqueue_only}},
+          {box_options(common), store_options(common)}),
       .examples = {{"twinbox schema print --database postgresql://dba@db/app > twinbox.sql",
                     "for a database administrator to review"},
                    {"twinbox schema print --grants shop --enqueue-only --store main",
@@ -157,7 +157,10 @@ Verb schema_repair_verb(CommonOptions& common) {
           .group = "Schema",
           .summary = "Set sequences that are behind the data (PostgreSQL)",
           .text =
-              "Logical replication copies rows but not sequences. After you promote a replica, run this command before you start programs: it moves each sequence of the boxes forward to the highest number in use. It needs the rights of the owner of the tables. Writers wait while it runs.",
+              "Logical replication copies rows but not sequences. After you promote a replica, run "
+              "this command before you start programs: it moves each sequence of the boxes forward "
+              "to the highest number in use. It needs the rights of the owner of the tables. "
+              "Writers wait while it runs.",
           .options = with({}, {box_options(common), store_options(common), answer_options(common)}),
           .examples = {{"twinbox schema repair --database postgresql://dba@db/app",
                         "on a promoted replica"}},

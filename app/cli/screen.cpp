@@ -71,8 +71,9 @@ void Screen::note(std::string_view text) const { std::cerr << text << std::flush
 
 bool Screen::confirm(const std::string& question) const {
   if (isatty(STDIN_FILENO) != 1 || !error_is_terminal_) {
-    throw CliError(exit_usage, question +
-                                   " There is no terminal to confirm on; add --yes, or count first with --dry-run");
+    throw CliError(
+        exit_usage,
+        question + " There is no terminal to confirm on; add --yes, or count first with --dry-run");
   }
   note(question + " [y/N] ");
   std::string answer;

@@ -12,7 +12,8 @@ Verb serve_verb() {
           .group = "Daemon",
           .summary = "Run the daemon: serve HTTP and dispatch messages until SIGTERM",
           .text =
-              "Without a configuration, the daemon uses ./twinbox.db and listens on 127.0.0.1:7117. SIGHUP reloads the configuration.",
+              "Without a configuration, the daemon uses ./twinbox.db and listens on "
+              "127.0.0.1:7117. SIGHUP reloads the configuration.",
           .options = {{"-c,--config", "FILE",
                        "Configuration file in TOML (default: TWINBOX_CONFIG)", config.get()}},
           .examples = {{"twinbox serve", "on ./twinbox.db"},

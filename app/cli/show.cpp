@@ -164,7 +164,8 @@ void print_payload(const Screen& screen, DetailPrinter& details, const MessageDe
   while (text.ends_with('\n')) text.pop_back();
   screen.print(indented(printable_lines(text)));
   if (size > limit) {
-    screen.print(screen.look().paint(Style::faint, "  … truncated; --full shows the whole payload") + "\n");
+    screen.print(
+        screen.look().paint(Style::faint, "  … truncated; --full shows the whole payload") + "\n");
   }
 }
 
@@ -204,13 +205,16 @@ Verb show_verb(CommonOptions& common) {
       .name = "show",
       .group = "Inspect",
       .summary = "Show one message: payload, deliveries, failed attempts",
-      .text = "JSON is indented, other text is printed unchanged, and binary payloads are printed in hexadecimal.",
-      .options =
-          with({{"id", "ID", "Id of the message", &options->id, {}, true},
-                {"--source", "SOURCE", "Source of the message, needed if several sources use the same id", &options->source},
-                {"--full", "", "Print the whole payload", &options->full},
-                {"--raw", "", "Print only the payload, byte for byte", &options->raw}},
-               {box_options(common), store_options(common), answer_options(common)}),
+      .text =
+          "JSON is indented, other text is printed unchanged, and binary payloads are printed in "
+          "hexadecimal.",
+      .options = with(
+          {{"id", "ID", "Id of the message", &options->id, {}, true},
+           {"--source", "SOURCE",
+            "Source of the message, needed if several sources use the same id", &options->source},
+           {"--full", "", "Print the whole payload", &options->full},
+           {"--raw", "", "Print only the payload, byte for byte", &options->raw}},
+          {box_options(common), store_options(common), answer_options(common)}),
       .examples = {{"twinbox show evt_1", "everything about one message"},
                    {"twinbox show evt_1 --raw > payload.bin", "only its payload"}},
       .run = [&common, options](const Screen& screen) { return show(common, *options, screen); }};

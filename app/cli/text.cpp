@@ -132,8 +132,8 @@ std::string in_units(std::int64_t large, std::string_view large_unit, std::int64
 }
 
 [[noreturn]] void refuse(std::string_view what, std::string_view text, std::string_view expected) {
-  throw std::invalid_argument(std::string{what} + ": '" + printable(text) +
-                              "' is invalid; " + std::string{expected});
+  throw std::invalid_argument(std::string{what} + ": '" + printable(text) + "' is invalid; " +
+                              std::string{expected});
 }
 
 std::optional<int> number(std::string_view text, std::size_t at, std::size_t digits) {
@@ -317,8 +317,9 @@ Instant parse_instant(std::string_view what, std::string_view text, std::optiona
   if (const auto date = parse_date(text)) return *date;
   if (!now) refuse(what, text, "expected a time such as 2026-11-15T20:31:07Z or a date");
   if (const auto span = parse_span(text)) return *now - *span;
-  refuse(what, text,
-         "expected a time such as 2026-11-15T20:31:07Z, a date, or a duration before now such as 2h");
+  refuse(
+      what, text,
+      "expected a time such as 2026-11-15T20:31:07Z, a date, or a duration before now such as 2h");
 }
 
 std::string shell_word(std::string_view text) {

@@ -67,8 +67,7 @@ int list(const CommonOptions& common, const Screen& screen) {
     return exit_ok;
   }
   if (tokens.empty()) {
-    screen.note("No tokens in " + printable(file.string()) +
-                "; add one with twinbox token add.\n");
+    screen.note("No tokens in " + printable(file.string()) + "; add one with twinbox token add.\n");
     return exit_ok;
   }
   Table table({{"NAME"}, {"ROLE"}});
@@ -95,7 +94,8 @@ int revoke(const CommonOptions& common, const TokenOptions& options, const Scree
   }
   screen.note(how_to_reload);
   if (app::read_tokens(file).empty())
-    screen.note("No token is left: the daemon creates one with the role admin at its next start.\n");
+    screen.note(
+        "No token is left: the daemon creates one with the role admin at its next start.\n");
   return exit_ok;
 }
 
@@ -108,15 +108,18 @@ Verb token_add_verb(CommonOptions& common) {
       .group = "Daemon",
       .summary = "Create a token and print it once",
       .text =
-          "Writes the hash of the token to the daemon's token file (access.token_file). A new file is readable only by its owner. Roles: send enqueues and accepts messages; read sees everything; operate also requeues, discards and pauses; admin may do everything.",
+          "Writes the hash of the token to the daemon's token file (access.token_file). A new file "
+          "is readable only by its owner. Roles: send enqueues and accepts messages; read sees "
+          "everything; operate also requeues, discards and pauses; admin may do everything.",
       .options = token_options(
-          common, {{"name", "NAME", "Name of its user, shown in the audit", &options->name, {}, true},
-                   {"--role",
-                    "ROLE",
-                    "Role: send, read, operate or admin",
-                    &options->role,
-                    {"send", "read", "operate", "admin"},
-                    true}}),
+          common,
+          {{"name", "NAME", "Name of its user, shown in the audit", &options->name, {}, true},
+           {"--role",
+            "ROLE",
+            "Role: send, read, operate or admin",
+            &options->role,
+            {"send", "read", "operate", "admin"},
+            true}}),
       .examples = {{"twinbox token add ci --role send --config twinbox.toml",
                     "a token for the build server"}},
       .run = [&common, options](const Screen& screen) { return add(common, *options, screen); }};

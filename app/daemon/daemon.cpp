@@ -128,11 +128,12 @@ class Daemon {
       if (sink.kind == SinkConfig::Kind::command) longest = std::max(longest, sink.kill_after);
       if (sink.is_broker()) longest = std::max(longest, sink.timeout);
     }
-    return {usual + longest, [this] {
-              log_.write(
-                  LogLevel::warning, "shutdown_forced",
-                  {{"error", "a store does not respond; requests that waited for it were abandoned"}});
-            }};
+    return {
+        usual + longest, [this] {
+          log_.write(
+              LogLevel::warning, "shutdown_forced",
+              {{"error", "a store does not respond; requests that waited for it were abandoned"}});
+        }};
   }
 
   void stop() {
@@ -349,7 +350,8 @@ class Daemon {
 
   static HttpResponse is_full(const RequestPool& pool) {
     return busy("the " + pool.name() +
-                " pool is full: all its threads are busy and server.queue_size requests are waiting; repeat the request later with the same id");
+                " pool is full: all its threads are busy and server.queue_size requests are "
+                "waiting; repeat the request later with the same id");
   }
 
   void share(std::shared_ptr<RequestBatcher> calls, const Endpoint& endpoint, const Store* store,
@@ -411,11 +413,11 @@ class Daemon {
                {{"store", store},
                 {"endpoint", match.endpoint->path},
                 {"milliseconds", std::int64_t{time.count()}}});
-    return problem(
-        504, title_of(504),
-        "store " + store + ": the query was cancelled after limit.query_timeout (" +
-            std::to_string(time.count()) +
-            " ms); request less (a state, a topic, a smaller limit), check what blocks the database, or raise limit.query_timeout");
+    return problem(504, title_of(504),
+                   "store " + store + ": the query was cancelled after limit.query_timeout (" +
+                       std::to_string(time.count()) +
+                       " ms); request less (a state, a topic, a smaller limit), check what blocks "
+                       "the database, or raise limit.query_timeout");
   }
 
   HttpResponse explain(const std::string& path, const std::exception_ptr& thrown) {
@@ -443,7 +445,8 @@ class Daemon {
 
   HttpResponse failed(const std::string& path, std::string_view error) {
     log_.write(LogLevel::error, "request_failed", {{"endpoint", path}, {"error", error}});
-    return problem(500, title_of(500), "internal error; see the event request_failed in the daemon's log");
+    return problem(500, title_of(500),
+                   "internal error; see the event request_failed in the daemon's log");
   }
 
   void done(const Request* context, const HttpRequest& head, int status, std::size_t bytes,
@@ -500,10 +503,12 @@ class Daemon {
       service_ = make_service(config, read_tokens(file));
     }
     std::cout << "Operator token, shown once (its hash is in " << file.string() << "):\n  " << token
-              << "\nPass it to the command line in TWINBOX_TOKEN, and over HTTP as \"Authorization: Bearer <token>\".\n";
+              << "\nPass it to the command line in TWINBOX_TOKEN, and over HTTP as "
+                 "\"Authorization: Bearer <token>\".\n";
     if (config.dashboard.enabled && !dashboard_assets().empty()) {
-      std::cout << "This link opens the dashboard and logs you in. It works once, for 15 minutes:\n  "
-                << address(config) << "/#token=" << sessions_.make_code(token_hash(token)) << "\n";
+      std::cout
+          << "This link opens the dashboard and logs you in. It works once, for 15 minutes:\n  "
+          << address(config) << "/#token=" << sessions_.make_code(token_hash(token)) << "\n";
     }
     std::cout << std::flush;
   }

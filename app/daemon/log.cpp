@@ -24,7 +24,7 @@ std::string timestamp(Instant now) {
                      time.subseconds().count());
 }
 
-/// The character at the beginning of `text`, which is valid UTF-8, and how many bytes it has.
+/// The first character of `text`, which is valid UTF-8, and its length in bytes.
 std::pair<char32_t, std::size_t> first_code(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
@@ -44,7 +44,7 @@ bool holds_hidden(std::string_view text) {
   return false;
 }
 
-/// JSON text in which hidden characters are escapes: a terminal must not obey what a client sent.
+/// JSON text with escaped control characters, so that client input cannot control a terminal.
 std::string escape_hidden(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -63,7 +63,7 @@ std::string escape_hidden(std::string_view text) {
 }
 
 std::string json_text(std::string_view text) {
-  if (!is_utf8(text)) {  // a log is text, whatever a client sends as its target
+  if (!is_utf8(text)) {  // the log stays valid text for any request target
     std::string clean{text};
     for (char& c : clean) {
       if (static_cast<unsigned char>(c) >= 0x80) c = '?';
@@ -143,7 +143,7 @@ std::string logged_target(std::string_view target) {
 }
 
 struct Log::Sink {
-  std::shared_ptr<spdlog::logger> logger;  // shared with spdlog's own registry, if anybody asks it
+  std::shared_ptr<spdlog::logger> logger;  // shared with spdlog's registry
 };
 
 Log::Log(const LogConfig& config)

@@ -1,4 +1,4 @@
-// The daemon's log: events with fields, as text for people or as JSON for programs.
+// The daemon's log: events with fields, as text or as JSON.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,11 @@
 
 namespace twinbox::app {
 
-/// One line, without its end. Values are quoted where they hold more than one plain word.
+/// One line without the line break. Values that are not a plain word are quoted.
 std::string log_line(const LogEvent& event, bool json, Instant now);
 
-/// The target of a request for the log: at most 256 bytes, and of its query only values of
-/// parameters that hold no secret.
+/// The target of a request for the log: at most 256 bytes, with only the query values that cannot
+/// contain a secret.
 std::string logged_target(std::string_view target);
 
 /// Writes to standard error. Thread-safe.
@@ -30,9 +30,9 @@ class Log {
   void write(const LogEvent& event);
   void write(LogLevel level, std::string_view name, std::initializer_list<LogField> fields);
   [[nodiscard]] bool access() const noexcept { return access_; }
-  /// For the library: everything goes here, and the level is looked up at each event.
+  /// The log function for the library. It receives every event and applies the current level.
   [[nodiscard]] Environment environment();
-  /// How many events named `conflict` the library has written, whatever the level.
+  /// The number of `conflict` events that the library has logged at any level.
   [[nodiscard]] std::uint64_t conflicts() const noexcept { return conflicts_; }
 
  private:

@@ -1,4 +1,4 @@
-// The end of a daemon that waits for something that never comes.
+// Ends a daemon whose shutdown hangs.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace twinbox::app {
 
-/// Ends the process if it does not end by itself in time, as a crash would.
+/// Kills the process if it does not stop in time; the effect is that of a crash.
 class ShutdownWatchdog {
  public:
   ShutdownWatchdog(std::chrono::milliseconds limit, std::function<void()> over)

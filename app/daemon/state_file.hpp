@@ -1,4 +1,4 @@
-// Small files beside the token file that the daemon keeps for its next start.
+// Small state files of the daemon in the folder of the token file.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 
 namespace twinbox::app {
 
-/// The whole content at once: a reader sees the former or the new one, also after a power cut.
-/// Throws std::runtime_error that names the file.
+/// Replaces the content atomically: readers see the old or the new content, also after a power
+/// failure. Throws std::runtime_error with the name of the file.
 void save_file(const std::filesystem::path& file, std::string_view bytes);
 
-/// A file that cannot be used is renamed to `….damaged`, with a warning, so that the daemon can
-/// start without it.
+/// Renames an unusable file to `….damaged` and logs a warning, so that the daemon can start without
+/// it.
 void move_damaged_file(const std::filesystem::path& file, std::string_view log_event,
                        const Environment& environment);
 

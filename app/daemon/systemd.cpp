@@ -21,7 +21,7 @@ void notify_systemd(std::string_view state) {
   if (*path == '@') address.sun_path[0] = '\0';
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return;
-  // A manager that does not listen is no reason to stop serving.
+  // An unreachable service manager is no reason to stop serving.
   [[maybe_unused]] const auto sent = sendto(
       socket, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));

@@ -1,4 +1,4 @@
-// Tells the service manager how the daemon is (sd_notify), where there is one.
+// Reports the state of the daemon to the service manager (sd_notify), if there is one.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace twinbox::app {
 /// Sends `state` ("READY=1") to the socket that NOTIFY_SOCKET names; nothing without it.
 void notify_systemd(std::string_view state);
 
-/// Half of the time in which the manager wants to hear from us; empty: it does not care.
+/// Half of the manager's watchdog interval; empty: no watchdog.
 std::optional<std::chrono::milliseconds> watchdog_interval();
 
 }  // namespace twinbox::app

@@ -8,7 +8,7 @@
 namespace twinbox::app {
 namespace {
 
-/// Takes the same time wherever the texts differ.
+/// Compares in constant time.
 bool same(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -26,7 +26,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-/// `name`, `name:port`, `[v6]:port` → the name alone.
+/// `name`, `name:port`, `[v6]:port` → the host without the port.
 std::string host_of(std::string_view authority) {
   if (authority.starts_with('[')) {
     return lower(authority.substr(1, std::min(authority.find(']'), authority.size()) - 1));
@@ -34,8 +34,8 @@ std::string host_of(std::string_view authority) {
   return lower(authority.substr(0, authority.rfind(':')));
 }
 
-/// Whether an `Origin` is a page of `host`, its port included: another port is another program. A
-/// port that the scheme has by default may be left out.
+/// True if `Origin` is a page of `host`, including the port, because another port is another
+/// program. The default port of the scheme may be left out.
 bool same_authority(std::string_view origin, std::string_view host) {
   const std::size_t scheme = origin.find("://");
   if (scheme == std::string_view::npos) return false;
@@ -91,8 +91,8 @@ std::optional<std::string_view> cookie_of(const HttpRequest& head, std::string_v
   return {};
 }
 
-/// Whether a page of this very server asks; where `Origin` is given it was compared before.
-/// Another port of the same host is the same site to a browser, and gets its cookies.
+/// True if a page of this server sent the request; a given `Origin` was compared before. Browsers
+/// treat another port of the same host as the same site and send it the same cookies.
 bool from_own_page(const HttpRequest& head) {
   if (!head.headers.find("Host")) return false;
   const auto site = head.headers.find("Sec-Fetch-Site");
@@ -118,7 +118,7 @@ bool Access::is_loopback_only(const ServerConfig& server) {
 
 bool Access::is_own_host(std::string_view host) const {
   if (std::ranges::find(hosts_, host) != hosts_.end()) return true;
-  // A name can be made to point here by anybody; an address cannot.
+  // Anyone can point a DNS name here, but not an address.
   boost::system::error_code error;
   boost::asio::ip::make_address(host, error);
   return !error;
@@ -127,9 +127,10 @@ bool Access::is_own_host(std::string_view host) const {
 std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) const {
   const std::vector<std::string_view> hosts = head.headers.all("Host");
   if (hosts.size() > 1) {
-    return problem(400, "Bad Request", "the request has more than one Host header; send exactly one");
+    return problem(400, "Bad Request",
+                   "the request has more than one Host header; send exactly one");
   }
-  // HTTP/1.0 may have none. No browser sends that, so no name can have been made to point here.
+  // HTTP/1.0 may omit Host. Browsers do not speak it, so DNS rebinding is impossible.
   const std::string_view host = hosts.empty() ? "" : hosts[0];
   if (!hosts.empty() && !is_own_host(host_of(host))) {
     return problem(421, "Misdirected Request",
@@ -140,11 +141,13 @@ std::optional<HttpResponse> Access::refuse_foreign(const HttpRequest& head) cons
   const bool foreign_origin =
       origin && (!same_authority(*origin, host) ||
                  (over_https(head) && !lower(*origin).starts_with("https://")));
-  // A link on another page may lead to the dashboard, which holds nothing by itself.
+  // Other pages may link to the dashboard; its page contains no data.
   const bool followed_link = head.method == "GET" && head.target == "/" &&
                              head.headers.find("Sec-Fetch-Dest") == "document";
   if (foreign_origin || (site && *site == "cross-site" && !followed_link)) {
-    return problem(403, "Forbidden", "requests from pages of another origin are rejected; open the page on this server");
+    return problem(
+        403, "Forbidden",
+        "requests from pages of another origin are rejected; open the page on this server");
   }
   return {};
 }
@@ -193,16 +196,17 @@ std::optional<HttpResponse> Access::refuse(const HttpRequest& head, RequiredAcce
   const Token* token = find(head, use);
   if (token == nullptr) {
     const bool unknown = !bearer(head).value_or("").empty();
-    HttpResponse refusal =
-        problem(401, "Unauthorized",
-                unknown ? "unknown token; add one with \"twinbox token add\" and reload the daemon"
-                        : "a token is required: send Authorization: Bearer … with a token of the role " +
-                              std::string{name_of(need)});
+    HttpResponse refusal = problem(
+        401, "Unauthorized",
+        unknown ? "unknown token; add one with \"twinbox token add\" and reload the daemon"
+                : "a token is required: send Authorization: Bearer … with a token of the role " +
+                      std::string{name_of(need)});
     refusal.headers.add("WWW-Authenticate", "Bearer");
     return refusal;
   }
   if (!covers(token->role, need)) {
-    return problem(403, "Forbidden", "this token does not have the role " + std::string{name_of(need)});
+    return problem(403, "Forbidden",
+                   "this token does not have the role " + std::string{name_of(need)});
   }
   return {};
 }

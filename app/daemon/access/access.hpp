@@ -1,4 +1,4 @@
-// Who may do what: tokens with roles, and requests that a web page must not be able to make.
+// Authorization: tokens with roles, and protection against requests from foreign web pages.
 #pragma once
 
 #include <optional>
@@ -14,9 +14,9 @@
 
 namespace twinbox::app {
 
-/// Who asks, as far as a token tells, and what he may do.
+/// The caller of a request and its permissions.
 struct Caller {
-  std::string name = {};  ///< empty: nobody is known
+  std::string name = {};  ///< empty: no token
   std::optional<Role> role = {};
   bool may_read = false;
   bool may_operate = false;
@@ -27,22 +27,22 @@ class Access {
   /// Keeps the tokens of `config`; `sessions` must outlive it.
   Access(const Config& config, std::vector<Token> tokens, Sessions& sessions);
 
-  /// Whether only this machine is meant to reach `server`: no hosts, no TLS, a loopback address.
+  /// True if only this machine can reach `server`: no hosts, no TLS, a loopback address.
   static bool is_loopback_only(const ServerConfig& server);
-  /// Whether a peer on this machine counts as local: `loopback_without_token` is set, and only this
-  /// machine is meant to reach the server. Otherwise a proxy that does not announce itself would
-  /// make all its clients local.
+  /// True if a peer on this machine counts as local: `loopback_without_token` is set and only this
+  /// machine can reach the server. Otherwise a proxy that adds no headers would make all its
+  /// clients local.
   [[nodiscard]] bool trusts_loopback() const noexcept { return trusts_loopback_; }
 
-  /// Empty: the request may go on.
+  /// Empty: the request is allowed.
   [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head,
                                                    RequiredAccess need) const;
-  /// Whether an answer that goes on may go on: its session does not count as used.
+  /// True if a streamed response may continue. Does not count as a use of its session.
   [[nodiscard]] bool still_allowed(const HttpRequest& head, RequiredAccess need) const;
-  /// The same with what the router has found for it; who may not ask here learns nothing else.
+  /// As above, with the endpoint that the router found; a rejected caller learns nothing else.
   [[nodiscard]] std::optional<HttpResponse> refuse(const HttpRequest& head,
                                                    const EndpointLookup& found) const;
-  /// Whose token the request brings; empty: nobody's.
+  /// The name of the token in the request; empty: none.
   [[nodiscard]] std::string actor(const HttpRequest& head) const;
   [[nodiscard]] Caller caller(const HttpRequest& head) const;
 
@@ -50,17 +50,17 @@ class Access {
     Caller caller;
     std::string session;  ///< for the cookie
   };
-  /// Begins a session for a token, or for a code that counts once. Empty: it is neither.
+  /// Starts a session for a token or a single-use code. Empty: neither matches.
   [[nodiscard]] std::optional<Login> log_in(std::string_view token) const;
   /// After a `log_in` that returned nothing.
   [[nodiscard]] Sessions::Failed count_failed_login() const {
     return sessions_.count_failed_login();
   }
-  /// Ends the session that the request brings. False: a page of another origin asks for it.
+  /// Ends the session of the request. False: a page of another origin sent it.
   [[nodiscard]] bool log_out(const HttpRequest& head) const;
-  /// The cookie that holds the id of a session. It counts only in requests of this server's own
-  /// pages: browsers add it to those of others, too. Where HTTPS is spoken, by the server or by its
-  /// proxy, a name that no other host of the domain can set.
+  /// The name of the cookie with the session id. The cookie counts only in requests from pages of
+  /// this server, because browsers also add it to requests from other pages. Over HTTPS, to the
+  /// server or its proxy, the name has a prefix that no other host of the domain can set.
   [[nodiscard]] std::string_view cookie_name(const HttpRequest& head) const;
   [[nodiscard]] bool over_https(const HttpRequest& head) const;
 

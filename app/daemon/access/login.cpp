@@ -43,16 +43,16 @@ HttpResponse too_many() {
 HttpResponse log_in(const Access& access, const Environment& environment,
                     const EndpointRequest& call) {
   const std::string token = text_member(parse_body(call.request, {"token"}), "token");
-  // A known token first: those who have none must not lock out those who have one.
+  // Valid tokens are checked first, so failed logins cannot lock out their owners.
   const std::optional<Access::Login> login = access.log_in(token);
   if (!login) {
     const Sessions::Failed failed = access.count_failed_login();
     if (failed == Sessions::Failed::first_rejected) log_refused(environment, "too_many");
     if (failed != Sessions::Failed::counted) return too_many();
     log_refused(environment, "unknown_token");
-    throw HttpProblem(
-        401,
-        "unknown token, or a login link that was already used or has expired; create a token with \"twinbox token add\" and reload the daemon");
+    throw HttpProblem(401,
+                      "unknown token, or a login link that was already used or has expired; create "
+                      "a token with \"twinbox token add\" and reload the daemon");
   }
   HttpResponse response = show(login->caller);
   response.headers.add("Set-Cookie", cookie(access, login->session, call.request));

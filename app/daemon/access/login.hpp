@@ -1,4 +1,4 @@
-// A browser logs in: its token begins a session, whose id is a cookie that no script can read.
+// Browser login: a token starts a session, whose id is stored in a cookie that scripts cannot read.
 #pragma once
 
 #include "daemon/access/access.hpp"
@@ -7,8 +7,8 @@
 
 namespace twinbox::app {
 
-/// Adds /v1/me, /v1/login and /v1/logout. `access` must outlive the router. Logins that are refused
-/// are logged (`login_refused`).
+/// Adds /v1/me, /v1/login and /v1/logout. `access` must outlive the router. Rejected logins are
+/// logged (`login_refused`).
 void add_login(HttpRouter& router, const Access& access, const Environment& environment);
 
 }  // namespace twinbox::app

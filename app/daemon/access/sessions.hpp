@@ -1,4 +1,4 @@
-// Browsers that have logged in. A session stands for a token, without being one.
+// The sessions of browsers. A session refers to a token without containing it.
 #pragma once
 
 #include <chrono>
@@ -14,40 +14,41 @@
 
 namespace twinbox::app {
 
-/// In memory: sessions end with the process. Only hashes of their ids are kept. Thread-safe.
+/// Sessions live in memory and end with the process. Only hashes of their ids are kept.
+/// Thread-safe.
 class Sessions {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::size_t max_per_token = 32;  ///< the oldest ends for another one
+  static constexpr std::size_t max_per_token = 32;  ///< a new session ends the oldest
   static constexpr int max_failed_at_once = 20;     ///< logins; then one per time_per_failed_login
   static constexpr Milliseconds time_per_failed_login{100};
-  static constexpr std::chrono::minutes code_time{15};  ///< how long a code is worth something
+  static constexpr std::chrono::minutes code_time{15};  ///< validity of a code
 
   explicit Sessions(std::function<Clock::time_point()> now = Clock::now) : now_(std::move(now)) {}
 
-  /// From now on, for sessions that are there as well.
+  /// Applies to existing sessions, too.
   void set(const AccessConfig& config);
 
   enum class Failed {
     counted,
-    first_rejected,  ///< too many have failed; the first of those that are refused for it
+    first_rejected,  ///< too many failed logins; the first one rejected for that
     rejected,
   };
-  /// Counts a login that brought neither a token nor a code.
+  /// Counts a login without a valid token or code.
   Failed count_failed_login();
-  /// Begins one for the token of that hash, and returns its id.
+  /// Starts a session for the token with this hash and returns its id.
   std::string begin(const std::string& token_hash);
-  /// The hash of the token that it stands for, and it counts as used now. Empty: there is none.
+  /// The hash of the session's token; marks the session as used. Empty: unknown session.
   std::optional<std::string> find(std::string_view id);
-  /// The same, and it does not count as used.
+  /// As find(), without marking the session as used.
   std::optional<std::string> peek(std::string_view id);
   void end(std::string_view id);
-  /// Ends those of all other tokens.
+  /// Ends the sessions of all other tokens.
   void keep_only(const std::vector<Token>& tokens);
 
-  /// A code that logs in once, within `code_time`, as the token of that hash would.
+  /// Creates a code that can log in once, within `code_time`, as the token with this hash.
   std::string make_code(const std::string& token_hash);
-  /// The hash of its token; from then on it is worth nothing. Empty: it is none.
+  /// The hash of the code's token; the code becomes invalid. Empty: unknown code.
   std::optional<std::string> redeem_code(std::string_view code);
 
  private:

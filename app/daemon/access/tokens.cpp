@@ -33,7 +33,7 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-/// The first word of a line; empty: it holds no token.
+/// The first word of a line; empty: no token.
 std::string name_in(const std::string& line) {
   std::string name;
   std::istringstream{line.substr(0, line.find('#'))} >> name;
@@ -43,8 +43,8 @@ std::string name_in(const std::string& line) {
 constexpr std::string_view name_rule =
     "a token name has 1 to 64 letters, digits and . _ - @, and starts with a letter or a digit";
 
-/// Letters and digits first: names are sources of messages, and `-` is the one of callers without a
-/// token.
+/// Names start with a letter or a digit because they are sources of messages, and `-` is the source
+/// of callers without a token.
 bool can_be_name(std::string_view name) {
   const auto alphanumeric = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -56,13 +56,13 @@ bool can_be_name(std::string_view name) {
 }
 
 [[noreturn]] void refuse_write(const std::filesystem::path& file, int error) {
-  throw std::runtime_error(
-      "the token file " + file.string() + " cannot be written: " + std::strerror(error) +
-      (error == ENOENT ? "; create its folder" : "; grant this user access") +
-      ", or set access.token_file to another file");
+  throw std::runtime_error("the token file " + file.string() +
+                           " cannot be written: " + std::strerror(error) +
+                           (error == ENOENT ? "; create its folder" : "; grant this user access") +
+                           ", or set access.token_file to another file");
 }
 
-/// Closed with its owner.
+/// Closed by the destructor.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -82,7 +82,7 @@ bool write_all(int descriptor, const std::string& text) {
          fsync(descriptor) == 0;
 }
 
-/// Changes of one folder's tokens come one after the other.
+/// Serializes changes to the token files of one folder.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& file)
@@ -112,7 +112,7 @@ std::optional<Role> parse_role(std::string_view text) noexcept {
 
 std::vector<Token> read_tokens(const std::filesystem::path& file) {
   std::vector<Token> tokens;
-  std::error_code error;  // also where its folder cannot be read
+  std::error_code error;  // even if its folder cannot be read
   if (!std::filesystem::exists(file, error) && !error) return tokens;
   std::ifstream stream{file};
   std::string line;
@@ -139,10 +139,11 @@ std::vector<Token> read_tokens(const std::filesystem::path& file) {
     });
     tokens.push_back({name, *known, hash});
   }
-  // Half of the tokens must not pass for all of them.
+  // A partly read file must not count as the whole file.
   if (!stream.eof()) {
-    throw std::runtime_error("the token file " + file.string() +
-                             " cannot be read; grant this user access, or set access.token_file to another file");
+    throw std::runtime_error(
+        "the token file " + file.string() +
+        " cannot be read; grant this user access, or set access.token_file to another file");
   }
   return tokens;
 }
@@ -151,7 +152,8 @@ std::vector<Token> read_tokens_again(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::exists(file, error) && !error) {
     throw std::runtime_error("the token file " + file.string() +
-                             " is missing, so the daemon keeps its current tokens; restore the file, or empty it to revoke all tokens");
+                             " is missing, so the daemon keeps its current tokens; restore the "
+                             "file, or empty it to revoke all tokens");
   }
   return read_tokens(file);
 }
@@ -185,7 +187,7 @@ std::string make_token(const std::filesystem::path& file, const std::string& nam
       fchown(out.get(), folder.st_uid, folder.st_gid) != 0) {
     refuse_write(file, errno);
   }
-  // A last line that somebody left without its end must not swallow this one.
+  // An unterminated last line must not swallow the new one.
   const off_t size = lseek(out.get(), 0, SEEK_END);
   char last = '\n';
   if (size > 0 && pread(out.get(), &last, 1, size - 1) != 1) refuse_write(file, errno);
@@ -197,7 +199,7 @@ std::string make_token(const std::filesystem::path& file, const std::string& nam
 
 std::size_t revoke_token(const std::filesystem::path& file, const std::string& name) {
   const FolderLock lock{file};
-  read_tokens(file);  // one that cannot be read is not made shorter
+  read_tokens(file);  // an unreadable file is not truncated
   std::ifstream stream{file};
   std::string line, kept;
   std::size_t count = 0;
@@ -211,7 +213,7 @@ std::size_t revoke_token(const std::filesystem::path& file, const std::string& n
   if (count == 0) return 0;
   struct stat before {};
   if (stat(file.c_str(), &before) != 0) refuse_write(file, errno);
-  // Beside the file itself where that is a link: the link stays.
+  // Next to the target of a symbolic link, so that the link is kept.
   const std::filesystem::path real = std::filesystem::canonical(file);
   const std::string next = real.string() + ".new";
   unlink(next.c_str());
@@ -237,7 +239,9 @@ std::filesystem::path token_file(const Config& config) {
 void require_token_file(const Config& config) {
   if (!config.access.token_file.empty() || config.stores.size() < 2) return;
   throw std::runtime_error(
-      "is missing, and with several stores it has no default; set it, for example token_file = \"twinbox.tokens\". With a single SQLite store, the default is twinbox.tokens in the folder of its file: set that path to keep its tokens");
+      "is missing, and with several stores it has no default; set it, for example token_file = "
+      "\"twinbox.tokens\". With a single SQLite store, the default is twinbox.tokens in the folder "
+      "of its file: set that path to keep its tokens");
 }
 
 }  // namespace twinbox::app

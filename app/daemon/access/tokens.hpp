@@ -1,4 +1,4 @@
-// The token file: who may do what. Only hashes are kept.
+// The token file: names, roles and hashes of tokens.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +13,13 @@ namespace twinbox::app {
 
 enum class Role {
   send,     ///< enqueue, accept
-  read,     ///< look
-  operate,  ///< look, requeue, discard, pause
+  read,     ///< read
+  operate,  ///< read, requeue, discard, pause
   admin,    ///< everything
 };
 
 std::string_view to_string(Role role) noexcept;
-/// Empty: there is no such role.
+/// Empty: unknown role.
 std::optional<Role> parse_role(std::string_view text) noexcept;
 
 struct Token {
@@ -28,29 +28,29 @@ struct Token {
   std::string hash;  ///< SHA-256 of the token, as 64 hexadecimal digits
 };
 
-/// Reads a token file: a line `name role hash` for each, `#` begins a comment. A file that is not
-/// there holds none. Throws std::runtime_error that names the file, and the line that is wrong.
+/// Reads a token file with one line `name role hash` per token; `#` starts a comment. A missing
+/// file counts as empty. Throws std::runtime_error with the file and the invalid line.
 std::vector<Token> read_tokens(const std::filesystem::path& file);
-/// For a reload: throws also when there is none any more.
+/// As read_tokens(), for a reload: also throws if the file is missing.
 std::vector<Token> read_tokens_again(const std::filesystem::path& file);
 
-/// 256 random bits behind `prefix`. Throws std::runtime_error.
+/// `prefix` followed by 256 random bits. Throws std::runtime_error.
 std::string make_secret(std::string_view prefix);
-/// As it stands in the file.
+/// The hash as stored in the file.
 std::string token_hash(std::string_view token);
 
-/// Makes a token, adds its hash to the file and returns it. A new file is readable by its owner
-/// only; made by root, it belongs to the owner of its folder. Throws std::runtime_error, also when
-/// the file has a token of that name, and std::invalid_argument for a name that cannot be one.
+/// Creates a token, adds its hash to the file and returns it. A new file is readable only by its
+/// owner; if root creates it, it belongs to the owner of its folder. Throws std::runtime_error,
+/// also for a duplicate name, and std::invalid_argument for an invalid name.
 std::string make_token(const std::filesystem::path& file, const std::string& name, Role role);
 
-/// Takes every token of that name out of the file; the rest of it stays as it is. Returns how many
-/// there were. Throws std::runtime_error.
+/// Removes every token with this name from the file and keeps the rest unchanged. Returns the
+/// number of removed tokens. Throws std::runtime_error.
 std::size_t revoke_token(const std::filesystem::path& file, const std::string& name);
 
-/// Where the tokens are: in the file that the configuration names, else beside the SQLite store.
+/// The token file: the configured one, or by default the one in the folder of the SQLite store.
 std::filesystem::path token_file(const Config& config);
-/// Throws std::runtime_error where there are several stores and no file is named.
+/// Throws std::runtime_error if there are several stores and no configured file.
 void require_token_file(const Config& config);
 
 }  // namespace twinbox::app

@@ -23,7 +23,7 @@ std::string list_of(const std::vector<ConfigProblem>& problems) {
   return text;
 }
 
-/// As one reads a file, what the environment says last.
+/// In file order, problems of the environment last.
 std::vector<ConfigProblem> by_line(std::vector<ConfigProblem> problems) {
   const auto line = [](const ConfigProblem& problem) {
     std::uint64_t number = UINT64_MAX;
@@ -46,7 +46,7 @@ std::string names_no_store(const Config& config) {
   return "is missing, and there are several stores; add store = " + names;
 }
 
-/// What leads to an inbox that `config` does not serve.
+/// The references to an inbox that `config` does not serve.
 std::vector<ConfigProblem> leads_nowhere(const Config& config) {
   std::vector<ConfigProblem> problems;
   const auto need = [&](const std::string& path, const std::string& store) {
@@ -77,7 +77,7 @@ std::vector<ConfigProblem> leads_nowhere(const Config& config) {
   return problems;
 }
 
-/// Builds a Config out of the tables of one document.
+/// Builds a Config from the tables of one document.
 class Builder {
  public:
   Builder(ConfigSource& source, const toml::table& document)
@@ -160,15 +160,16 @@ class Builder {
     });
   }
 
-  /// What has no source would be taken for a message of the owner's.
+  /// Messages without a source would look like messages of its owner.
   static void refuse_owned(TableReader& reader, const SinkConfig& sink, const SourceNames& owned) {
     const std::string source = inbox_source(sink);
     if (!owned.contains(source)) return;
     reader.refuse("source", "\"" + source +
-                                "\" belongs to a webhook endpoint or a broker, and only that may use it; set source to another name");
+                                "\" belongs to a webhook endpoint or a broker, and only that may "
+                                "use it; set source to another name");
   }
 
-  /// Calls `read(reader, table)` for each entry of [[section]]; its name makes its path.
+  /// Calls `read(reader, table)` for each entry of [[section]]; the path contains its name.
   template <class Read>
   void each_listed(std::string_view name, Read read) {
     sections_.emplace_back(name);
@@ -206,10 +207,13 @@ class Builder {
       if (!event.sink.empty()) need_sink(reader, event.sink);
       const SinkConfig* sink = config_.find_sink(event.sink);
       if (sink != nullptr && sink->kind == SinkConfig::Kind::inbox) {
-        reader.refuse("sink", "a sink of type inbox cannot be called inline; set mode = \"accept\", or use another sink");
+        reader.refuse("sink",
+                      "a sink of type inbox cannot be called inline; set mode = \"accept\", or use "
+                      "another sink");
       } else if (sink != nullptr && sink->is_broker()) {
         reader.refuse("sink",
-                      "a sink of a broker cannot be called inline; set mode = \"accept\", and add a [[route]] from the inbox to the broker");
+                      "a sink of a broker cannot be called inline; set mode = \"accept\", and add "
+                      "a [[route]] from the inbox to the broker");
       }
       need_inbox(reader, event.store, true);
       if (!event.name.empty()) validate_event(reader, event);
@@ -224,14 +228,16 @@ class Builder {
     });
   }
 
-  /// A name that may be there once.
+  /// Refuses a duplicate name.
   void refuse_second(TableReader& reader, std::string_view key, const std::string& kind,
                      const std::string& name) {
     const auto [first, fresh] = first_.emplace(kind + " " + name, reader.where());
-    if (!fresh) reader.refuse(key, "\"" + name + "\" is defined twice; the first definition is at " + first->second);
+    if (!fresh)
+      reader.refuse(
+          key, "\"" + name + "\" is defined twice; the first definition is at " + first->second);
   }
 
-  /// The dispatcher of a box takes each pattern once; inline events are retried by routes, too.
+  /// The dispatcher of a box accepts each pattern once; routes also retry inline events.
   void validate_route(TableReader& reader, std::string_view key, BoxKind box,
                       const std::string& name, const std::string& topic) {
     std::optional<TopicPattern> pattern;
@@ -266,7 +272,7 @@ class Builder {
     }
   }
 
-  /// `really`: what is read needs it; else it is only named, and must be there.
+  /// `really`: the section uses the inbox; otherwise it only names the store, which must exist.
   void need_inbox(TableReader& reader, const std::string& store, bool really) {
     const StoreConfig* named = config_.find_store(store);
     if (!store.empty() && named == nullptr) {
@@ -274,11 +280,13 @@ class Builder {
     } else if (really && store.empty() && config_.stores.size() > 1) {
       reader.refuse("store", names_no_store(config_));
     } else if (really && named != nullptr && !serves(named->boxes, BoxKind::inbox)) {
-      reader.refuse("store", "[store." + store + "] serves no inbox; set boxes = \"both\" or \"inbox\"");
+      reader.refuse("store",
+                    "[store." + store + "] serves no inbox; set boxes = \"both\" or \"inbox\"");
     } else if (really && store.empty() && std::ranges::none_of(config_.stores, [](const auto& one) {
                  return serves(one.boxes, BoxKind::inbox);
                })) {
-      reader.refuse("store", "no [store.…] serves an inbox; set boxes = \"both\" or \"inbox\" in a store");
+      reader.refuse("store",
+                    "no [store.…] serves an inbox; set boxes = \"both\" or \"inbox\" in a store");
     }
   }
 
@@ -287,9 +295,8 @@ class Builder {
       const std::string name{key.str()};
       if (std::ranges::find(sections_, name) != sections_.end()) continue;
       const std::string meant = nearest(name, sections_);
-      source_.add(
-          source_.where(&node), name,
-          "unknown section" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
+      source_.add(source_.where(&node), name,
+                  "unknown section" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
     }
     for (const auto& variable : source_.variables) {
       const std::string& name = variable.first;  // Clang 14 lets no lambda capture a binding
@@ -310,7 +317,7 @@ class Builder {
   const toml::table& document_;
   Config config_ = {};
   std::vector<std::string> sections_ = {};
-  std::map<std::string, std::string> first_ = {};  ///< where a name was given first
+  std::map<std::string, std::string> first_ = {};  ///< the first definition of a name
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The configuration: one TOML file, every key overridable by the environment.
+// The configuration: one TOML file; environment variables override every key.
 #pragma once
 
 #include <chrono>
@@ -22,15 +22,15 @@ using Milliseconds = std::chrono::milliseconds;
 
 struct ServerConfig {
   std::string listen = "127.0.0.1:7117";
-  std::vector<std::string> hosts = {};  ///< further names that a Host or Origin may give
+  std::vector<std::string> hosts = {};  ///< additional names accepted in Host and Origin
   std::string tls_certificate = {};     ///< PEM files; both or none
   std::string tls_key = {};
-  std::string client_ca = {};  ///< PEM: a client must show a certificate by one of these CAs
-  int io_threads = 1;          ///< that read and write sockets
-  int intake_threads = 64;     ///< requests that may store messages at once
-  int read_threads = 8;        ///< requests that may read or operate at once
-  int inline_threads = 32;     ///< events that may be handled within their request at once
-  int queue_size = 1024;       ///< requests of each of these kinds that may wait
+  std::string client_ca = {};  ///< PEM: clients need a certificate of one of these CAs
+  int io_threads = 1;          ///< for reading and writing sockets
+  int intake_threads = 64;     ///< concurrent requests that store messages
+  int read_threads = 8;        ///< concurrent requests that read or operate
+  int inline_threads = 32;     ///< concurrent events handled within their request
+  int queue_size = 1024;       ///< waiting requests of each of these kinds
 
   bool operator==(const ServerConfig&) const = default;
 };
@@ -39,17 +39,17 @@ struct LimitConfig {
   std::size_t connections = 8000;
   std::size_t header_bytes = 16 * 1024;
   std::size_t body_bytes = 1024 * 1024;
-  std::size_t buffered_bytes = 256 * 1024 * 1024;  ///< bodies of requests with a token, together
-  std::size_t anonymous_bytes = 64 * 1024 * 1024;  ///< bodies of all other requests together
-  std::size_t body_rate = 1024;  ///< bytes a second that a body must come with; 0: at any pace
+  std::size_t buffered_bytes = 256 * 1024 * 1024;  ///< total of the bodies of requests with a token
+  std::size_t anonymous_bytes = 64 * 1024 * 1024;  ///< total of all other bodies
+  std::size_t body_rate = 1024;  ///< minimum rate of a body in bytes per second; 0: none
   Milliseconds header_timeout = std::chrono::seconds{10};
   Milliseconds body_timeout = std::chrono::seconds{30};
   Milliseconds request_timeout = std::chrono::seconds{30};
-  Milliseconds query_timeout = std::chrono::seconds{10};  ///< for the query of a request that reads
+  Milliseconds query_timeout = std::chrono::seconds{10};  ///< for the query of a read request
   Milliseconds write_timeout = std::chrono::seconds{30};
   Milliseconds idle_timeout = std::chrono::seconds{75};
   Milliseconds shutdown_timeout =
-      std::chrono::seconds{20};  ///< for requests under way after SIGTERM
+      std::chrono::seconds{20};  ///< for requests in flight after SIGTERM
 };
 
 struct LogConfig {
@@ -61,12 +61,12 @@ struct LogConfig {
 
 struct AccessConfig {
   std::string token_file = {};          ///< empty: `twinbox.tokens` beside the only SQLite store
-  bool loopback_without_token = false;  ///< sending, reading, unsigned webhooks: this machine
+  bool loopback_without_token = false;  ///< this machine may send, read, and call unsigned webhooks
   Milliseconds session_time = std::chrono::hours{7 * 24};  ///< of a browser, since its login
   Milliseconds session_idle = std::chrono::hours{8};       ///< since its last request
 };
 
-/// Which boxes of a store the daemon serves.
+/// The boxes of a store that the daemon serves.
 enum class Boxes { both, outbox, inbox };
 
 bool serves(Boxes boxes, BoxKind kind) noexcept;
@@ -87,14 +87,14 @@ struct StoreConfig {
   std::optional<Milliseconds> inbox_retention = {};
   std::optional<Milliseconds> outbox_max_age = {};
   std::optional<Milliseconds> inbox_max_age = {};
-  bool hold_keys = false;                  ///< a dead letter holds its partition key
+  bool hold_keys = false;                  ///< a dead letter blocks its partition key
   bool inbox_require_synchronous = false;  ///< BoxOptions::require_synchronous
 
   [[nodiscard]] StoreDefinition definition() const;
   bool operator==(const StoreConfig&) const = default;
 };
 
-/// How a broker is reached; of a sink or a source.
+/// The connection of a sink or a source to its broker.
 struct BrokerConfig {
   std::string url = {};
   std::string ca_file = {};
@@ -102,15 +102,15 @@ struct BrokerConfig {
   std::string key_file = {};
   std::string credentials_file = {};                 ///< nats
   std::string monitor_url = {};                      ///< nats
-  std::map<std::string, std::string> settings = {};  ///< kafka: of its client library
+  std::map<std::string, std::string> settings = {};  ///< kafka: settings of its client library
   Milliseconds connect_timeout = std::chrono::seconds{10};
   Milliseconds heartbeat = std::chrono::seconds{30};
-  bool declare = false;  ///< exchanges, queues … are made; else they must be there
+  bool declare = false;  ///< creates exchanges, queues …; otherwise they must exist
 
   bool operator==(const BrokerConfig&) const = default;
 };
 
-/// A stream of NATS, as it is made where it is missing.
+/// The settings of a NATS stream that is created if missing.
 struct StreamConfig {
   enum class Retention { limits, interest, work_queue };
   std::string name = {};
@@ -128,7 +128,7 @@ struct SinkConfig {
   std::string name;
   Kind kind = Kind::log;
   Milliseconds timeout = std::chrono::seconds{30};  ///< http, command
-  /// http: status codes, command: exit codes. Without a value: the usual; an empty list: none.
+  /// http: status codes, command: exit codes. No value: the defaults; an empty list: none.
   std::optional<std::vector<int>> dead_on = {};
 
   // http
@@ -137,12 +137,12 @@ struct SinkConfig {
   std::map<std::string, std::string> headers = {};
   Form form = Form::automatic;
   std::vector<std::string> secrets = {};  ///< to sign with, all of them
-  std::vector<int> done_on = {};          ///< besides 2xx
-  int per_host = 8;                       ///< requests at once
+  std::vector<int> done_on = {};          ///< in addition to 2xx
+  int per_host = 8;                       ///< concurrent requests
   Milliseconds connect_timeout = std::chrono::seconds{10};
-  std::vector<std::string> allow = {};  ///< networks that are not public
+  std::vector<std::string> allow = {};  ///< allowed private networks
   std::string ca_file = {};
-  std::string proxy = {};  // its own certificate, as that of a broker, is in `broker`
+  std::string proxy = {};  // the client certificate is in `broker`
 
   // command
   std::vector<std::string> command = {};
@@ -151,10 +151,10 @@ struct SinkConfig {
   Milliseconds kill_after = std::chrono::seconds{5};
 
   // inbox
-  std::string store = {};   ///< empty: the only one
-  std::string source = {};  ///< of what has none; empty: `outbox`
+  std::string store = {};   ///< empty: the only store
+  std::string source = {};  ///< for messages without a source; empty: `outbox`
 
-  // over a broker
+  // broker
   BrokerConfig broker = {};
   std::size_t max_bytes = 128U * 1024U * 1024U;
 
@@ -171,20 +171,20 @@ struct SinkConfig {
   // kafka
   std::string topic = {};  ///< empty: the message's topic
 
-  /// Sends over a broker, several messages at once.
+  /// Publishes to a broker, several messages concurrently.
   [[nodiscard]] bool is_broker() const noexcept {
     return kind == Kind::rabbitmq || kind == Kind::nats || kind == Kind::kafka;
   }
 };
 
-/// What a broker delivers, and the inbox it comes into.
+/// A source: consumes from a broker into an inbox.
 struct SourceConfig {
   enum class Kind { rabbitmq, nats, kafka };
   std::string name;
   Kind kind = Kind::rabbitmq;
   BrokerConfig broker = {};
-  std::string store = {};   ///< empty: the only one
-  std::string source = {};  ///< of what names none; empty: the name of this section
+  std::string store = {};   ///< empty: the only store
+  std::string source = {};  ///< for messages without a source; empty: the name of this section
   int prefetch = 256;
   int max_retries = 5;
   Milliseconds delay = std::chrono::seconds{1};
@@ -194,7 +194,7 @@ struct SourceConfig {
   std::string queue = {};
   std::string queue_type = "quorum";
   std::vector<std::string> bindings = {};  ///< `exchange routing.key`
-  std::string dead_letter_exchange = {};   ///< empty: straight to the queue `<queue>.dead`
+  std::string dead_letter_exchange = {};   ///< empty: directly to the queue `<queue>.dead`
 
   // nats
   StreamConfig stream = {};
@@ -226,26 +226,26 @@ struct WebhookConfig {
   std::string name;
   std::string scheme;
   std::vector<std::string> secrets = {};
-  std::string store = {};  ///< empty: the only one
-  /// `header:…`, a JSON pointer, `fixed:…` or `signature`; empty: as the scheme has it.
+  std::string store = {};  ///< empty: the only store
+  /// `header:…`, a JSON pointer, `fixed:…` or `signature`; empty: the default of the scheme.
   std::string id = {};
-  std::string topic = {};   ///< the same
-  std::string source = {};  ///< the same; empty: the endpoint's name
+  std::string topic = {};   ///< as for the id
+  std::string source = {};  ///< as for the id; empty: the endpoint's name
   std::string topic_prefix = {};
   Milliseconds tolerance = std::chrono::minutes{5};
   std::string header_prefix = "webhook-";  ///< standard_webhooks: of its three headers
-  std::string header = {};                 ///< hmac, ed25519: where the signature is
-  std::string prefix = {};                 ///< hmac: what stands before it
+  std::string header = {};                 ///< hmac, ed25519: header with the signature
+  std::string prefix = {};                 ///< hmac: prefix of the signature
   std::string encoding = "hex";
   std::string algorithm = "sha256";
   std::string timestamp_header = {};  ///< hmac, ed25519
-  std::string signature_field = {};   ///< hmac: of a header that holds fields
-  std::string timestamp_field = {};   ///< hmac: the same
-  std::string separator = ",";        ///< hmac: between fields
+  std::string signature_field = {};   ///< hmac: field of a header with several fields
+  std::string timestamp_field = {};   ///< hmac: field with the timestamp
+  std::string separator = ",";        ///< hmac: separator of fields
   std::string signed_content = {};    ///< hmac: empty: `{body}` or `{timestamp}.{body}`
   std::string handshake = {};         ///< empty, `cloudevents`, `meta`, `zoom` or `graph`
   std::vector<std::string> allowed_origins = {};  ///< cloudevents
-  int allowed_rate = 0;                           ///< cloudevents: a minute; 0: any
+  int allowed_rate = 0;                           ///< cloudevents: per minute; 0: any
   std::vector<std::string> verify_tokens = {};    ///< meta
 };
 
@@ -267,27 +267,27 @@ struct SubscriptionConfig {
 };
 
 struct IntakeConfig {
-  std::vector<std::string> keep_headers = {};             ///< of requests, kept with the message
-  std::size_t max_events = 1000;                          ///< in one batch
-  Milliseconds retry_after = std::chrono::seconds{5};     ///< told while the store takes nothing
+  std::vector<std::string> keep_headers = {};          ///< request headers stored with the message
+  std::size_t max_events = 1000;                       ///< per batch
+  Milliseconds retry_after = std::chrono::seconds{5};  ///< sent while the store is unavailable
   Milliseconds max_keyed_delay = std::chrono::hours{24};  ///< of due times with a partition key
 };
 
 struct TracingConfig {
   std::string endpoint = {};  ///< OTLP over HTTP, `http://collector:4318/v1/traces`; empty: off
   std::string service = "twinbox";
-  std::size_t queue = 4096;  ///< spans that may wait; more are dropped and counted
+  std::size_t queue = 4096;  ///< maximum of waiting spans; more are dropped and counted
 
   bool operator==(const TracingConfig&) const = default;
 };
 
 struct DashboardConfig {
   bool enabled = true;                   ///< the page at `/`
-  std::vector<std::string> redact = {};  ///< JSON pointers into payloads that nobody is shown
+  std::vector<std::string> redact = {};  ///< JSON pointers to hidden parts of payloads
   std::string trace_link = {};           ///< address of a trace, with `{trace_id}`; empty: none
 };
 
-/// Where each key was given: `file:line`, or the variable of the environment.
+/// The location of each key: `file:line`, or the environment variable.
 using KeyLocations = std::map<std::string, std::string, std::less<>>;
 
 struct Config {
@@ -298,11 +298,11 @@ struct Config {
   LimitConfig limit = {};
   LogConfig log = {};
   AccessConfig access = {};
-  std::vector<StoreConfig> stores = {};  ///< at least one, by name
+  std::vector<StoreConfig> stores = {};  ///< at least one, sorted by name
   DispatcherOptions dispatch = {};
   std::map<std::string, RetryPolicy> retries = {};
   std::vector<SinkConfig> sinks = {};
-  std::vector<RouteConfig> routes = {};  ///< in file order: the first that matches wins
+  std::vector<RouteConfig> routes = {};  ///< in file order: the first match wins
   std::vector<SourceConfig> sources = {};
   std::vector<WebhookConfig> webhooks = {};
   std::vector<EventConfig> events = {};
@@ -312,7 +312,7 @@ struct Config {
   HealthThresholds health = {};
   DashboardConfig dashboard = {};
 
-  /// Null: there is none of that name.
+  /// Null: unknown name.
   [[nodiscard]] const StoreConfig* find_store(std::string_view name) const;
   [[nodiscard]] const SinkConfig* find_sink(std::string_view name) const;
 };
@@ -325,7 +325,7 @@ struct ConfigProblem {
   [[nodiscard]] std::string str() const { return where + ": " + key + ": " + text; }
 };
 
-/// Everything that is wrong with a configuration, at once.
+/// All problems of a configuration.
 class ConfigError : public std::runtime_error {
  public:
   explicit ConfigError(std::vector<ConfigProblem> problems);
@@ -340,23 +340,23 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 /// The environment of this process.
 Variables process_variables();
 
-/// The text of a file that a configuration names. Empty: it cannot be read, or is too large.
+/// The content of a file named in a configuration. Empty: unreadable or too large.
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
 inline constexpr std::size_t max_file_size = 16 * 1024 * 1024;
 std::optional<std::string> read_whole_file(const std::string& path);
 
-/// Without a file: the defaults and what the environment says. Throws ConfigError.
+/// Without a file: the defaults and the environment. Throws ConfigError.
 Config load_config(const std::optional<std::filesystem::path>& file, const Variables& variables);
-/// The same from text; `file` stands in the problems, `read_file` is asked for secrets.
+/// Parses text; problems name `file`, and `read_file` reads secrets.
 Config parse_config(std::string_view text, const std::filesystem::path& file,
                     const Variables& variables, const FileReader& read_file = read_whole_file);
 
-/// Gives `config` the values of `running` where a change needs a restart. Returns the sections
-/// that were changed in vain. Throws ConfigError where something leads to a store that is there
-/// after the restart only.
+/// Replaces the values in `config` that need a restart by those of `running`. Returns the sections
+/// whose changes were ignored. Throws ConfigError for references to a store that exists only after
+/// the restart.
 std::vector<std::string> keep_restart_only(Config& config, const Config& running);
 
-/// Every key there is, as `store.<name>.url`; for the documentation.
+/// All keys, such as `store.<name>.url`; for the documentation.
 std::vector<std::string> config_keys();
 
 }  // namespace twinbox::app

@@ -80,7 +80,7 @@ std::optional<Milliseconds> parse_duration(std::string_view text) {
 std::optional<std::string> read_whole_file(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
   std::string text;
-  // By pieces: a device or a pipe has no size, and may have no end.
+  // Reads in pieces: a device or a pipe has no size and may be endless.
   for (char piece[4096]; file && text.size() <= max_file_size;) {
     file.read(piece, sizeof piece);
     text.append(piece, static_cast<std::size_t>(file.gcount()));
@@ -330,7 +330,9 @@ void TableReader::secrets(std::string_view key, std::vector<std::string>& out) {
   std::vector<std::string> secrets;
   for (const std::string& reference : *references) {
     if (!reference.starts_with("env:") && !reference.starts_with("file:")) {
-      refuse(key, "a secret must come from the environment or a file: use \"env:NAME\" or \"file:path\"");
+      refuse(
+          key,
+          "a secret must come from the environment or a file: use \"env:NAME\" or \"file:path\"");
       return;
     }
     if (auto secret = resolve(key, reference)) secrets.push_back(std::move(*secret));
@@ -365,9 +367,8 @@ void TableReader::finish() {
     const std::string name{key.str()};
     if (std::ranges::find(known_, name) != known_.end()) continue;
     const std::string meant = nearest(name, known_);
-    source_.add(
-        source_.where(&node), full(name),
-        "unknown key" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
+    source_.add(source_.where(&node), full(name),
+                "unknown key" + (meant.empty() ? "" : "; did you mean \"" + meant + "\"?"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Reads the tables of a configuration: what is asked for is known, what is left over is refused.
+// Reads the tables of a configuration: keys that were read are known, all others are refused.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace twinbox::app {
 
-/// What all tables of one configuration share.
+/// State shared by all tables of one configuration.
 struct ConfigSource {
   std::string file;
   const Variables& variables;
   FileReader read_file = read_whole_file;
   std::vector<ConfigProblem> problems = {};
   std::set<std::string, std::less<>> used = {};  ///< variables
-  std::vector<std::string> keys = {};            ///< all that were asked for
+  std::vector<std::string> keys = {};            ///< all keys that were read
   KeyLocations key_locations = {};
   std::vector<std::pair<std::string, std::string>> secret_files = {};
 
@@ -33,20 +33,20 @@ struct ConfigSource {
   void add(std::string where, std::string key, std::string text);
 };
 
-/// `500ms`, `30s`, `5m`, `1h`, `7d`. Empty: it is none.
+/// Parses `500ms`, `30s`, `5m`, `1h`, `7d`. Empty: invalid.
 std::optional<Milliseconds> parse_duration(std::string_view text);
 
-/// The name of a key in the environment: `server.listen` is TWINBOX_SERVER_LISTEN.
+/// The environment variable of a key: TWINBOX_SERVER_LISTEN for `server.listen`.
 std::string variable_name(std::string_view key);
 
-/// The known name that `text` probably meant; empty: none is near.
+/// The closest known name; empty if none is close.
 std::string nearest(std::string_view text, const std::vector<std::string>& known);
 
-/// One table. A value that cannot be used is a problem, and `out` stays as it was; a variable of
-/// the environment comes before the file.
+/// Reads one table. An invalid value is recorded as a problem and leaves `out` unchanged.
+/// Environment variables override the file.
 class TableReader {
  public:
-  /// `table` may be null: then only the environment speaks.
+  /// `table` may be null: then only the environment is read.
   TableReader(ConfigSource& source, const toml::table* table, std::string path)
       : source_(source), table_(table), path_(std::move(path)) {}
 
@@ -54,7 +54,7 @@ class TableReader {
   void texts(std::string_view key, std::vector<std::string>& out);
   /// A value may be `env:NAME` or `file:path`.
   void pairs(std::string_view key, std::map<std::string, std::string>& out);
-  /// False: it has no value that can be used.
+  /// False: no valid value.
   bool integers(std::string_view key, std::vector<int>& out, int low, int high);
   void boolean(std::string_view key, bool& out);
   void duration(std::string_view key, Milliseconds& out, Milliseconds low, Milliseconds high);
@@ -72,20 +72,20 @@ class TableReader {
     const std::optional<std::size_t> index = choose(key, names);
     if (index) out = (choices.begin() + *index)->second;
   }
-  /// `env:NAME` or `file:path`, in a list; never the secret itself.
+  /// A list of `env:NAME` or `file:path`; never the secret itself.
   void secrets(std::string_view key, std::vector<std::string>& out);
-  /// The same for one text that may be secret or not; anything else is taken as it stands.
+  /// As secrets(), for one string that may also be given in plain text.
   void text_or_secret(std::string_view key, std::string& out);
 
-  /// A problem with a value of this table; an empty key: with the table itself.
+  /// Records a problem with a key of this table; an empty key: with the table itself.
   void refuse(std::string_view key, std::string text);
-  /// It has a value, in the file or the environment. After it was asked for.
+  /// True if the key has a value in the file or the environment. Call it after reading the key.
   [[nodiscard]] bool given(std::string_view key) const {
     return source_.key_locations.contains(full(key));
   }
-  /// There is one already: what is wrong is not missing besides.
+  /// True if the key already has a problem, to avoid a second one.
   [[nodiscard]] bool refused(std::string_view key) const;
-  /// What `make` throws is a problem with `key`.
+  /// Records an exception of `make` as a problem with `key`.
   template <class Make>
   void attempt(std::string_view key, Make make) {
     try {
@@ -94,9 +94,9 @@ class TableReader {
       refuse(key, error.what());
     }
   }
-  /// Where the table is, for the text of another problem.
+  /// The location of the table, for other problems.
   [[nodiscard]] std::string where() const { return source_.where(table_); }
-  /// Refuses the keys that nobody asked for.
+  /// Refuses the keys that were not read.
   void finish();
 
  private:

@@ -130,7 +130,8 @@ void warn_of_owned_names(Report& report, const Config& config, const std::vector
     if (!sends || !owned.contains(token.name)) continue;
     report.add("access.token_file",
                "messages enqueued with the token \"" + token.name +
-                   "\" have its name as their source, which belongs to a webhook endpoint or a broker, so a sink of type inbox dead-letters them; rename the token");
+                   "\" have its name as their source, which belongs to a webhook endpoint or a "
+                   "broker, so a sink of type inbox dead-letters them; rename the token");
   }
 }
 
@@ -179,12 +180,14 @@ std::vector<ConfigProblem> config_warnings(const Config& config) {
     if (webhook.scheme == "none" && !local) {
       report.add(
           "webhook." + webhook.name + ".scheme",
-          "\"none\" rejects every request unless access.loopback_without_token is true and the server has no hosts, no TLS and a loopback address; use \"bearer\" or a signature");
+          "\"none\" rejects every request unless access.loopback_without_token is true and the "
+          "server has no hosts, no TLS and a loopback address; use \"bearer\" or a signature");
     }
   }
   if (!is_loopback_only && config.access.loopback_without_token) {
-    report.add("access.loopback_without_token",
-               "has no effect on a server with hosts, TLS or an address other than loopback; remove it");
+    report.add(
+        "access.loopback_without_token",
+        "has no effect on a server with hosts, TLS or an address other than loopback; remove it");
   }
   const std::vector<Token> tokens = tokens_of(config);
   warn_of_repeated_names(report, tokens);

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr Milliseconds year = 24h * 365;
 
-/// A key that the scheme ignores was meant for something: left alone, it would protect nothing.
+/// Refuses keys that the scheme ignores: the user expects protection that they do not give.
 void refuse_unused(TableReader& table, const WebhookConfig& webhook) {
   struct Used {
     std::string_view key;
@@ -47,7 +47,7 @@ void refuse_unused(TableReader& table, const WebhookConfig& webhook) {
   }
 }
 
-/// Of a header like `t=…,v1=…`.
+/// Checks the keys for a header like `t=…,v1=…`.
 void check_fields(TableReader& table, const WebhookConfig& webhook) {
   if (webhook.signature_field.empty()) {
     for (const std::string_view key : {"timestamp_field", "separator"}) {
@@ -70,7 +70,7 @@ void check_fields(TableReader& table, const WebhookConfig& webhook) {
 }  // namespace
 
 bool holds_password(std::string_view address) {
-  std::string text;  // without blanks: `password = …` is one, too
+  std::string text;  // without blanks, to find `password = …`, too
   for (const char sign : address) {
     if (sign != ' ')
       text += sign >= 'A' && sign <= 'Z' ? static_cast<char>(sign - 'A' + 'a') : sign;
@@ -185,7 +185,8 @@ void read_store(TableReader table, StoreConfig& store, const toml::table* source
   const auto* written = source == nullptr ? nullptr : source->get_as<std::string>("url");
   if (written != nullptr && holds_password(written->get())) {
     table.refuse("url",
-                 "contains a password; read the whole address from \"env:NAME\" or \"file:path\", or the password from a pgpass file or SQLCMDPASSWORD");
+                 "contains a password; read the whole address from \"env:NAME\" or \"file:path\", "
+                 "or the password from a pgpass file or SQLCMDPASSWORD");
   }
   validate_store(table, store);
 }
@@ -297,7 +298,8 @@ void read_subscription(TableReader& table, SubscriptionConfig& subscription) {
   table.text("stored", subscription.stored);
   table.text("store", subscription.store);
   table.finish();
-  if (subscription.name.empty()) table.refuse("name", "is missing; name the sidecar's broker component");
+  if (subscription.name.empty())
+    table.refuse("name", "is missing; name the sidecar's broker component");
   if (subscription.topic.empty()) {
     table.refuse("topic", "is missing; name the broker's topic");
   } else {
@@ -324,7 +326,8 @@ void read_health(TableReader table, HealthThresholds& health) {
   table.integer("dead", health.dead, 0, 1'000'000);
   Milliseconds stalled = std::chrono::duration_cast<Milliseconds>(health.stalled);
   table.duration("stalled", stalled, 0ms, 365 * 24h);
-  if (stalled > 0ms && stalled < 1s) table.refuse("stalled", "must be 1s or longer, or 0s to turn it off");
+  if (stalled > 0ms && stalled < 1s)
+    table.refuse("stalled", "must be 1s or longer, or 0s to turn it off");
   health.stalled = stalled;
   table.finish();
 }
@@ -341,7 +344,8 @@ void read_dashboard(TableReader table, DashboardConfig& dashboard) {
         good = good && i + 1 < pointer.size() && (pointer[i + 1] == '0' || pointer[i + 1] == '1');
     }
     if (!good) {
-      table.refuse("redact", "\"" + pointer + "\" is not a JSON pointer; expected one like \"/card/number\"");
+      table.refuse("redact",
+                   "\"" + pointer + "\" is not a JSON pointer; expected one like \"/card/number\"");
     }
   }
   const std::string& link = dashboard.trace_link;

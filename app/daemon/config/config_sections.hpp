@@ -1,4 +1,4 @@
-// The sections of a configuration: each is read, checked, and what is wrong with it is noted.
+// Reads and checks the sections of a configuration and records their problems.
 #pragma once
 
 #include "daemon/config/config_reader.hpp"

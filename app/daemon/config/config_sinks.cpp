@@ -1,4 +1,4 @@
-// Where messages go and where they come from.
+// Reads sinks and sources.
 #include <span>
 
 #include "daemon/config/config_sections.hpp"
@@ -11,8 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr Milliseconds year = 24h * 365;
 
-/// A key that not every type uses, and the types that do: docs/reference/configuration.md says the
-/// same.
+/// A key that only some types use, and these types, as in docs/reference/configuration.md.
 struct Use {
   std::string_view key;
   std::string_view types;
@@ -67,9 +66,9 @@ constexpr Use source_uses[] = {{"queue", "rabbitmq"},
                                {"from_beginning", "kafka"},
                                {"dead_letter_topic", "kafka"}};
 
-/// They would be passed over, and what they were to do would be missed.
+/// Refuses keys that the type ignores.
 void refuse_idle(TableReader& table, std::span<const Use> uses, std::string_view type) {
-  if (table.refused("type")) return;  // which one was meant is not known
+  if (table.refused("type")) return;  // the intended type is unknown
   for (const auto& [key, types] : uses) {
     if (!table.given(key) || types.find(type) != std::string_view::npos) continue;
     table.refuse(key, "type = \"" + std::string{type} + "\" does not use it; " +
@@ -77,7 +76,8 @@ void refuse_idle(TableReader& table, std::span<const Use> uses, std::string_view
   }
 }
 
-/// A password stands in the environment or a file of its own. For NATS a user alone is a token.
+/// Refuses a password in the file; it belongs in the environment or a separate file. In a NATS
+/// address, a user without a password is a token.
 void refuse_password(TableReader& table, const toml::table* source) {
   const auto* written = source == nullptr ? nullptr : source->get_as<std::string>("url");
   if (written == nullptr) return;
@@ -89,7 +89,7 @@ void refuse_password(TableReader& table, const toml::table* source) {
                "contains a password; read the whole address from \"env:NAME\" or \"file:path\"");
 }
 
-/// So do those among the settings of Kafka's client library.
+/// Refuses secrets among the settings of Kafka's client library.
 void refuse_secrets(TableReader& table, const toml::table* source) {
   const auto* settings = source == nullptr ? nullptr : source->get_as<toml::table>("settings");
   if (settings == nullptr) return;
@@ -103,12 +103,14 @@ void refuse_secrets(TableReader& table, const toml::table* source) {
   }
 }
 
-/// It would be passed over.
+/// Kafka ignores this key.
 void refuse_declare(TableReader& table) {
-  table.refuse("topology", "Kafka topics cannot be declared here; create them on the cluster, or let the cluster create them");
+  table.refuse("topology",
+               "Kafka topics cannot be declared here; create them on the cluster, or let the "
+               "cluster create them");
 }
 
-/// Besides `url`, `ca_file` and `connect_timeout`.
+/// Reads all keys except `url`, `ca_file` and `connect_timeout`.
 void read_broker(TableReader& table, BrokerConfig& broker) {
   table.text("certificate_file", broker.certificate_file);
   table.text("key_file", broker.key_file);
@@ -198,7 +200,8 @@ void read_sink(TableReader& table, SinkConfig& sink, const toml::table* source) 
   } else if (sink.kind == Kind::http && sink.url.empty()) {
     table.refuse("url", "is missing; a sink of type http needs an address: \"https://…\"");
   } else if (sink.kind == Kind::rabbitmq && sink.url.empty()) {
-    table.refuse("url", "is missing; a sink of type rabbitmq needs an address: \"amqp://host:5672\"");
+    table.refuse("url",
+                 "is missing; a sink of type rabbitmq needs an address: \"amqp://host:5672\"");
   } else if (sink.kind == Kind::nats && sink.url.empty()) {
     table.refuse("url", "is missing; a sink of type nats needs an address: \"nats://host:4222\"");
   } else if (sink.kind == Kind::kafka && sink.url.empty()) {
@@ -248,7 +251,8 @@ void read_source(TableReader& table, SourceConfig& source, const toml::table* fi
   refuse_secrets(table, file);
   if (source.broker.url.empty()) {
     table.refuse(
-        "url", "is missing; set the broker's address: amqp://host:5672, nats://host:4222 or host:9092");
+        "url",
+        "is missing; set the broker's address: amqp://host:5672, nats://host:4222 or host:9092");
   } else if (source.kind == Kind::kafka && source.broker.declare) {
     refuse_declare(table);
   } else {

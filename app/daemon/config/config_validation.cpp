@@ -14,12 +14,12 @@ namespace {
 
 const std::string sample_address = "http://localhost/";
 
-/// One that the scheme takes.
+/// A secret that is valid for the scheme.
 std::string valid_secret(std::string_view scheme) {
   return scheme == "ed25519" ? std::string(64, '0') : make_webhook_secret();
 }
 
-/// A list in which only the secret at `index` can be wrong: the error then names its number.
+/// A list in which only the secret at `index` can be invalid, so that the error names its number.
 std::vector<std::string> alone(const std::vector<std::string>& secrets, std::size_t index,
                                std::string_view scheme = "standard_webhooks") {
   std::vector<std::string> list(secrets.size(), valid_secret(scheme));
@@ -27,7 +27,7 @@ std::vector<std::string> alone(const std::vector<std::string>& secrets, std::siz
   return list;
 }
 
-/// By a name that every machine has, or by an address.
+/// True for localhost and loopback addresses.
 bool is_local_address(std::string_view url) {
   url.remove_prefix(std::min(url.find("://"), url.size() - 3) + 3);
   std::string_view host = url.substr(0, url.find_first_of("/?"));
@@ -52,7 +52,8 @@ void validate_http_sink(TableReader& table, const SinkConfig& sink) {
   if (!table.refused("url") && is_local_address(sink.url) && sink.allow.empty() &&
       sink.proxy.empty()) {
     table.refuse("url",
-                 "is an address of this machine, and only public addresses are allowed by default; add allow = [\"127.0.0.1\", \"::1\"]");
+                 "is an address of this machine, and only public addresses are allowed by default; "
+                 "add allow = [\"127.0.0.1\", \"::1\"]");
   }
   table.attempt("method", [&] { make({.url = {}, .method = sink.method}); });
   for (const auto& [name, value] : sink.headers) {
@@ -95,14 +96,14 @@ void validate_command_sink(TableReader& table, const SinkConfig& sink) {
   }
 }
 
-/// An address that cannot be wrong, for a sink or a source of that kind.
+/// A valid sample address for a sink or a source of this kind.
 template <class Kind>
 std::string sample_broker(Kind kind) {
   if (kind == Kind::kafka) return "localhost:9092";
   return kind == Kind::nats ? "nats://localhost" : "amqp://localhost";
 }
 
-/// Alone the connection, then everything but the connection: what is wrong is in one of them.
+/// Checks the connection alone, then everything else, to attribute problems to the right keys.
 void validate_broker_sink(TableReader& table, const SinkConfig& sink) {
   const bool nats = sink.kind == SinkConfig::Kind::nats;
   SinkConfig only_broker{.name = sink.name, .kind = sink.kind, .broker = sink.broker};

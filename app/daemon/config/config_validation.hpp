@@ -1,5 +1,5 @@
-// Makes what a section describes, for a moment: what the library refuses becomes a problem of the
-// key that it is about. Nothing is connected to.
+// Validates a section by constructing its objects: errors of the library become problems of the
+// related key. Nothing is connected.
 #pragma once
 
 #include "daemon/config/config_reader.hpp"
@@ -11,7 +11,7 @@ void validate_sink(TableReader& table, const SinkConfig& sink);
 void validate_source(TableReader& table, const SourceConfig& source);
 void validate_webhook(TableReader& table, const WebhookConfig& webhook);
 void validate_subscription(TableReader& table, const SubscriptionConfig& subscription);
-/// That it is an address of HTTP.
+/// Checks an HTTP address.
 void validate_address(TableReader& table, std::string_view key, const std::string& address);
 
 }  // namespace twinbox::app

@@ -13,17 +13,17 @@ namespace {
 
 constexpr std::string_view mask = "[secret]";
 constexpr std::string_view path_mask = "/…";
-constexpr std::size_t min_part = 4;  // shorter parts of an address stand everywhere
+constexpr std::size_t min_part = 4;  // shorter parts of an address would match everywhere
 constexpr std::size_t min_path = 8;
-constexpr std::size_t min_segment = 6;        // of a path, where it does not look like a word
-constexpr std::size_t min_long_segment = 12;  // whatever it looks like
+constexpr std::size_t min_segment = 6;        // path segments that do not look like a word
+constexpr std::size_t min_long_segment = 12;  // path segments of any form
 
 struct LongestFirst {
   bool operator()(const std::string& a, const std::string& b) const {
     return a.size() != b.size() ? a.size() > b.size() : a < b;
   }
 };
-/// What is printed instead of each value.
+/// The replacement of each value.
 using Shown = std::map<std::string, std::string, LongestFirst>;
 
 std::mutex mutex;
@@ -37,14 +37,14 @@ void add(Shown& shown, std::string_view part, std::size_t least = min_part,
 void add_credentials(Shown& shown, std::string_view scheme, std::string_view user_info) {
   const std::size_t colon = user_info.find(':');
   const bool token = colon == std::string_view::npos && (scheme == "nats" || scheme == "tls");
-  if (colon == std::string_view::npos && !token) return;  // a user alone is no secret
+  if (colon == std::string_view::npos && !token) return;  // a user name alone is not a secret
   add(shown, user_info);
   const std::string_view password = token ? user_info : user_info.substr(colon + 1);
   add(shown, password);
   if (const auto decoded = percent_decoded(password)) add(shown, *decoded);
 }
 
-/// Not a short word that is also the name of a topic or an endpoint.
+/// Excludes short words, which may also be names of topics or endpoints.
 bool looks_secret(std::string_view segment) {
   if (segment.size() >= min_long_segment) return true;
   const auto has = [](std::string_view text, char first, char last) {
@@ -87,7 +87,7 @@ void add_address(Shown& shown, std::string_view value) {
     add(shown, path.substr(query + 1));
     path = path.substr(0, query);
   }
-  // The path of a database is its name, which errors need.
+  // The path of a database address is its name, which errors need.
   if (!scheme.starts_with("h")) return;
   add_path(shown, path);
   if (const auto decoded = percent_decoded(path); decoded && *decoded != path) {
@@ -95,7 +95,7 @@ void add_address(Shown& shown, std::string_view value) {
   }
 }
 
-/// The passwords of `key=value` strings; blanks may stand around the sign.
+/// The passwords in `key=value` strings, with optional blanks around the sign.
 void add_keywords(Shown& shown, std::string_view value) {
   std::string lower{value};
   for (char& c : lower) {
@@ -116,7 +116,7 @@ bool word_character(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-/// The credential of `Bearer credential`: a receiver may repeat it without its scheme.
+/// The credential in `Bearer credential`: a receiver may repeat it without the scheme.
 void add_authorization(Shown& shown, std::string_view value) {
   const std::size_t blank = value.find(' ');
   if (blank == std::string_view::npos) return;
@@ -127,7 +127,7 @@ void add_authorization(Shown& shown, std::string_view value) {
   add(shown, credential);
 }
 
-/// What sinks leave where they cut an error; a secret may have been cut with it.
+/// The mark of sinks for a truncated error, which may end in the middle of a secret.
 constexpr std::string_view cut_mark = "… (truncated)";
 
 void mask_beginning_at_cut(std::string& text, const Shown& shown) {
@@ -136,7 +136,8 @@ void mask_beginning_at_cut(std::string& text, const Shown& shown) {
   std::size_t longest = 0;
   std::string_view longest_instead;
   for (const auto& [value, instead] : shown) {
-    if (instead != mask && instead != path_mask) continue;  // an address begins like any other
+    if (instead != mask && instead != path_mask)
+      continue;  // the beginning of an address is not secret
     for (std::size_t size = std::min(value.size(), kept.size()); size >= min_part; --size) {
       if (!kept.ends_with(std::string_view{value}.substr(0, size))) continue;
       if (size > longest) longest_instead = instead;
@@ -147,7 +148,7 @@ void mask_beginning_at_cut(std::string& text, const Shown& shown) {
   if (longest > 0) text.replace(kept.size() - longest, longest, longest_instead);
 }
 
-/// A short value is cut only where it stands alone: else it would show itself by its absence.
+/// Replaces a short value only as a whole word: otherwise the gaps in other words would reveal it.
 bool stands_alone(std::string_view text, std::size_t at, std::size_t size) {
   const bool before = at > 0 && word_character(text[at - 1]);
   const bool after = at + size < text.size() && word_character(text[at + size]);

@@ -1,4 +1,4 @@
-// The secret values that this process has read, and how they are kept out of what it prints.
+// Keeps the secrets that this process has read out of its output.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace twinbox::app {
 
-/// Registers a value that came from `env:` or `file:`. Of an address also its parts: password,
-/// query and, over HTTP, a path of 8 characters or more and those of its segments that are long or
-/// no plain words; of an `Authorization` the credential behind its scheme. A value stays registered
-/// after a reload: errors may still mention it. Thread-safe.
+/// Registers a value read from `env:` or `file:`. Also registers the parts of an address (password,
+/// query and, for HTTP, a path of 8 characters or more and its segments that are long or not plain
+/// words) and the credential of an `Authorization` header. Values stay registered after a reload
+/// because errors may still contain them. Thread-safe.
 void remember_secret(std::string_view value);
 
-/// `text` with every registered value cut out, and the beginning of one where a sink has cut an
+/// `text` without the registered values, and without the beginning of one at the end of a truncated
 /// error. Addresses keep their scheme and host. Thread-safe.
 [[nodiscard]] std::string without_secrets(std::string_view text);
 

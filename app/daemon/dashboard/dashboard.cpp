@@ -22,7 +22,7 @@ std::int64_t unix_seconds() {
   return std::chrono::floor<std::chrono::seconds>(Clock::now()).time_since_epoch().count();
 }
 
-/// The next time that is a multiple of the interval.
+/// The next multiple of the interval.
 Clock::time_point next_multiple(std::chrono::seconds interval) {
   const auto now = Clock::now().time_since_epoch();
   return Clock::time_point{(now / interval + 1) * interval};
@@ -104,7 +104,7 @@ void Dashboard::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     changed_.wait_until(lock, stop, next_record, [&] { return has_new_stats_; });
     if (has_new_stats_ && !stop.stop_requested()) {
-      // What is counted meanwhile goes with it.
+      // Also saves what is counted in the meantime.
       changed_.wait_until(lock, stop, std::min(may_publish, next_record), [] { return false; });
     }
     const bool news = has_new_stats_ && Clock::now() >= may_publish;
@@ -136,7 +136,7 @@ Reports Dashboard::take_reports() {
   return reports;
 }
 
-/// What nobody can tell from the last one is not sent.
+/// An unchanged snapshot is not sent.
 void Dashboard::publish() {
   if (feed_.listeners() > 0) stats_collector_.watch();
   const Reports reports = take_reports();
@@ -163,7 +163,7 @@ void Dashboard::record() {
   }
 }
 
-/// A disk that is full today may have room tomorrow: it is tried again, and told once.
+/// A full disk may get space again, so saving is retried; the failure is logged once.
 void Dashboard::save() {
   if (file_.empty()) return;
   History copy;
@@ -250,14 +250,15 @@ void Dashboard::add_to(HttpRouter& router) {
               [this](const EndpointRequest& call) { return groups(call); }});
   router.add({"GET", "/v1/workers", RequiredAccess::read,
               [this](const EndpointRequest& call) { return workers(call); }});
-  // Streamed by the connection; what is answered here is what cannot be.
+  // The connection streams the events; this response is for requests that cannot get a stream.
   router.add({"GET", "/v1/overview/stream", RequiredAccess::read,
               [](const EndpointRequest& call) {
                 if (call.request.method == "HEAD") {
                   return HttpResponse{200, {{"Content-Type", "text/event-stream"}}};
                 }
-                HttpResponse busy = problem(503, "Service Unavailable",
-                                            "too many open event streams; poll /v1/overview instead");
+                HttpResponse busy =
+                    problem(503, "Service Unavailable",
+                            "too many open event streams; poll /v1/overview instead");
                 busy.headers.add("Retry-After", "30");
                 return busy;
               },

@@ -1,4 +1,4 @@
-// What the dashboard shows, kept ready in the background: statistics, history, live events.
+// Collects the data of the dashboard in the background: statistics, history, live events.
 #pragma once
 
 #include <condition_variable>
@@ -18,13 +18,13 @@
 
 namespace twinbox::app {
 
-/// Where the history is: beside the tokens.
+/// The history file, in the folder of the token file.
 std::filesystem::path history_file(const Config& config);
 
 /// Thread-safe.
 class Dashboard {
  public:
-  /// What is given must outlive it. An empty file: the history ends with the object.
+  /// The arguments must outlive the object. An empty file name: the history is not saved.
   Dashboard(const Stores& stores, Throughput& throughput, const Dispatchers& dispatchers,
             Environment environment, std::filesystem::path file = {});
   ~Dashboard();
@@ -32,7 +32,7 @@ class Dashboard {
   Dashboard& operator=(const Dashboard&) = delete;
 
   void start();
-  /// Ends the background; the history is saved. Nothing is published afterwards.
+  /// Stops the background work and saves the history. Publishes nothing afterwards.
   void stop();
   void set(const HealthThresholds& health);
 
@@ -40,7 +40,7 @@ class Dashboard {
   [[nodiscard]] LiveFeed& feed() noexcept { return feed_; }
 
   /// Adds /v1/overview, /v1/history, /v1/stores, /v1/dead_letter_groups, /v1/workers and
-  /// /v1/overview/stream. It must outlive the router.
+  /// /v1/overview/stream. The object must outlive the router.
   void add_to(HttpRouter& router);
 
  private:
@@ -52,7 +52,7 @@ class Dashboard {
 
   [[nodiscard]] HealthThresholds health() const;
   void run(const std::stop_token& stop);
-  /// What is known of the boxes; what other processes have done since is counted.
+  /// The reports of all boxes, including the work of other processes.
   std::vector<StatsCollector::Report> take_reports();
   void publish();
   void record();

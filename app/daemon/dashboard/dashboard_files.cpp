@@ -5,7 +5,7 @@
 namespace twinbox::app {
 namespace {
 
-/// Nothing from elsewhere, nothing inline, in no frame.
+/// Allows no external, no inline content, and no frames.
 constexpr std::string_view policy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src "
     "'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -16,14 +16,14 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// `text` up to the separator, which is taken away with it.
+/// Removes and returns `text` up to the separator.
 std::string_view take_part(std::string_view& text, char separator) {
   const std::string_view part = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(part.size() + 1, text.size()));
   return trimmed(part);
 }
 
-/// By `gzip`, or else by `*`; with a weight above 0. Without a list: the content as it is.
+/// True if the list accepts `gzip`, or else `*`, with a weight above 0. No list: no compression.
 bool accepts_gzip(const HttpRequest& request) {
   std::string_view list = request.headers.find("Accept-Encoding").value_or("");
   bool any = false;
@@ -53,7 +53,7 @@ HttpResponse serve(const Asset& asset, const HttpRequest& request) {
                          {"Referrer-Policy", "no-referrer"},
                          {"Cross-Origin-Opener-Policy", "same-origin"},
                          {"Cross-Origin-Resource-Policy", "same-origin"}}};
-  // The names of assets change with their content, that of the page does not.
+  // Asset names change with their content; the name of the page does not.
   response.headers.add("Cache-Control",
                        asset.path == "/" ? "no-cache" : "public, max-age=31536000, immutable");
   if (request.headers.find("If-None-Match") == etag) {
@@ -71,8 +71,8 @@ void add_dashboard_files(HttpRouter& router, std::span<const Asset> assets, bool
   const auto find = [assets, enabled](const EndpointRequest& call) {
     if (!enabled) throw HttpProblem(404, "the dashboard is disabled; set dashboard.enabled = true");
     if (assets.empty()) {
-      throw HttpProblem(404,
-                        "this program was built without the dashboard; build it with Node.js installed");
+      throw HttpProblem(
+          404, "this program was built without the dashboard; build it with Node.js installed");
     }
     std::string path;
     for (const std::string& segment : call.target.segments) path += "/" + segment;

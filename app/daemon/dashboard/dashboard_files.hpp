@@ -1,4 +1,4 @@
-// The dashboard's files, as they were built in.
+// The embedded files of the dashboard.
 #pragma once
 
 #include "daemon/http/http_router.hpp"
@@ -6,8 +6,8 @@
 
 namespace twinbox::app {
 
-/// Adds `/` and `/assets/{file}`. Where nothing was built in, or `enabled` is false, they answer
-/// 404 with the reason. `assets` must outlive the router.
+/// Adds `/` and `/assets/{file}`. Without embedded files, or if `enabled` is false, they return 404
+/// with the reason. `assets` must outlive the router.
 void add_dashboard_files(HttpRouter& router, std::span<const Asset> assets, bool enabled);
 
 }  // namespace twinbox::app

@@ -1,4 +1,4 @@
-// What open pages are told without asking: server-sent events.
+// Server-sent events for open pages.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace twinbox::app {
 
-/// One kind of event; whoever listens gets the latest, and each that follows. One that is slow
-/// misses what was overtaken meanwhile. Thread-safe.
+/// One kind of event. A listener gets the latest event and each that follows; a slow one skips
+/// outdated events. Thread-safe.
 class LiveFeed {
  public:
   static constexpr std::size_t max_listeners = 64;
@@ -25,9 +25,9 @@ class LiveFeed {
 
   /// `data` has no line break.
   void publish(std::string_view event, std::string_view data);
-  /// `wake` is called from other threads whenever there is something to send; `may_receive` tells
-  /// each time whether this listener may still hear it. `token` is the name of its token, or empty.
-  /// Null: there are too many. The feed must outlive what is returned.
+  /// Other threads call `wake` when there is something to send; `may_receive` decides each time
+  /// whether the listener is still authorized. `token` is the name of its token, or empty. Null:
+  /// too many listeners. The feed must outlive the result.
   [[nodiscard]] std::unique_ptr<EventStream> listen(std::string token, std::function<void()> wake,
                                                     std::function<bool()> may_receive);
   [[nodiscard]] std::size_t listeners() const;
@@ -35,7 +35,7 @@ class LiveFeed {
  private:
   class Listener;
   mutable std::mutex mutex_;
-  std::shared_ptr<const std::string> latest_;  // shared with whoever sends it now
+  std::shared_ptr<const std::string> latest_;  // shared with the sending connections
   std::uint64_t number_ = 0;
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, std::function<void()>> wake_calls_;

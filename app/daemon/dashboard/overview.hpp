@@ -1,4 +1,4 @@
-// The dashboard's answers as JSON, out of what is known already: none of them asks a store.
+// The dashboard's responses as JSON, built from snapshots without querying a store.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -16,20 +16,20 @@ namespace twinbox::app {
 
 using Reports = std::vector<StatsCollector::Report>;
 
-/// How a box is, judged by its last numbers as check_health() does.
+/// The health of a box, judged by its latest numbers like check_health().
 HealthState health_of(const BoxReport& report, const HealthThresholds& thresholds);
 
 boost::json::object overview_json(const Reports& reports, const Throughput& throughput,
                                   const Dispatchers::View& dispatch,
                                   const HealthThresholds& thresholds);
-/// A page of stores: at most `limit`, behind the store `after`; or one store.
+/// A page of at most `limit` stores after the store `after`; or one store.
 struct StoresQuery {
   std::size_t limit = 100;
   std::string_view after = {};
   std::string_view store = {};
 
   static constexpr std::size_t max_stores = 1000;
-  /// Topics of all its boxes together; the further ones of each box are summed up.
+  /// Number of topics of all boxes; the others of each box are summed up.
   static constexpr std::size_t max_topics = 2000;
 };
 boost::json::object stores_json(const Reports& reports, const Throughput& throughput,

@@ -17,7 +17,7 @@
 namespace twinbox::app {
 namespace {
 
-/// What the connections to all brokers have in common.
+/// Settings common to all broker connections.
 template <class Connection>
 Connection connection_of(const BrokerConfig& broker) {
   Connection connection{.url = broker.url};

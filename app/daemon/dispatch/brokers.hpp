@@ -1,5 +1,5 @@
-// Sinks and sources over brokers, as the configuration describes them. A broker that this program
-// was built without is refused by name.
+// Creates the configured sinks and sources of brokers. A broker that this program was built without
+// is refused by name.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace twinbox::app {
 
-/// Both throw std::invalid_argument naming the option. Nothing is connected to yet.
+/// Both throw std::invalid_argument with the name of the option. Nothing is connected yet.
 HandlerCall make_broker_sink(const SinkConfig& sink, const Environment& environment);
 std::unique_ptr<BrokerSource> make_broker_source(const SourceConfig& source, AcceptCall accept,
                                                  const Environment& environment);
 
-/// What is unsafe about the brokers of a configuration, each named by its section.
+/// Unsafe broker settings of a configuration, each with its section.
 std::vector<Finding> examine_brokers(const Config& config);
 
 }  // namespace twinbox::app

@@ -1,4 +1,4 @@
-// The part of the operations API that speaks to the dispatchers.
+// The endpoints that control the dispatchers.
 #pragma once
 
 #include "daemon/dispatch/dispatchers.hpp"

@@ -66,7 +66,7 @@ std::optional<DispatchState> parse_dispatch_state(std::string_view text) {
           std::string{route.at("reason").as_string()});
     }
     return dispatch_state;
-  } catch (const std::exception&) {  // what is no JSON, or has other members
+  } catch (const std::exception&) {  // invalid JSON, or unexpected members
     return {};
   }
 }

@@ -1,4 +1,4 @@
-// What is switched off: dispatch that is paused, routes that are disabled. Kept over restarts.
+// Paused dispatch and disabled routes, kept over restarts.
 #pragma once
 
 #include <filesystem>
@@ -20,26 +20,26 @@ struct DispatchState {
   bool paused = false;
   std::set<std::string> stores = {};  ///< paused
   std::set<std::string> topics = {};  ///< paused
-  /// Disabled by their receiver or by hand, with the reason.
+  /// Routes disabled by their receiver or an operator, with the reason.
   std::map<std::pair<BoxKind, std::string>, std::string> routes = {};
 
   bool operator==(const DispatchState&) const = default;
 };
 
 std::string to_json(const DispatchState& dispatch_state);
-/// Empty: it is damaged, or of another version.
+/// Empty: damaged, or written by another version.
 std::optional<DispatchState> parse_dispatch_state(std::string_view text);
 
 /// Thread-safe.
 class DispatchStateFile {
  public:
-  /// Reads the file; one that cannot be used is put aside (`dispatch_state_unusable`). Empty:
-  /// everything is forgotten at the end.
+  /// Reads the file and renames an unusable one (`dispatch_state_unusable`). An empty file name:
+  /// the state is lost at the end of the process.
   DispatchStateFile(std::filesystem::path file, Environment environment);
 
   [[nodiscard]] DispatchState now() const;
-  /// Writes the file when something has changed. A file that cannot be written is told to the log
-  /// (`dispatch_state_not_saved`), and the change holds until the end.
+  /// Writes the file after a change. If that fails, the error is logged
+  /// (`dispatch_state_not_saved`) and the change lasts until the end of the process.
   void change(const std::function<void(DispatchState&)>& act);
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 bool has_store(DatabaseSet& set, const std::string& name) { return set.find(name) != nullptr; }
 
-/// Housekeeping where no dispatcher does it; a store that is away is tried again.
+/// Housekeeping for boxes without a dispatcher; an unreachable store is retried.
 void run_housekeeping(Store& store, BoxKind kind, const DispatchObserver& observer,
                       const Environment& environment, std::stop_token stop) {
   const auto told = [&](const ChoreReport& report) {
@@ -72,7 +72,7 @@ Dispatchers::RunningDispatchers Dispatchers::make(const Config& config) {
       running_dispatcher->routes =
           std::make_unique<Routes>(std::move(routes), route_observer(kind), environment_);
       running_dispatcher->running = std::make_shared<std::atomic<std::int64_t>>(0);
-      // Where only some dispatchers may work at once, the next one waits for the place of this one.
+      // If the number of dispatchers is limited, the next one waits for the slot of this one.
       if (config.dispatch.processors > 0) running_dispatcher->drain_limit = config.dispatch.grace;
       DispatchObserver counting;
       counting.started = [running = running_dispatcher->running](std::string_view, const Message&,
@@ -89,7 +89,7 @@ Dispatchers::RunningDispatchers Dispatchers::make(const Config& config) {
   return dispatchers;
 }
 
-/// Told by whoever delivers, too: without the lock of this object.
+/// Sinks call it, too, so it must not take the lock of this object.
 RouteObserver Dispatchers::route_observer(BoxKind kind) {
   RouteObserver observer;
   observer.disabled = [this, kind](std::string_view route, std::string_view reason) {
@@ -105,8 +105,7 @@ RouteObserver Dispatchers::route_observer(BoxKind kind) {
   return observer;
 }
 
-/// A receiver that has said it wants nothing more is not asked again because of a reload or a
-/// restart.
+/// A receiver that disabled its route is not called again after a reload or a restart.
 void Dispatchers::disable_routes(const RunningDispatchers& dispatchers,
                                  const DispatchState& dispatch_state) {
   for (const auto& running_dispatcher : dispatchers) {
@@ -131,8 +130,8 @@ void Dispatchers::start(RunningDispatcher& running_dispatcher,
                                                std::stop_token stop) { dispatcher->run(stop); }};
 }
 
-/// A request to stop would break off the calls that run; so it claims nothing more and lets them
-/// end first, for as long as their sinks have.
+/// A stop request would cancel calls in flight. The dispatcher therefore stops claiming and first
+/// lets them finish, within the timeouts of their sinks.
 void Dispatchers::drain(std::unique_ptr<RunningDispatcher> running_dispatcher,
                         const std::stop_token& stop) {
   running_dispatcher->dispatcher->pause();
@@ -158,7 +157,7 @@ void Dispatchers::set(const Config& config) {
   std::swap(dispatchers_, next);
   draining_.remove_if([](const Draining& former) { return former.drained->load(); });
   for (auto& former : next) {
-    // Its handlers may take their time; nobody needs to wait for them here.
+    // Nothing here waits for its handlers.
     auto drained = std::make_shared<std::atomic<bool>>(false);
     draining_.push_back(
         {drained, std::jthread{[drained](std::stop_token stop,
@@ -270,7 +269,8 @@ void Dispatchers::enable(const std::string& route) {
       found = true;
     }
   }
-  if (!found) throw HttpProblem(404, "unknown route '" + route + "'; GET /v1/dispatch lists the routes");
+  if (!found)
+    throw HttpProblem(404, "unknown route '" + route + "'; GET /v1/dispatch lists the routes");
 }
 
 void Dispatchers::disable(const std::string& route, const std::string& reason) {
@@ -283,7 +283,8 @@ void Dispatchers::disable(const std::string& route, const std::string& reason) {
       found = true;
     }
   }
-  if (!found) throw HttpProblem(404, "unknown route '" + route + "'; GET /v1/dispatch lists the routes");
+  if (!found)
+    throw HttpProblem(404, "unknown route '" + route + "'; GET /v1/dispatch lists the routes");
 }
 
 bool Dispatchers::is_switched_off(const std::string& store, const std::string& topic) const {

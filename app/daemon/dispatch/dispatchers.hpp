@@ -1,4 +1,4 @@
-// The dispatchers of the daemon: for each set of stores and kind of box that a route speaks of.
+// The dispatchers of the daemon: one for each set of stores and kind of box with a route.
 #pragma once
 
 #include <atomic>
@@ -24,37 +24,36 @@ namespace twinbox::app {
 /// Thread-safe.
 class Dispatchers {
  public:
-  /// The observer of a kind of box; what it is told is also told to `next`.
+  /// The observer of a kind of box; it forwards every event to `next`.
   using Observe = std::function<DispatchObserver(BoxKind, DispatchObserver next)>;
   using Spans = std::function<void(const HandlerSpan&)>;
 
-  /// What is given must outlive it. `dispatch_state_file` keeps over restarts what is paused or
-  /// disabled.
+  /// The arguments must outlive the object. `dispatch_state_file` stores pauses and disabled
+  /// routes.
   Dispatchers(const Stores& stores, Environment environment, Observe observe, Spans spans = {},
               std::filesystem::path dispatch_state_file = {});
-  /// Stops in order: nothing new is claimed, what runs gets its grace, what has finished is
-  /// settled.
+  /// Stops in order: claims nothing new, gives calls in flight the grace period, settles finished
+  /// calls.
   ~Dispatchers();
   Dispatchers(const Dispatchers&) = delete;
   Dispatchers& operator=(const Dispatchers&) = delete;
 
-  /// Works by these routes from now on. Former dispatchers claim nothing more, finish what runs and
-  /// keep their leases until then. Throws std::exception when a route or a sink cannot be made; the
-  /// former ones then go on.
+  /// Uses these routes from now on. Former dispatchers claim nothing more and keep their leases
+  /// until their calls in flight finish. Throws std::exception if a route or a sink is invalid;
+  /// then the former ones continue.
   void set(const Config& config);
   /// Ends all of them and waits.
   void stop();
 
-  /// Empty names: everything. Remembered over set() and restarts. Throws UsageError when there is
-  /// no such store.
+  /// Empty names: everything. Kept over set() and restarts. Throws UsageError for an unknown store.
   void pause(const std::string& store, const std::string& topic);
   void resume(const std::string& store, const std::string& topic);
-  /// Throws UsageError when there is no such route.
+  /// Throws UsageError for an unknown route.
   void enable(const std::string& route);
   void disable(const std::string& route, const std::string& reason);
 
-  /// Whether an event of that topic is not to be handled within its request: it, its store or
-  /// everything is paused, or its route is disabled.
+  /// True if events of this topic must not be handled within their request: the topic, the store or
+  /// everything is paused, or the route is disabled.
   [[nodiscard]] bool is_switched_off(const std::string& store, const std::string& topic) const;
 
   struct RouteView {
@@ -66,18 +65,18 @@ class Dispatchers {
     std::vector<std::string> paused_stores = {};
     std::vector<std::string> paused_topics = {};
     std::vector<RouteView> routes = {};
-    std::vector<OwnerToken> owners = {};  ///< of the dispatchers that claim now
+    std::vector<OwnerToken> owners = {};  ///< of the current dispatchers
   };
   [[nodiscard]] View view() const;
 
  private:
-  /// A dispatcher on its thread. Ends with the object.
+  /// A dispatcher on its thread, stopped by the destructor.
   struct RunningDispatcher {
     BoxKind kind;
     DatabaseSet* stores;
     std::unique_ptr<Routes> routes;
     std::shared_ptr<std::atomic<std::int64_t>> running;  ///< calls; shared with its observer
-    std::optional<Duration> drain_limit;  ///< after a reload; empty: when its calls have ended
+    std::optional<Duration> drain_limit;  ///< after a reload; empty: when its calls have finished
     std::unique_ptr<Dispatcher> dispatcher;
     std::jthread thread;
   };

@@ -87,8 +87,10 @@ HandlerCall without_secrets(HandlerCall call) {
 
 /// For good: under this source it would be taken for what its owner has verified or fetched.
 Outcome refuse_owned(const Message& message) {
-  return Outcome::dead("the source '" + message.source.str() +
-                       "' of this message belongs to a webhook endpoint or a broker, and only that may use it in an inbox; enqueue the message with another token, or rename the endpoint or broker");
+  return Outcome::dead(
+      "the source '" + message.source.str() +
+      "' of this message belongs to a webhook endpoint or a broker, and only that may use it in an "
+      "inbox; enqueue the message with another token, or rename the endpoint or broker");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sinks and routes as the configuration describes them.
+// Creates the configured sinks and routes.
 #pragma once
 
 #include <map>
@@ -13,10 +13,10 @@
 namespace twinbox::app {
 
 BodyFormat form_of(SinkConfig::Form form);
-/// The name of the route by which an inline event is tried again.
+/// The name of the route that retries an inline event.
 std::string event_route(const std::string& topic);
 
-/// Makes sinks; those that can share connections do.
+/// Creates sinks, which share connections where possible.
 class SinkFactory {
  public:
   /// `stores` must outlive the sinks. With an observer, every call runs inside a span.
@@ -25,10 +25,10 @@ class SinkFactory {
 
   using From = std::vector<std::shared_ptr<Store>>;
 
-  /// `from` are the stores, and `box` the kind of box, that its messages come from. Throws
-  /// std::invalid_argument naming the sink and what is wrong with it.
+  /// `from` and `box` are the stores and the kind of box of its messages. Throws
+  /// std::invalid_argument with the sink and the problem.
   HandlerCall make(const std::string& name, BoxKind box, const From& from);
-  /// The routes of one kind of box; for an inbox also those that inline events retry by.
+  /// The routes of one kind of box; for an inbox, including the routes that retry inline events.
   std::vector<Route> routes(BoxKind kind, const From& from);
 
  private:

@@ -1,4 +1,4 @@
-// How many bytes of bodies without a token are held at once, and which of them make room. No
+// The memory budget of bodies without a token, and the choice of bodies to evict. Independent of
 // sockets.
 #pragma once
 
@@ -16,16 +16,16 @@ class AnonymousBodies {
   using Id = std::uint64_t;
   using Drop = std::function<void()>;
 
-  /// So many more bytes of a body have come; `body` is what the call before returned for it, 0 at
-  /// first. When all of them would be more than `limit`, bodies that are still being read lose
-  /// their room, and their `drop` is called: the one that has been silent longest first. Returns 0
-  /// when there is no room even so, or when this body has lost its own: it then holds none.
+  /// Reserves memory for more bytes of a body; `body` is the result of the previous call, at first
+  /// 0. If the total would exceed `limit`, bodies that are still being read are evicted and their
+  /// `drop` is called, the longest idle one first. Returns 0 if there is still no room, or if this
+  /// body was evicted: it then holds no memory.
   [[nodiscard]] Id grow(Id body, std::size_t bytes, std::size_t limit, Drop drop);
-  /// It has come as a whole, and keeps its room until `release_body`. False: it has lost it.
+  /// Marks a body as complete; it keeps its memory until `release_body`. False: it was evicted.
   [[nodiscard]] bool complete(Id body);
-  /// Ends one that is still being read; no matter whether it has lost its room.
+  /// Ends a body that is still being read, evicted or not.
   void end(Id body);
-  /// Of a body that was complete.
+  /// Releases a complete body.
   void release_body(std::size_t bytes);
   [[nodiscard]] std::size_t used() const;
 
@@ -34,7 +34,7 @@ class AnonymousBodies {
     std::size_t bytes = 0;
     Drop drop = {};
   };
-  /// By their last bytes: those of the first one came longest ago.
+  /// Ordered by the time of their last bytes, oldest first.
   using Reading = std::map<Id, Body>;
 
   mutable std::mutex mutex_;

@@ -1,4 +1,4 @@
-// A time limit that is moved with every step of a connection and nearly never reached.
+// A deadline that every step of a connection moves and that is rarely reached.
 #pragma once
 
 #include <boost/asio/basic_waitable_timer.hpp>
@@ -8,14 +8,14 @@
 
 namespace twinbox::app {
 
-/// Moving the limit costs no more than remembering it: the timer runs on, and looks at the limit
-/// when it fires. Used on its executor only.
+/// Moving the deadline only stores it: the timer keeps running and checks the deadline when it
+/// fires. Use it only on its executor.
 template <class Executor>
 class Deadline {
   using Clock = std::chrono::steady_clock;
 
  public:
-  /// `reached` is called once for each limit that passes. `owner` keeps it alive meanwhile.
+  /// Calls `reached` once for each deadline that passes. `owner` is kept alive until then.
   Deadline(const Executor& executor, std::function<void()> reached)
       : timer_(executor), reached_(std::move(reached)) {}
 

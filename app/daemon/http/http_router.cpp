@@ -29,7 +29,8 @@ std::vector<std::pair<std::string, std::string>> HttpRouter::endpoints() const {
 EndpointLookup HttpRouter::find(std::string_view method, std::string_view target) const {
   std::optional<RequestTarget> parsed = parse_request_target(target);
   if (!parsed) {
-    return problem(400, "Bad Request", "the request target is not a valid path; check its %-escapes");
+    return problem(400, "Bad Request",
+                   "the request target is not a valid path; check its %-escapes");
   }
   std::string allowed;
   for (const Entry& entry : entries_) {
@@ -48,8 +49,7 @@ EndpointLookup HttpRouter::find(std::string_view method, std::string_view target
   if (allowed.empty()) {
     return problem(404, "Not Found", "no endpoint has this path; see /openapi.json");
   }
-  HttpResponse refusal =
-      problem(405, "Method Not Allowed", "this path only supports " + allowed);
+  HttpResponse refusal = problem(405, "Method Not Allowed", "this path only supports " + allowed);
   refusal.headers.add("Allow", allowed);
   return refusal;
 }

@@ -22,7 +22,8 @@ bool is_loopback(const asio::ip::address& address) {
 }
 
 std::string way_out(const boost::system::error_code& error) {
-  if (error == asio::error::address_in_use) return "; stop the program that uses this port, or choose another port";
+  if (error == asio::error::address_in_use)
+    return "; stop the program that uses this port, or choose another port";
   if (error == asio::error::access_denied)
     return "; choose a port above 1023, or grant this program CAP_NET_BIND_SERVICE";
   if (error == boost::system::errc::address_not_available)
@@ -36,8 +37,9 @@ void use_certificate(asio::ssl::context& tls, const std::string& file) {
   boost::system::error_code error;
   tls.use_certificate_chain_file(file, error);
   if (error) {
-    throw std::runtime_error("certificate " + file + ": " + error.message() +
-                             "; expected a PEM file with the server's certificate and its intermediate certificates");
+    throw std::runtime_error(
+        "certificate " + file + ": " + error.message() +
+        "; expected a PEM file with the server's certificate and its intermediate certificates");
   }
 }
 
@@ -59,9 +61,9 @@ void use_client_ca(asio::ssl::context& tls, const std::string& file) {
                              (error ? error.message() : "contains no certificate") +
                              "; expected a PEM file with the CAs of the clients' certificates");
   }
-  SSL_CTX_set_client_CA_list(tls.native_handle(), names);  // which of theirs clients may show
+  SSL_CTX_set_client_CA_list(tls.native_handle(), names);  // CAs that client certificates may have
   tls.set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert);
-  // Without a name of its own, a session that is resumed would be refused.
+  // Resuming a session fails without a session id context.
   constexpr unsigned char name[] = "twinbox";
   SSL_CTX_set_session_id_context(tls.native_handle(), name, sizeof name);
 }
@@ -232,7 +234,7 @@ void HttpServer::remove_connection() {
 }
 
 void HttpServer::accept() {
-  // Each connection gets a strand of its own.
+  // Each connection has its own strand.
   acceptor_.async_accept(
       asio::make_strand(io_), [this](boost::system::error_code error, Socket socket) {
         if (stopping_ || error == asio::error::operation_aborted) return;
@@ -240,7 +242,7 @@ void HttpServer::accept() {
           take(std::move(socket));
           return accept();
         }
-        // Out of file descriptors, mostly: make room, and come back after a moment.
+        // Usually out of file descriptors: make room and retry shortly.
         environment_.write(LogLevel::warning, "accept_failed", {{"error", error.message()}});
         evict_oldest();
         accept_retry_.expires_after(std::chrono::milliseconds{50});
@@ -270,8 +272,8 @@ void HttpServer::take(Socket socket) {
   }
 }
 
-/// Every connection is at work on a request. Within TLS an answer would cost a handshake, and
-/// beyond a number of answers even those cost too much: then the end is all there is.
+/// Every connection is busy. Over TLS a response would cost a handshake, and a large number of
+/// responses costs too much: then the connection is just closed.
 void HttpServer::turn_away(Socket socket) {
   if (tls() || turned_away_ >= max_turned_away) return;
   ++turned_away_;
@@ -283,13 +285,13 @@ void HttpServer::turn_away(Socket socket) {
                                        }};
   // Shared by the call and its end.
   const auto text = std::make_shared<const std::string>(
-      response_text(busy("limit.connections is reached and no connection is idle; retry later"), now(),
-                    ConnectionMode::close, false));
+      response_text(busy("limit.connections is reached and no connection is idle; retry later"),
+                    now(), ConnectionMode::close, false));
   stream->expires_after(std::chrono::seconds{2});
   asio::async_write(
       *stream, asio::buffer(*text), [stream, text](beast::error_code failed, std::size_t) {
         if (failed) return;
-        // Who closes on bytes that it has not read takes its answer back.
+        // Closing with unread bytes would discard the response.
         beast::error_code ignored;
         stream->socket().shutdown(Tcp::socket::shutdown_send, ignored);
         auto waste = std::make_shared<std::array<char, 4096>>();  // shared by the call and its end

@@ -1,4 +1,4 @@
-// The HTTP server: sockets are asynchronous, a slow client costs a socket and not a thread.
+// The HTTP server. Sockets are asynchronous: a slow client costs a socket, not a thread.
 #pragma once
 
 #include <atomic>
@@ -25,22 +25,22 @@
 
 namespace twinbox::app {
 
-/// What the owner of the server keeps of one request while it is under way.
+/// The owner's data of one request in flight.
 struct RequestContext {
   virtual ~RequestContext() = default;
 };
 
-/// An answer that goes on for as long as its client listens: server-sent events.
+/// A response that continues while its client listens: server-sent events.
 class EventStream {
  public:
   virtual ~EventStream() = default;
-  /// What is new, to be sent now; an empty text: nothing. Empty: it is over.
+  /// The text to send now; an empty string: nothing. Empty: the stream has ended.
   virtual std::optional<std::string> next() = 0;
 };
 
-/// What the server asks of its owner. The calls come from its own threads and must not block.
+/// The interface of the server's owner. The server's threads call it, so it must not block.
 struct HttpService {
-  using Context = std::shared_ptr<RequestContext>;  // shared by the connection and who answers
+  using Context = std::shared_ptr<RequestContext>;  // shared by the connection and the responder
   using Answer = std::function<void(HttpResponse)>;
 
   struct Begun {
@@ -49,16 +49,16 @@ struct HttpService {
     std::string sender = {};                   ///< the name of its token; empty: it brings none
     std::size_t max_body = SIZE_MAX;           ///< bytes, where less than limit.body_bytes will do
   };
-  /// The head of a request is there, its body not yet. May take `head.loopback` back.
+  /// Called when the head of a request has arrived, before its body. May reset `head.loopback`.
   std::function<Begun(HttpRequest& head)> begin;
   /// `answer` is called exactly once, from any thread.
   std::function<void(const Context& context, HttpRequest request, Answer answer)> handle;
-  /// Asked before `handle`. Null: an ordinary request. `wake` may be called from any thread,
-  /// whenever the stream has something new, for as long as the stream lives.
+  /// Called before `handle`. Null: an ordinary request. Any thread may call `wake` when the stream
+  /// has something new, as long as the stream lives.
   std::function<std::unique_ptr<EventStream>(const Context& context, const HttpRequest& request,
                                              std::function<void()> wake)>
       stream;
-  /// Every answer that is sent, refusals of the server itself among them: they have no context.
+  /// Called for every response, including rejections by the server itself, which have no context.
   std::function<void(const Context& context, const HttpRequest& head, int status, std::size_t bytes,
                      std::chrono::microseconds took)>
       done;
@@ -72,10 +72,10 @@ struct HttpServerStats {
   std::atomic<std::uint64_t> malformed{0};
 };
 
-/// How many bytes of bodies are held at once, by all senders and by each. Thread-safe.
+/// Counts the bytes of bodies in memory, in total and per sender. Thread-safe.
 class BodyBudget {
  public:
-  /// False: they would be more than `limit`, or those of this sender more than `share`.
+  /// False: the total would exceed `limit`, or this sender's bytes `share`.
   [[nodiscard]] bool reserve(const std::string& sender, std::size_t bytes, std::size_t limit,
                              std::size_t share);
   void release(const std::string& sender, std::size_t bytes);
@@ -87,24 +87,24 @@ class BodyBudget {
   std::map<std::string, std::size_t> used_by_;
 };
 
-/// A connection as the server sees it.
+/// The server's interface to a connection.
 class OpenConnection {
  public:
   virtual ~OpenConnection() = default;
-  /// Closes it unless a request is under way by then; from any thread.
+  /// Closes the connection unless a request is in flight; from any thread.
   virtual void close_if_waiting() = 0;
-  /// Closes it if it may still make room for another; from any thread.
+  /// Closes the connection if it is still evictable; from any thread.
   virtual void evict() = 0;
 };
 
 class HttpServer {
  public:
   using Tcp = boost::asio::ip::tcp;
-  /// Of a known type, strand and all: to find that out at run time costs much with each step.
+  /// A concrete type including the strand: type erasure is expensive at each step.
   using Socket = Tcp::socket::rebind_executor<
       boost::asio::strand<boost::asio::io_context::executor_type>>::other;
 
-  /// Listens at once. Throws std::runtime_error that names the address or the certificate file.
+  /// Starts listening. Throws std::runtime_error with the address or the certificate file.
   HttpServer(const ServerConfig& config, LimitConfig limit, HttpService service,
              Environment environment);
   ~HttpServer();
@@ -112,23 +112,23 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   void start();
-  /// Accepts nothing more and waits until the requests that are under way have been answered, for
-  /// `limit` at most. False: some have not.
+  /// Stops accepting and waits at most `limit` for the responses to requests in flight. False: some
+  /// are missing.
   bool finish(Milliseconds limit);
-  /// The same, and ends what is left.
+  /// As finish(), then closes the remaining connections.
   void stop(Milliseconds limit);
 
   [[nodiscard]] Tcp::endpoint endpoint() const { return endpoint_; }
   [[nodiscard]] const HttpServerStats& stats() const noexcept { return stats_; }
   [[nodiscard]] std::size_t connections() const;
-  /// Bytes of bodies that are held now.
+  /// Bytes of bodies in memory.
   [[nodiscard]] std::size_t body_bytes(bool known) const {
     return known ? known_.used() : anonymous_.used();
   }
 
-  /// For requests from now on.
+  /// Applies to new requests.
   void set_limit(const LimitConfig& limit);
-  /// For connections from now on; null where it was null.
+  /// Applies to new connections; null where it was null.
   void set_tls(std::shared_ptr<boost::asio::ssl::context> tls);
 
   // For its connections.
@@ -137,17 +137,18 @@ class HttpServer {
   [[nodiscard]] HttpServerStats& stats() noexcept { return stats_; }
   [[nodiscard]] bool stopping() const noexcept { return stopping_; }
   [[nodiscard]] Instant now() const;
-  /// A connection that waits for its client may be closed for a new one. The oldest goes first of
-  /// those without a `sender`, which wait for a request or for a caller without a token. When there
-  /// is none, it is the oldest of a sender that holds more than its share.
+  /// A connection that waits for its client may be closed for a new one: first the oldest without a
+  /// `sender`, which waits for a request or for a caller without a token, then the oldest of a
+  /// sender that exceeds its share.
   std::uint64_t add_waiting(const std::string& sender,
                             const std::shared_ptr<OpenConnection>& connection);
   void remove_waiting(const std::string& sender, std::uint64_t ticket);
   void add_connection();
   void remove_connection();
-  /// Those without a token have a budget of their own: they cannot use up what the others need.
+  /// Callers without a token have a separate budget, so that they cannot exhaust that of the
+  /// others.
   [[nodiscard]] BodyBudget& known() noexcept { return known_; }
-  /// No token may have more of it while others need some.
+  /// The share of one token while others need some.
   [[nodiscard]] static std::size_t share_of(std::size_t all) noexcept { return all / 2; }
   [[nodiscard]] AnonymousBodies& anonymous() noexcept { return anonymous_; }
 
@@ -169,17 +170,17 @@ class HttpServer {
   BodyBudget known_;
   AnonymousBodies anonymous_;
   static constexpr int max_turned_away = 64;
-  std::atomic<int> turned_away_{0};  ///< connections that are being told that there is no room
+  std::atomic<int> turned_away_{0};  ///< connections that are being rejected
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const LimitConfig> limit_;
-  std::shared_ptr<boost::asio::ssl::context> tls_;  ///< shared by the connection that it makes
+  std::shared_ptr<boost::asio::ssl::context> tls_;  ///< shared with the connection
   std::size_t connections_ = 0;
   std::uint64_t next_ticket_ = 1;
   std::map<std::string, Waiting> waiting_;  // by sender
 
-  // Below what connections use: those that are left end with it.
+  // Declared after what connections use, so that the remaining ones end first.
   boost::asio::io_context io_;
   Tcp::acceptor acceptor_;
   boost::asio::steady_timer accept_retry_;  ///< after an accept that failed
@@ -187,12 +188,12 @@ class HttpServer {
   std::vector<std::jthread> threads_;
 };
 
-/// PEM files; the key belongs to the certificate that is there already. With a client CA, a peer
-/// must show a certificate by it. All throw std::runtime_error that names the file.
+/// Read PEM files; the key must match the certificate set before. With a client CA, clients need a
+/// certificate of it. All throw std::runtime_error with the name of the file.
 void use_certificate(boost::asio::ssl::context& tls, const std::string& file);
 void use_key(boost::asio::ssl::context& tls, const std::string& file);
 void use_client_ca(boost::asio::ssl::context& tls, const std::string& file);
-/// Reads the files of `config`; null without a certificate. Throws as they do.
+/// Reads the files of `config`; null without a certificate. Throws like the functions above.
 std::shared_ptr<boost::asio::ssl::context> make_tls(const ServerConfig& config);
 
 /// `host:port` or `[v6]:port`; a name is resolved. Throws std::runtime_error.

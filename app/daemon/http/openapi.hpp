@@ -1,4 +1,4 @@
-// The description of the HTTP API; its text is openapi.json, built in.
+// The description of the HTTP API, embedded from openapi.json.
 #pragma once
 
 #include <string_view>

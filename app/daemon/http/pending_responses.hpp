@@ -1,5 +1,4 @@
-// The answers that requests wait for, so that all of them can be given at once when the daemon
-// stops.
+// The responses that requests wait for, so that the daemon can send all of them when it stops.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +19,10 @@ class PendingResponses {
   PendingResponses(const PendingResponses&) = delete;
   PendingResponses& operator=(const PendingResponses&) = delete;
 
-  /// What to call instead of `answer`. Only the first call has an effect. Must not outlive this.
+  /// A function to call instead of `answer`. Only the first call has an effect. It must not outlive
+  /// this object.
   Answer add(Answer answer);
-  /// Answers whatever waits now. What its request does goes on, and its answer goes nowhere.
+  /// Answers all waiting requests. Their work continues, but its results are dropped.
   void respond_all(const HttpResponse& response);
 
  private:

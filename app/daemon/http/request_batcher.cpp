@@ -8,12 +8,12 @@ namespace twinbox::app {
 namespace {
 
 constexpr std::size_t max_requests = 256;  // of one transaction
-// Clients that were answered together often come again together: they get a part of the time that
-// the last call took.
+// Clients that were answered together often send their next requests together, so the batcher waits
+// for them for a fraction of the last call's duration.
 constexpr int gather_part = 8;
 constexpr std::chrono::milliseconds gather_limit{1};
 
-/// Takes the first `count` away.
+/// Removes the first `count`.
 template <class T>
 std::vector<T> take_front(std::deque<T>& queue, std::size_t count) {
   const auto end = queue.begin() + static_cast<std::ptrdiff_t>(count);

@@ -1,5 +1,5 @@
-// Requests that come together are answered together: one worker at a time takes all that wait, so
-// that they share a transaction.
+// Batches concurrent requests: one worker at a time takes all waiting requests, so that they share
+// a transaction.
 #pragma once
 
 #include <chrono>
@@ -20,19 +20,19 @@ class RequestBatcher {
  public:
   using HandleBatch = std::function<std::vector<HttpResponse>(std::span<const HttpRequest>)>;
   using Answer = std::function<void(HttpResponse)>;
-  /// What everybody is answered when the call throws.
+  /// The response to every request of a batch whose call throws.
   using Explain = std::function<HttpResponse(const std::exception_ptr&)>;
 
-  /// `handle_batch` answers each request that it is given.
+  /// `handle_batch` answers each of its requests.
   explicit RequestBatcher(HandleBatch handle_batch) : handle_batch_(std::move(handle_batch)) {}
 
   enum class Added {
-    full,          ///< `limit` wait already: the request was not taken
-    waits,         ///< whoever is at work will answer it
-    needs_worker,  ///< the caller must have work() called
+    full,          ///< `limit` requests are waiting: the request was not taken
+    waits,         ///< the current worker will answer it
+    needs_worker,  ///< the caller must arrange a call of work()
   };
   Added add(HttpRequest request, Answer answer, std::size_t limit);
-  /// Answers until nobody waits.
+  /// Answers until no request waits.
   void work(const Explain& explain);
 
  private:

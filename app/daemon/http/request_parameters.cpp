@@ -20,7 +20,7 @@ std::optional<Text> bounded_member(const json::object& object, std::string_view 
   return Text{std::move(text)};
 }
 
-/// A few of them: a daemon may have a thousand.
+/// Some of the names: a daemon may have a thousand stores.
 std::string names_of(const Stores& stores) {
   constexpr std::size_t most = 20;
   std::string names;
@@ -76,8 +76,8 @@ Store& find_store(const Stores& stores, std::string_view name, std::optional<Box
   Store* found = stores.find(name, kind.value_or(BoxKind::outbox));
   if (found == nullptr && !kind) found = stores.find(name, BoxKind::inbox);
   if (found == nullptr && name.empty() && stores.all().size() > 1) {
-    throw HttpProblem(400,
-                      "store: is missing, and there are several stores; choose one of " + names_of(stores));
+    throw HttpProblem(
+        400, "store: is missing, and there are several stores; choose one of " + names_of(stores));
   }
   if (found == nullptr) {
     throw HttpProblem(404, "unknown store '" + std::string{name} + "'" +
@@ -97,7 +97,8 @@ json::object parse_body(const HttpRequest& request,
   boost::system::error_code error;
   json::value value =
       request.body.empty() ? json::value(json::object{}) : json::parse(view(request.body), error);
-  if (error || !value.is_object()) throw HttpProblem(400, "the body is not a JSON object; send one");
+  if (error || !value.is_object())
+    throw HttpProblem(400, "the body is not a JSON object; send one");
   refuse_unknown(value.as_object(), members);
   return std::move(value.as_object());
 }

@@ -128,7 +128,9 @@ std::optional<HttpResponse> refuse_framing(const RequestParser& parser) {
                    "the only supported Transfer-Encoding is a single chunked");
   }
   if (head.version() < 11 || head.count(http::field::content_length) > 0) {
-    return problem(400, "Bad Request", "the body has an ambiguous length; send either Content-Length or, in HTTP/1.1, chunks");
+    return problem(
+        400, "Bad Request",
+        "the body has an ambiguous length; send either Content-Length or, in HTTP/1.1, chunks");
   }
   return {};
 }
@@ -172,7 +174,8 @@ std::optional<HttpResponse> refusal_of(const boost::beast::error_code& error,
                        (body_limit < limit.body_bytes ? ", the limit of this path"
                                                       : "; raise limit.body_bytes"));
   }
-  return problem(400, "Bad Request", "not a valid HTTP/1.0 or HTTP/1.1 request: " + error.message());
+  return problem(400, "Bad Request",
+                 "not a valid HTTP/1.0 or HTTP/1.1 request: " + error.message());
 }
 
 boost::beast::error_code body_too_large() { return make_error_code(http::error::body_limit); }

@@ -19,7 +19,7 @@ void take_one(Counts& counts, const void* key) {
   if (--found->second == 0) counts.erase(found);
 }
 
-/// Whoever has `mine` already may have one more of what everybody shares.
+/// True if a key that has `mine` may take one more of the shared `free` ones.
 bool in_its_share(std::size_t mine, std::size_t free) { return free > 0 && mine <= free / 4; }
 
 }  // namespace
@@ -60,7 +60,7 @@ bool RequestPool::may_run(const Task& task) const {
   if (task.key == nullptr && options_.keys == 0) return true;
   const std::size_t mine = task.key == nullptr ? 0 : count_of(running_of_, task.key);
   if (options_.keys == 0) return mine < task.max_running;
-  const std::size_t shared = running_ - running_of_.size();  // each key has one for itself
+  const std::size_t shared = running_ - running_of_.size();  // one thread reserved for each key
   if (task.key == nullptr) return shared < options_.threads;
   return mine == 0 || in_its_share(mine - 1, options_.threads - std::min(shared, options_.threads));
 }
@@ -70,7 +70,7 @@ void RequestPool::wake_or_add_thread(std::unique_lock<std::mutex>& lock) {
   if (idle_threads_ == 0 && may_grow && next() != queue_.end()) {
     try {
       threads_.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {  // it goes on with those that there are
+    } catch (const std::system_error&) {  // continue with the existing threads
     }
     return;
   }
@@ -128,7 +128,7 @@ void RequestPool::work() {
       take_one(waiting_of_, task.key);
       ++running_of_[task.key];
     }
-    // Another one may have been called for two tasks, or none may rest for the next.
+    // Another thread may be needed if one wake-up covered two tasks, or none is idle for the next.
     if (options_.keys > 0 && !queue_.empty()) {
       wake_or_add_thread(lock);
       if (lock.owns_lock()) lock.unlock();
@@ -138,7 +138,7 @@ void RequestPool::work() {
     task.run();
     lock.lock();
     --running_;
-    // The thread itself looks for the next task, which may be one that had to wait for this key.
+    // This thread takes the next task, which may have waited for this key.
     if (task.key != nullptr) take_one(running_of_, task.key);
   }
 }

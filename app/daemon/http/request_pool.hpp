@@ -1,5 +1,5 @@
-// Threads for one kind of request, with a bounded queue in front of them: a full pool refuses its
-// own kind and holds up no other.
+// Threads for one kind of request with a bounded queue: a full pool rejects its own kind and blocks
+// no other.
 #pragma once
 
 #include <condition_variable>
@@ -21,40 +21,40 @@ class RequestPool {
   struct Options {
     std::string name;
     std::size_t threads;
-    std::size_t queue;  ///< tasks that may wait for a thread
-    /// How many keys its tasks have; 0: `max_running` of each task decides. Otherwise each key has
-    /// a thread of its own beside `threads`, and of those a share that gets smaller the fewer are
-    /// free, and a share of the queue likewise: one key cannot use up what the others need.
+    std::size_t queue;  ///< maximum of waiting tasks
+    /// The number of keys of the tasks; 0: only `max_running` of each task limits them. Otherwise
+    /// each key has one thread in addition to `threads`, and a share of `threads` and of the queue
+    /// that shrinks the fewer are free, so that one key cannot starve the others.
     std::size_t keys = 0;
   };
   explicit RequestPool(Options options);
-  /// As close(), and waits for the tasks that run.
+  /// Calls close() and waits for running tasks.
   ~RequestPool();
   RequestPool(const RequestPool&) = delete;
   RequestPool& operator=(const RequestPool&) = delete;
 
-  /// Nothing in it may throw.
+  /// The functions must not throw.
   struct Task {
     std::function<void()> run;
-    std::function<void()> drop = {};  ///< called instead of `run` when the pool is closed before
-    /// Of the tasks with this key, at most `max_running` run at once, or as Options::keys has it;
-    /// null: as many as there are threads.
+    std::function<void()> drop = {};  ///< called instead of `run` if the pool is closed first
+    /// At most `max_running` tasks with this key run concurrently, or the number given by
+    /// Options::keys; null: no limit.
     const void* key = nullptr;
     std::size_t max_running = 1;
   };
-  /// False: the queue (or the share of its key) is full, or the pool is closed; the task was not
+  /// False: the queue or the share of its key is full, or the pool is closed; the task was not
   /// taken.
   bool submit(Task task);
-  /// For tasks of which there are only so many: taken even when the queue is full.
+  /// For a bounded number of tasks: accepted even if the queue is full.
   bool submit_unbounded(Task task);
-  /// Drops the tasks that wait and takes no more.
+  /// Drops the waiting tasks and accepts no more.
   void close();
-  /// Counts a request that was refused before it became a task.
+  /// Counts a request that was rejected before it became a task.
   void count_rejected();
 
   struct Status {
     std::string name;
-    std::size_t threads = 0;  ///< without those that a key has for itself
+    std::size_t threads = 0;  ///< without the threads reserved for keys
     std::size_t running = 0;
     std::size_t waiting = 0;
     std::uint64_t refused = 0;
@@ -67,11 +67,12 @@ class RequestPool {
 
   bool add(Task task, bool always);
   void work();
-  /// A thread for what waits and may run: one that rests, or a new one while there may be more.
+  /// Provides a thread for a runnable task: wakes an idle one, or starts a new one within the
+  /// limit.
   void wake_or_add_thread(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] bool has_room(const Task& task) const;
   [[nodiscard]] bool may_run(const Task& task) const;
-  /// The oldest task that may run now, or the end.
+  /// The oldest runnable task, or the end.
   Queue::iterator next();
 
   const Options options_;

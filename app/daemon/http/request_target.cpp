@@ -28,7 +28,8 @@ std::optional<std::string> decode(std::string_view text, bool plus_is_blank) {
   return out;
 }
 
-/// Calls `take` for each part of `text` between separators; false as soon as it is.
+/// Calls `take` for each part of `text` between separators; stops and returns false if it returns
+/// false.
 template <class Take>
 bool each_part(std::string_view text, char separator, Take take) {
   while (true) {

@@ -1,4 +1,4 @@
-// The target of a request: path and query, taken apart and decoded.
+// Parses and decodes the path and the query of a request target.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ struct RequestTarget {
   std::vector<std::string> segments;  ///< of the path, decoded
   std::vector<std::pair<std::string, std::string>> query;
 
-  /// The first of that name.
+  /// The first parameter with this name.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view name) const;
 };
 
-/// Empty: its escapes are broken.
+/// Empty: invalid escapes.
 std::optional<std::string> percent_decoded(std::string_view text);
 
-/// Empty: it is no path with a query, or its escapes are broken.
+/// Empty: not a path with a query, or invalid escapes.
 std::optional<RequestTarget> parse_request_target(std::string_view text);
 
 }  // namespace twinbox::app

@@ -1,4 +1,4 @@
-// An answer as it goes over the wire.
+// Serializes responses.
 #pragma once
 
 #include <string>
@@ -18,10 +18,11 @@ HttpResponse busy(std::string_view why);
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
 std::string http_date(Instant at);
 
-/// What follows an answer. HTTP/1.0 is told that its connection stays, HTTP/1.1 that it closes.
+/// The connection state after a response. HTTP/1.0 clients are told if the connection stays open,
+/// HTTP/1.1 clients if it closes.
 enum class ConnectionMode { close, keep, keep_with_header };
 
-/// `head_only`: the answer to HEAD. What must not stand in a header field is left out.
+/// `head_only`: the response to HEAD. Characters that a header field must not contain are left out.
 std::string response_text(const HttpResponse& response, Instant now, ConnectionMode afterwards,
                           bool head_only);
 

@@ -148,8 +148,9 @@ HttpResponse keep(Inbox& inbox, const Arrival& arrival, const IntakeOptions& opt
       accepted.state == Acceptance::duplicate_dead) {
     return accepted_response(arrival, accepted);
   }
-  HttpResponse answer = problem(503, "Service Unavailable",
-                                "delivery is paused; the event is stored and will be handled when delivery resumes");
+  HttpResponse answer =
+      problem(503, "Service Unavailable",
+              "delivery is paused; the event is stored and will be handled when delivery resumes");
   answer.headers.add("Retry-After", std::to_string(options.retry_after.count()));
   return answer;
 }
@@ -186,7 +187,8 @@ void add_named_events(HttpRouter& router, const Config& config, const Stores& st
                                        ? inline_answer(event, stores, sinks, calls, options)
                                        : accept_mode(accept_into(stores, event.store)))
              .second) {
-      throw std::invalid_argument("event " + name.type() + " is defined twice; remove one definition");
+      throw std::invalid_argument("event " + name.type() +
+                                  " is defined twice; remove one definition");
     }
     names.push_back(name);
     const std::pair path{event.name, "v" + std::to_string(event.version)};

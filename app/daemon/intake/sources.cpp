@@ -7,7 +7,7 @@
 namespace twinbox::app {
 namespace {
 
-/// The inbox is opened at the first delivery: a store that is away now may be back by then.
+/// Opens the inbox at the first delivery: a store that is unreachable now may be available by then.
 AcceptCall accept_into(const Stores& stores, const std::string& name) {
   return [&stores, name](std::span<const Arrival> arrivals) {
     Store* store = stores.find(name, BoxKind::inbox);
@@ -23,9 +23,9 @@ AcceptCall refuse_sources(AcceptCall accept, SourceNames reserved) {
           reserved = std::move(reserved)](std::span<const Arrival> arrivals) {
     for (const Arrival& arrival : arrivals) {
       if (!reserved.contains(arrival.source.view())) continue;
-      throw RequestError(403,
-                         "the source '" + arrival.source.str() +
-                             "' belongs to a webhook endpoint or another broker; use another source");
+      throw RequestError(
+          403, "the source '" + arrival.source.str() +
+                   "' belongs to a webhook endpoint or another broker; use another source");
     }
     return accept(arrivals);
   };

@@ -1,4 +1,4 @@
-// The sources of the daemon: each on a thread of its own, from its broker into an inbox.
+// The sources of the daemon: each consumes from its broker into an inbox on its own thread.
 #pragma once
 
 #include <map>
@@ -21,17 +21,17 @@ AcceptCall refuse_sources(AcceptCall accept, SourceNames reserved);
 /// Thread-safe.
 class Sources {
  public:
-  /// `stores` must outlive it.
+  /// `stores` must outlive the object.
   Sources(const Stores& stores, Environment environment);
   ~Sources();
   Sources(const Sources&) = delete;
   Sources& operator=(const Sources&) = delete;
 
-  /// Consumes as this configuration says from now on. A source that has not changed goes on; one
-  /// that has acknowledges first what it has accepted. Throws std::invalid_argument when one cannot
-  /// be made; the former ones then go on.
+  /// Applies a configuration. Unchanged sources continue; changed ones first acknowledge the
+  /// messages they accepted. Throws std::invalid_argument for an invalid source; then the former
+  /// ones continue.
   void set(const Config& config);
-  /// Ends all of them and waits.
+  /// Stops all sources and waits.
   void stop();
 
   [[nodiscard]] std::map<std::string, SourceStatus> status() const;
@@ -39,7 +39,7 @@ class Sources {
  private:
   struct Running {
     SourceConfig config;
-    SourceNames reserved;  ///< by webhook endpoints and other brokers
+    SourceNames reserved;  ///< reserved by webhook endpoints and other brokers
     std::unique_ptr<BrokerSource> source;
     std::jthread thread;
   };

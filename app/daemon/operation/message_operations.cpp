@@ -24,7 +24,8 @@ std::vector<DeliveryKey> parse_deliveries(const json::value& value) {
   for (const json::value& one : value.as_array()) {
     const json::value* number = one.is_object() ? one.as_object().if_contains("number") : nullptr;
     if (number == nullptr || !number->is_int64()) {
-      throw HttpProblem(400, "deliveries: expected a number in each object, as returned by /v1/messages");
+      throw HttpProblem(
+          400, "deliveries: expected a number in each object, as returned by /v1/messages");
     }
     DeliveryKey key{.number = number->as_int64()};
     std::string handler = text_member(one.as_object(), "handler");
@@ -204,8 +205,8 @@ HttpResponse edit(const Stores& stores, const Redaction& redaction,
     const json::value* value = body.if_contains(name);
     if (value == nullptr || !value->is_int64() || value->as_int64() < 0 ||
         value->as_int64() > most) {
-      throw HttpProblem(400,
-                        std::string{name} + ": expected a whole number, as returned by /v1/messages");
+      throw HttpProblem(
+          400, std::string{name} + ": expected a whole number, as returned by /v1/messages");
     }
     return value->as_int64();
   };
@@ -237,11 +238,10 @@ HttpResponse edit(const Stores& stores, const Redaction& redaction,
   const Admin::Edited edited =
       reject_reused_id(admin, id, [&] { return admin.edit(number, change, how); });
   on_changed(store, kind);
-  if (!edited.content_version)
-    throw HttpProblem(404, "this box has no message with this number");
+  if (!edited.content_version) throw HttpProblem(404, "this box has no message with this number");
   if (!edited && *edited.content_version != *change.content_version) {
-    throw HttpProblem(409, "the message was edited in the meantime and now has content version " + std::to_string(*edited.content_version) +
-                               "; reload it");
+    throw HttpProblem(409, "the message was edited in the meantime and now has content version " +
+                               std::to_string(*edited.content_version) + "; reload it");
   }
   if (!edited) throw HttpProblem(409, "the message is finished, or a worker holds it; reload it");
   json::object out = result_json(id, {1, true}, false);

@@ -1,4 +1,4 @@
-// Operations of operators: on which deliveries, and how far.
+// Endpoints for operations on messages.
 #pragma once
 
 #include "daemon/http/http_router.hpp"
@@ -14,7 +14,7 @@ enum class Verb { requeue, discard, postpone };
 HttpResponse run_operation(const Stores& stores, OperationRunner& runner, Verb verb,
                            const EndpointRequest& call);
 
-/// POST /v1/messages/edit. `on_changed` is told of the box.
+/// POST /v1/messages/edit. Calls `on_changed` with the box.
 HttpResponse edit(const Stores& stores, const Redaction& redaction,
                   const std::function<void(const Store&, BoxKind)>& on_changed,
                   const EndpointRequest& call);

@@ -11,7 +11,7 @@ struct OperationRunner::Running {
   std::size_t changed = 0;
   bool ended = false;
   bool stopped = false;        ///< between two batches
-  bool in_background = false;  ///< whoever asked has got his answer
+  bool in_background = false;  ///< the caller has got its response
   std::exception_ptr error = {};
   std::jthread thread = {};
 };
@@ -44,7 +44,7 @@ void OperationRunner::finish(const Key& key, Running& running, const Work& work)
   } catch (const std::exception& failure) {
     error = std::current_exception();
     const std::lock_guard lock{mutex_};
-    if (running.in_background) {  // else the answer tells
+    if (running.in_background) {  // otherwise the response contains it
       environment_.write(
           LogLevel::warning, "operation_failed",
           {{"store", key.store->name()}, {"operation", key.id}, {"error", failure.what()}});
@@ -66,14 +66,15 @@ OperationRunner::Result OperationRunner::run(const Key& key, const std::string& 
   if (const auto known = running_.find(key); known != running_.end()) {
     running = known->second;
     if (running->content != content) {
-      throw HttpProblem(422, "operation_id: a different operation with this id is running; use a new id");
+      throw HttpProblem(
+          422, "operation_id: a different operation with this id is running; use a new id");
     }
   } else {
     if (stopping_ || running_.size() >= max_running) {
-      throw HttpProblem(
-          503, "too many operations are running; retry later with the same operation_id");
+      throw HttpProblem(503,
+                        "too many operations are running; retry later with the same operation_id");
     }
-    ended_threads_.clear();  // joins threads that have nothing more to do
+    ended_threads_.clear();  // joins finished threads
     running = std::make_shared<Running>();
     running->content = content;
     running_.emplace(key, running);

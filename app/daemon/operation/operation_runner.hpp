@@ -1,5 +1,5 @@
-// Operations that may take longer than their request: they go on in the background, and their
-// progress is in the store.
+// Runs operations that may take longer than their request: they continue in the background, and the
+// store records their progress.
 #pragma once
 
 #include <chrono>
@@ -23,21 +23,21 @@ class OperationRunner {
  public:
   static constexpr std::size_t max_running = 16;
 
-  /// `on_changed` is told of the box when an operation on it has ended; a request waits `max_wait`
-  /// for it.
+  /// Calls `on_changed` with the box when an operation on it has finished; a request waits at most
+  /// `max_wait` for that.
   explicit OperationRunner(Environment environment,
                            std::function<void(const Store&, BoxKind)> on_changed = {},
                            std::chrono::milliseconds max_wait = std::chrono::seconds{2});
-  /// Lets each one end its batch; who asks again under its id goes on from there.
+  /// Lets each operation finish its batch; repeating it with the same id continues from there.
   ~OperationRunner();
   OperationRunner(const OperationRunner&) = delete;
   OperationRunner& operator=(const OperationRunner&) = delete;
 
   struct Result {
     std::size_t changed = 0;
-    bool finished = false;  ///< false: it goes on
+    bool finished = false;  ///< false: still running
   };
-  /// After each batch: how many so far. False: it must stop there.
+  /// Called after each batch with the number of changes so far. False: stop.
   using OnProgress = std::function<bool(std::size_t changed)>;
   using Work = std::function<std::size_t(const OnProgress&)>;
 
@@ -47,10 +47,10 @@ class OperationRunner {
     std::string id;
     auto operator<=>(const Key&) const = default;
   };
-  /// Does `work` on a thread of its own and waits for it, for a moment. One that is under
-  /// way under the same id is waited for instead. `content` is what was asked for. Throws what the
-  /// work throws; HttpProblem when something else is under way under that id (422), or too much at
-  /// once (503).
+  /// Runs `work` on its own thread and waits up to `max_wait`. If an operation with the same id is
+  /// running, waits for that instead. `content` identifies the request. Throws what `work` throws;
+  /// HttpProblem if a different operation with this id is running (422), or if there are too many
+  /// (503).
   Result run(const Key& key, const std::string& content, Work work);
 
  private:
@@ -63,9 +63,8 @@ class OperationRunner {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool stopping_ = false;
-  std::map<Key, std::shared_ptr<Running>> running_;  // shared with those who wait for it
-  std::vector<std::shared_ptr<Running>>
-      ended_threads_;  // their threads have ended, or are about to
+  std::map<Key, std::shared_ptr<Running>> running_;      // shared with the waiting requests
+  std::vector<std::shared_ptr<Running>> ended_threads_;  // finished or finishing threads
 };
 
 }  // namespace twinbox::app

@@ -24,7 +24,7 @@ Filter filter_of(const RequestTarget& target) {
   return parse_filter(fields);
 }
 
-/// Where a page ends, as `number` or `number.handler`.
+/// The cursor at the end of a page: `number` or `number.handler`.
 std::optional<DeliveryKey> parse_after(const RequestTarget& target) {
   const auto text = target.find("after");
   if (!text) return {};
@@ -48,7 +48,7 @@ HttpResponse list(const Stores& stores, const EndpointRequest& call) {
   return answer(out);
 }
 
-/// The trace that a message belongs to.
+/// The trace of a message.
 std::optional<std::string> trace_id(const MessageDetail& detail) {
   const auto trace = trace_of({.delivery_id = DeliveryId{1},
                                .epoch = 0,

@@ -1,4 +1,4 @@
-// The operations API: look into the boxes, send again, throw away, correct.
+// The operations API: list, show, requeue, discard and edit messages.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace twinbox::app {
 
-/// Adds /v1/messages…, /v1/operations and /v1/audit. `on_changed` is told of boxes that were
-/// changed. What is given must outlive the router.
+/// Adds /v1/messages…, /v1/operations and /v1/audit. Calls `on_changed` with each changed box. The
+/// arguments must outlive the router.
 void add_operations(HttpRouter& router, const Stores& stores, OperationRunner& runner,
                     const Config& config,
                     const std::function<void(const Store&, BoxKind)>& on_changed);

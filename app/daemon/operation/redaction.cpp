@@ -65,9 +65,9 @@ std::size_t colons_of(std::string_view text) {
 }
 
 [[noreturn]] void refuse_masked(const std::string& pointer) {
-  throw HttpProblem(422,
-                    "payload: " + pointer + " contains " + std::string{Redaction::mask} +
-                        ", the mask of a hidden value, which would overwrite that value; replace the whole payload");
+  throw HttpProblem(422, "payload: " + pointer + " contains " + std::string{Redaction::mask} +
+                             ", the mask of a hidden value, which would overwrite that value; "
+                             "replace the whole payload");
 }
 
 constexpr std::string_view data = "/data";

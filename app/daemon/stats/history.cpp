@@ -50,7 +50,7 @@ HistoryPoint point_of(const Sample& first, const Sample& last, std::int64_t seco
           .p99_ms = times.count == 0 ? unknown : static_cast<float>(times.p99() / 1000)};
 }
 
-// ---- the file: all numbers in this machine's own order, a hash of everything at the end
+// ---- the file: numbers in native byte order, followed by a hash of the content
 
 template <class Number>
 void put(std::string& out, const Number& number) {
@@ -81,7 +81,7 @@ void History::add(std::int64_t now, BoxKind kind, const std::string& store, cons
   for (std::size_t i = 0; i < resolutions.size(); ++i) {
     Ring& ring = rings[i];
     const std::int64_t step = now / resolutions[i].step;
-    if (step < ring.step) continue;  // the clock was set back: wait until it is there again
+    if (step < ring.step) continue;  // the clock was set back: wait until it catches up
     if (step > ring.step) {
       if (ring.step >= 0) {
         ring.last = sample;
@@ -97,7 +97,7 @@ void History::add(std::int64_t now, BoxKind kind, const std::string& store, cons
   }
 }
 
-/// A step may have begun before a restart: what is not known yet is taken from there.
+/// A step may have started before a restart: missing values are taken from the file.
 std::optional<HistoryPoint> History::Ring::current_point() const {
   if (step < 0) return {};
   HistoryPoint point = point_of(first, last, last_at - started_at);

@@ -36,7 +36,7 @@ MetricFamily single(std::string name, std::string help, MetricType type, double 
   return one;
 }
 
-/// Powers of two microseconds, as the dispatcher counts them, up to nine hours.
+/// The dispatcher's buckets: powers of two microseconds up to nine hours.
 void add(MetricFamily& family, Labels labels, const Histogram& histogram) {
   ClientMetric metric;
   metric.label = std::move(labels);
@@ -45,7 +45,7 @@ void add(MetricFamily& family, Labels labels, const Histogram& histogram) {
   std::uint64_t below = 0;
   for (std::size_t i = 0; i < 36; ++i) {
     below += histogram.buckets[i];
-    if (i < 6) continue;  // finer than anybody looks
+    if (i < 6) continue;  // finer than needed
     metric.histogram.bucket.push_back({below, static_cast<double>(std::uint64_t{1} << i) / 1e6});
   }
   metric.histogram.bucket.push_back({histogram.count, std::numeric_limits<double>::infinity()});
@@ -64,8 +64,10 @@ constexpr std::array counters{
     CounterOf{"twinbox_failed_total", "Failed attempts that will be retried", &StoreStats::failed},
     CounterOf{"twinbox_dead_letters_total", "Deliveries moved to dead letters", &StoreStats::dead},
     CounterOf{"twinbox_settled_total", "Deliveries settled in the store", &StoreStats::settled},
-    CounterOf{"twinbox_lease_lost_total", "Settles rejected because the lease had expired", &StoreStats::lease_lost},
-    CounterOf{"twinbox_timeouts_total", "Handler calls that exceeded their timeout", &StoreStats::timeouts},
+    CounterOf{"twinbox_lease_lost_total", "Settles rejected because the lease had expired",
+              &StoreStats::lease_lost},
+    CounterOf{"twinbox_timeouts_total", "Handler calls that exceeded their timeout",
+              &StoreStats::timeouts},
     CounterOf{"twinbox_dispatch_errors_total", "Store errors during dispatch",
               &StoreStats::loop_errors},
     CounterOf{"twinbox_reaped_total", "Expired leases cleared by the reaper", &StoreStats::reaped},
@@ -109,7 +111,8 @@ void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSn
   families.push_back(std::move(running));
   MetricFamily slow =
       family("twinbox_handlers_slow",
-             "Handler calls that have been running for more than a third of their lease", MetricType::Gauge);
+             "Handler calls that have been running for more than a third of their lease",
+             MetricType::Gauge);
   for (const auto& [box, snapshot] : boxes) {
     for (const StoreStats& store : snapshot->stores) {
       add(slow, {{"box", box}, {"store", store.store}}, static_cast<double>(store.slow));
@@ -125,8 +128,8 @@ void add_dispatch(Families& families, const StatsSnapshot& outbox, const StatsSn
     }
     families.push_back(std::move(one));
   }
-  MetricFamily topics =
-      family("twinbox_topic_outcomes_total", "Handler calls by topic and outcome", MetricType::Counter);
+  MetricFamily topics = family("twinbox_topic_outcomes_total", "Handler calls by topic and outcome",
+                               MetricType::Counter);
   for (const auto& [box, snapshot] : boxes) {
     for (const TopicStats& topic : snapshot->topics) {
       for (const auto& [outcome, value] :
@@ -144,22 +147,20 @@ void add_boxes(Families& families, const std::vector<StatsCollector::Report>& bo
                const WriteMonitor& writes) {
   MetricFamily states = family("twinbox_deliveries", "Deliveries by state", MetricType::Gauge);
   MetricFamily oldest =
-      family("twinbox_oldest_pending_seconds",
-             "Age of the oldest due delivery", MetricType::Gauge);
-  MetricFamily age = family(
-      "twinbox_oldest_open_seconds",
-      "Age of the oldest message with open deliveries, including postponed ones", MetricType::Gauge);
+      family("twinbox_oldest_pending_seconds", "Age of the oldest due delivery", MetricType::Gauge);
+  MetricFamily age =
+      family("twinbox_oldest_open_seconds",
+             "Age of the oldest message with open deliveries, including postponed ones",
+             MetricType::Gauge);
   MetricFamily blocked =
       family("twinbox_blocked_keys",
-             "Partition keys blocked by a distant due time, counted up to 100",
-             MetricType::Gauge);
+             "Partition keys blocked by a distant due time, counted up to 100", MetricType::Gauge);
   MetricFamily up = family("twinbox_store_up", "1 if the box could be queried", MetricType::Gauge);
   MetricFamily writable =
       family("twinbox_store_writable", "1 if the box could be queried and its store accepts writes",
              MetricType::Gauge);
-  MetricFamily probes = family(
-      "twinbox_write_probes_total",
-      "Test writes made for readiness checks", MetricType::Counter);
+  MetricFamily probes = family("twinbox_write_probes_total",
+                               "Test writes made for readiness checks", MetricType::Counter);
   const Store* last = nullptr;
   for (const StatsCollector::Report& box : boxes) {
     const Labels labels{{"box", std::string{to_string(box->kind)}}, {"store", box->store->name()}};
@@ -194,8 +195,7 @@ void add_boxes(Families& families, const std::vector<StatsCollector::Report>& bo
 void add_request_pools(Families& families, const std::vector<RequestPool::Status>& pools) {
   MetricFamily threads =
       family("twinbox_request_pool_threads", "Threads in the pool", MetricType::Gauge);
-  MetricFamily running =
-      family("twinbox_request_pool_running", "Busy threads", MetricType::Gauge);
+  MetricFamily running = family("twinbox_request_pool_running", "Busy threads", MetricType::Gauge);
   MetricFamily waiting =
       family("twinbox_request_pool_waiting", "Requests waiting for a thread", MetricType::Gauge);
   MetricFamily refused =
@@ -236,8 +236,8 @@ void add_http(Families& families, const Metrics::MetricsInput& input) {
   count("twinbox_conflicts_total", "Duplicates with different content under a known id",
         input.conflicts);
   count("twinbox_spans_sent_total", "Spans accepted by the collector", input.spans_sent);
-  count("twinbox_spans_dropped_total", "Spans dropped because the collector was unreachable or too slow",
-        input.spans_dropped);
+  count("twinbox_spans_dropped_total",
+        "Spans dropped because the collector was unreachable or too slow", input.spans_dropped);
 }
 
 void add_sources(Families& families, const std::map<std::string, SourceStatus>& sources) {

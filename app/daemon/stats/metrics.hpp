@@ -1,4 +1,4 @@
-// Numbers for Prometheus: what HTTP does, what the dispatchers do, what lies in the boxes.
+// Prometheus metrics of HTTP, the dispatchers and the boxes.
 #pragma once
 
 #include <chrono>
@@ -34,10 +34,10 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// `endpoint` is the path with its `{…}`: there are as many series as endpoints.
+  /// `endpoint` is the path template with its `{…}`, which bounds the number of series.
   void count_request(std::string_view method, std::string_view endpoint, int status,
                      std::chrono::microseconds took);
-  /// Counts what the dispatchers of a kind of box tell.
+  /// Counts the events of the dispatchers of a kind of box.
   [[nodiscard]] const DispatchStats& stats(BoxKind kind) const noexcept {
     return kind == BoxKind::outbox ? outbox_ : inbox_;
   }
@@ -49,7 +49,7 @@ class Metrics {
     const WriteMonitor& writes;
     std::uint64_t spans_sent = 0;
     std::uint64_t spans_dropped = 0;
-    std::uint64_t conflicts = 0;  ///< messages that came again with other content
+    std::uint64_t conflicts = 0;                       ///< duplicates with different content
     std::map<std::string, SourceStatus> sources = {};  ///< by their names
   };
   /// The text format.

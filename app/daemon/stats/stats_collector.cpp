@@ -95,7 +95,8 @@ void StatsCollector::refresh(const Store& store, BoxKind kind) {
   wake_threads();
 }
 
-/// Each box for itself, and all together: a thousand small stores are as much work as a large one.
+/// Limits the load of each box and of all together: a thousand small stores are as much work as a
+/// large one.
 StatsCollector::Clock::duration StatsCollector::pause(const BoxEntry& box_entry,
                                                       Clock::time_point now) const {
   if (box_entry.urgent) return 3 * box_entry.took;
@@ -110,9 +111,8 @@ StatsCollector::Clock::duration StatsCollector::pause(const BoxEntry& box_entry,
                                      max_interval);
 }
 
-/// The box that has waited longest among those that are due, one of a store at a time. Boxes that
-/// could not be asked the last time may block whoever asks them again, so they never occupy every
-/// thread.
+/// The due box that has waited longest, one per store at a time. Boxes that could not be queried
+/// the last time may block again, so they never occupy every thread.
 StatsCollector::BoxEntry* StatsCollector::next_due(Clock::time_point now, Clock::time_point& wake) {
   const auto doubtful = [](const BoxEntry& box_entry) { return !box_entry.report->error.empty(); };
   const auto occupied = std::ranges::count_if(

@@ -1,5 +1,5 @@
-// What lies in the boxes, counted in the background: requests answer from the last snapshot, so
-// that no number of them makes a store count.
+// Counts the deliveries of the boxes in the background. Requests read the last snapshot, so that
+// they never make a store count.
 #pragma once
 
 #include <chrono>
@@ -18,13 +18,13 @@
 
 namespace twinbox::app {
 
-/// One box as it was last seen. A box that cannot be asked keeps its last numbers.
+/// The last snapshot of one box. A box that cannot be queried keeps its last numbers.
 struct BoxReport {
   Store* store;
   BoxKind kind;
-  bool asked = false;              ///< at least once, be it in vain
+  bool asked = false;              ///< queried at least once, even without success
   std::optional<Instant> at = {};  ///< of the numbers; empty: never seen
-  std::string error = {};          ///< why it could not be asked the last time; empty: it could
+  std::string error = {};          ///< error of the last query; empty: none
   Counts counts = {};
   DeadGroups dead = {};
   std::vector<HeldKey> held_keys = {};
@@ -33,38 +33,38 @@ struct BoxReport {
   std::vector<LeaseHolder> leases = {};  ///< by name, chores among them
 };
 
-/// Walks the boxes, each at its own pace: every two seconds while somebody watches, else every ten;
-/// never busy more than a thirtieth of the time, but at least once a minute. A store that cannot be
-/// reached delays no other. Thread-safe.
+/// Counts each box every two seconds while a client watches, otherwise every ten. Counting takes at
+/// most a thirtieth of the time, but runs at least once a minute. An unreachable store delays no
+/// other. Thread-safe.
 class StatsCollector {
  public:
-  using Report = std::shared_ptr<const BoxReport>;  // shared with whoever still reads it
+  using Report = std::shared_ptr<const BoxReport>;  // shared with its readers
 
-  /// Names of each kind, and groups of dead letters, that the reports of all boxes keep together.
-  /// Each box keeps its share, at least `min_kept_names`.
+  /// Limit of the names of each kind, and of the groups of dead letters, in the reports of all
+  /// boxes. Each box keeps its share, at least `min_kept_names`.
   static constexpr std::int64_t max_kept_names = 20'000;
   static constexpr std::int64_t min_kept_names = 10;
 
-  /// `changed` is called after each box, from threads of its own; `first_wait` is for the first
-  /// numbers. What is given must outlive it.
+  /// Calls `changed` after each box, from its own threads; `first_wait` limits the wait for the
+  /// first numbers. The arguments must outlive the object.
   StatsCollector(const Stores& stores, Environment environment, std::function<void()> changed = {},
                  std::chrono::seconds first_wait = std::chrono::seconds{2});
   ~StatsCollector();
   StatsCollector(const StatsCollector&) = delete;
   StatsCollector& operator=(const StatsCollector&) = delete;
 
-  /// A store that could not be reached: it holds up no other from the beginning. Before the start.
+  /// Marks a store as unreachable, so that it delays no other. Call it before the start.
   void mark_unreachable(const Store& store, const std::string& error);
   void start();
 
-  /// In the order of the stores, the outbox first. Just after the start it waits a moment for the
-  /// first numbers. Somebody watches from now on.
+  /// The reports in the order of the stores, the outbox first. Shortly after the start, waits for
+  /// the first numbers. Counts as watching.
   [[nodiscard]] std::vector<Report> reports();
-  /// As they are, for whoever does not watch.
+  /// The current reports, without watching.
   [[nodiscard]] std::vector<Report> latest() const;
-  /// Somebody watches from now on, for half a minute.
+  /// A client watches for the next half minute.
   void watch();
-  /// Something was done to this box: it is looked at again at once.
+  /// The box has changed and is counted again at once.
   void refresh(const Store& store, BoxKind kind);
 
  private:

@@ -49,7 +49,7 @@ void Throughput::StoreThroughput::add(Slot slot, std::uint32_t more_done,
   total.failed += more_failed;
 }
 
-/// A minute is the slot that is under way and the five before it, as far as there were so many.
+/// A minute is the current slot and up to five slots before it.
 Rates Throughput::Window::rates(Slot slot, double seconds_in_slot) const {
   const auto sum = [&](const auto& counts, Slot slots) {
     std::uint64_t total = 0;
@@ -98,7 +98,7 @@ void Throughput::add_workers(BoxKind kind, const std::string& store,
   const std::lock_guard lock{mutex_};
   for (const OwnerToken& owner : own) own_owners_.insert(owner.uuid());
   BoxThroughput& of_kind = of(kind);
-  // What was done before this daemon looked for the first time belongs to no minute.
+  // Work before the first observation by this daemon belongs to no minute.
   const bool first = !of_kind.seen.contains(store);
   std::map<Uuid, SeenCounts>& former = of_kind.seen[store];
   std::map<Uuid, SeenCounts> seen;

@@ -1,4 +1,4 @@
-// What the dispatchers have done: in the last minutes, and so far.
+// The work of the dispatchers in the last minutes and in total.
 #pragma once
 
 #include <array>
@@ -21,36 +21,35 @@ namespace twinbox::app {
 struct Rates {
   double done_per_minute = 0;             ///< over the last minute
   double failed_per_minute = 0;           ///< attempts, over the last minute
-  std::optional<double> error_rate = {};  ///< over five minutes; empty: nothing has ended in them
+  std::optional<double> error_rate = {};  ///< over five minutes; empty: no finished calls
 };
 
 /// Thread-safe.
 class Throughput {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
-  static constexpr std::size_t max_topics =
-      10'000;  ///< of all stores; further ones are not told apart
+  static constexpr std::size_t max_topics = 10'000;  ///< of all stores; more are not distinguished
 
   explicit Throughput(Clock clock = std::chrono::steady_clock::now);
 
-  /// Counts what dispatchers of a kind of box tell, and hands it on to `next`. The throughput must
-  /// outlive it.
+  /// Counts the events of the dispatchers of a kind of box and forwards them to `next`. The
+  /// throughput must outlive it.
   [[nodiscard]] DispatchObserver observer(BoxKind kind, DispatchObserver next = {});
 
-  /// What the workers of a box tell of themselves. Those of other processes are counted, too: what
-  /// came since they were seen last. `own` are told by the observer.
+  /// Updates the counts from the heartbeats of a box, including workers of other processes: their
+  /// progress since the last heartbeat. The observer counts the workers in `own`.
   void add_workers(BoxKind kind, const std::string& store, const std::vector<Worker>& workers,
                    const std::vector<OwnerToken>& own);
 
   /// Over all stores.
   [[nodiscard]] Rates rates(BoxKind kind) const;
   [[nodiscard]] Rates rates(BoxKind kind, const std::string& store) const;
-  /// By topic, of those that something has happened to. Of this process.
+  /// By topic, for topics with activity in this process.
   [[nodiscard]] std::map<std::string, Rates> topics(BoxKind kind, const std::string& store) const;
-  /// How long handlers took, over five minutes and all stores. Of this process.
+  /// Handler durations of this process over five minutes and all stores.
   [[nodiscard]] Histogram handler_times(BoxKind kind) const;
 
-  /// Since the daemon started.
+  /// Since the start of the daemon.
   struct Total {
     std::uint64_t done = 0;
     std::uint64_t failed = 0;
@@ -65,14 +64,14 @@ class Throughput {
     std::chrono::system_clock::time_point at;
     ChoreReport report;
   };
-  /// The last run of each chore, one of each store and kind.
+  /// The last run of each chore, per store and kind of box.
   [[nodiscard]] std::vector<ChoreView> chores() const;
 
  private:
   static constexpr std::int64_t slot_count = 30;  ///< of ten seconds each
   using Slot = std::int64_t;
 
-  /// A ring of what happened in each of the last slots.
+  /// A ring of the counts in the latest slots.
   struct Window {
     std::array<std::uint32_t, slot_count> done = {};
     std::array<std::uint32_t, slot_count> failed = {};
@@ -113,7 +112,7 @@ class Throughput {
   const std::chrono::steady_clock::time_point started_;
   mutable std::mutex mutex_;
   std::array<BoxThroughput, 2> kinds_;
-  std::set<Uuid> own_owners_;  ///< former ones included: they may still be seen
+  std::set<Uuid> own_owners_;  ///< including former ones, whose heartbeats may still arrive
   std::map<std::tuple<BoxKind, std::string, Chore>, ChoreView> chores_;
 };
 

@@ -55,7 +55,7 @@ Tracer::Tracer(const TracingConfig& config, Environment environment)
     : config_(config), environment_(std::move(environment)) {
   if (!enabled()) return;
   HttpClientOptions options;
-  options.allow = {"any"};  // collectors live in the house
+  options.allow = {"any"};  // collectors usually have private addresses
   client_ = std::make_unique<HttpClient>(options);
   thread_ = std::jthread{[this](std::stop_token stop) { run(stop); }};
 }

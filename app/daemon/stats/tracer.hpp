@@ -30,24 +30,24 @@ struct Span {
   std::chrono::system_clock::time_point started;
   std::chrono::microseconds took{0};
   std::vector<std::pair<std::string, std::string>> attributes = {};
-  std::string error = {};  ///< empty: it went well
+  std::string error = {};  ///< empty: success
 };
 
 /// An ExportTraceServiceRequest.
 std::string otlp_json(std::span<const Span> spans, const std::string& service);
 
-/// Collects spans and sends them in batches from a thread of its own. Thread-safe.
+/// Collects spans and sends them in batches from its own thread. Thread-safe.
 class Tracer {
  public:
-  /// Without an endpoint it does nothing. Throws std::invalid_argument for one that is none.
+  /// Does nothing without an endpoint. Throws std::invalid_argument for an invalid one.
   Tracer(const TracingConfig& config, Environment environment);
-  /// Sends what is left, once.
+  /// Sends the remaining spans, without retrying.
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
   [[nodiscard]] bool enabled() const noexcept { return !config_.endpoint.empty(); }
-  /// Dropped and counted when too many wait already.
+  /// Drops and counts the span if too many are waiting.
   void add(Span span);
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }

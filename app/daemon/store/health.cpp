@@ -16,8 +16,8 @@ namespace json = boost::json;
 
 json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
 
-/// 200, or 503 so that probes see it. Names and texts of the database are for the read role;
-/// anybody else gets the word alone.
+/// 200, or 503 for probes. Store names and database errors are only shown to the read role; other
+/// callers get only the status.
 HttpResponse ready(const Stores& stores, WriteMonitor& writes, bool may_read) {
   writes.watch();
   bool good = true;
@@ -44,7 +44,7 @@ struct Asked {
   HealthThresholds thresholds;
 };
 
-/// A store that is known to take no writes is not asked: it may not answer, either.
+/// A store that cannot accept writes is not queried, because it may not respond.
 Health check(const Asked& asked, Store& store, BoxKind kind) {
   if (const auto refusal = asked.writes.refusal(store)) {
     return {.state = HealthState::unhealthy, .reasons = {*refusal}};
@@ -58,7 +58,7 @@ Health check(const Asked& asked, Store& store, BoxKind kind) {
   }
 }
 
-/// One check for all who ask now.
+/// One check for all concurrent requests.
 std::vector<HttpResponse> health(const Asked& asked, const Access& access,
                                  std::span<const HttpRequest> requests) {
   asked.writes.watch();

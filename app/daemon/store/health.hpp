@@ -1,4 +1,4 @@
-// What probes ask: can messages be stored, and how are the boxes?
+// Endpoints for probes: whether messages can be stored, and the health of the boxes.
 #pragma once
 
 #include "daemon/access/access.hpp"
@@ -10,8 +10,8 @@
 
 namespace twinbox::app {
 
-/// Adds /health/ready, which asks no store, and /health, which asks each for at most
-/// limit.query_timeout. What is given must outlive the router.
+/// Adds /health/ready, which queries no store, and /health, which queries each for at most
+/// limit.query_timeout. The arguments must outlive the router.
 void add_health(HttpRouter& router, const Stores& stores, WriteMonitor& writes, TimeLimits& limits,
                 const Config& config, const Access& access);
 

@@ -80,9 +80,9 @@ std::vector<StoreOpener::Failure> StoreOpener::open(const Stores& stores,
   for (const Work::OpeningStore& opening_store : work_->opening_stores) {
     if (opening_store.unusable) std::rethrow_exception(opening_store.unusable);
     if (!opening_store.done) {
-      failures.push_back(
-          {opening_store.entry.store.get(),
-           "no response yet; the daemon keeps opening it in the background and retries with each request"});
+      failures.push_back({opening_store.entry.store.get(),
+                          "no response yet; the daemon keeps opening it in the background and "
+                          "retries with each request"});
     } else if (!opening_store.unreachable.empty()) {
       failures.push_back({opening_store.entry.store.get(), opening_store.unreachable});
     }

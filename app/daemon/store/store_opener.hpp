@@ -1,4 +1,4 @@
-// Opens all stores at the start, side by side.
+// Opens all stores concurrently at the start.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ class StoreOpener {
   };
   StoreOpener() : StoreOpener(Options{}) {}
   explicit StoreOpener(Options options);
-  /// Ends what is still being opened.
+  /// Cancels stores that are still being opened.
   ~StoreOpener();
   StoreOpener(const StoreOpener&) = delete;
   StoreOpener& operator=(const StoreOpener&) = delete;
@@ -30,9 +30,9 @@ class StoreOpener {
     Store* store;
     std::string error;
   };
-  /// Waits until all are open, or as long as the options say: those that do not answer are failures
-  /// as those that cannot be reached, and are opened in the background. `stores` must outlive this.
-  /// Throws what says that a store cannot be used as it is configured, as SchemaError does.
+  /// Waits until all stores are open, or until the timeout in the options. Stores that do not
+  /// respond count as unreachable and are opened in the background. `stores` must outlive this.
+  /// Throws errors of the configuration of a store, such as SchemaError.
   std::vector<Failure> open(const Stores& stores, const std::filesystem::path& config_file);
 
  private:

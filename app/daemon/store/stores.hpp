@@ -13,17 +13,17 @@
 
 namespace twinbox::app {
 
-/// Throws as the box's constructor does.
+/// Throws like the constructor of the box.
 WorkQueue& box_of(Store& store, BoxKind kind);
 
-/// Of a store that the daemon does not deploy by itself. Throws SchemaError with a way out for who
-/// operates it, where they are missing or old: the library's own is for programmers.
+/// Checks the tables of a store that the daemon does not deploy. If they are missing or old, throws
+/// SchemaError with a fix for operators; the library's message addresses programmers.
 void require_tables(Store& store, BoxKind kind, const std::filesystem::path& config_file);
 
 /// Thread-safe. Stores stay for the life of the daemon.
 class Stores {
  public:
-  /// Connects to nothing yet.
+  /// Does not connect yet.
   Stores(const Config& config, const Environment& environment);
 
   struct ServedStore {
@@ -31,11 +31,11 @@ class Stores {
     Boxes boxes;
   };
   [[nodiscard]] const std::vector<ServedStore>& all() const noexcept { return entries_; }
-  /// An empty name means the only store. Null: there is none of that name with such a box, or the
-  /// name is empty and there are several.
+  /// An empty name means the only store. Null: no such store with such a box, or the name is empty
+  /// and there are several.
   [[nodiscard]] Store* find(std::string_view name, BoxKind kind) const;
 
-  /// One of the sets whose stores have all the same boxes; for dispatchers.
+  /// A set of stores with the same boxes; for dispatchers.
   struct Set {
     std::unique_ptr<DatabaseSet> stores;
     Boxes boxes;

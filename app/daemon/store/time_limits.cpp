@@ -33,7 +33,7 @@ void TimeLimits::end_all() {
   for (std::stop_source& stop : all) stop.request_stop();
 }
 
-/// The stop is requested outside of the lock: it calls whoever waits for it.
+/// The stop is requested outside the lock because it runs the callbacks.
 void TimeLimits::work(const std::stop_token& stop) {
   std::unique_lock lock{mutex_};
   while (!stop.stop_requested()) {

@@ -1,4 +1,4 @@
-// Times after which calls of stores are ended.
+// Time limits for calls to stores.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,8 @@ class TimeLimits {
   TimeLimits(const TimeLimits&) = delete;
   TimeLimits& operator=(const TimeLimits&) = delete;
 
-  /// Requests a stop when its time has passed, or when all are ended. Must not outlive `limits`.
+  /// Requests a stop when its time has passed or all limits are cancelled. Must not outlive
+  /// `limits`.
   class Limit {
    public:
     Limit(TimeLimits& limits, std::chrono::milliseconds time);
@@ -38,7 +39,7 @@ class TimeLimits {
     Ends::iterator position_;
   };
 
-  /// Ends what is limited now, and whatever begins later: the process stops.
+  /// Cancels all current and future calls, because the process is stopping.
   void end_all();
 
  private:
@@ -49,7 +50,7 @@ class TimeLimits {
   Ends ends_;
   std::uint64_t changes_ = 0;
   bool ended_ = false;
-  std::jthread thread_;  // begins with the first limit
+  std::jthread thread_;  // started with the first limit
 };
 
 }  // namespace twinbox::app

@@ -10,7 +10,7 @@ namespace twinbox::app {
 namespace {
 
 constexpr std::size_t min_threads = 8;
-/// Where probes hang in their commits, which cannot be ended.
+/// The number of probes that may hang in a commit, which cannot be cancelled.
 constexpr std::size_t max_threads = 64;
 
 std::string seconds_text(WriteMonitor::Clock::duration time) {
@@ -43,7 +43,7 @@ void WriteMonitor::start() {
   add_threads();
 }
 
-/// A probe that hangs keeps its thread, and another one goes on with the other stores.
+/// A hanging probe keeps its thread; another thread continues with the other stores.
 void WriteMonitor::add_threads() {
   const Clock::time_point now = Clock::now();
   const auto hanging = static_cast<std::size_t>(
@@ -105,7 +105,8 @@ std::optional<std::string> WriteMonitor::refusal(const Store& store) const {
   return name + ": waiting for a test write to finish; retry";
 }
 
-/// Nothing is due while nobody asks, while messages are stored, and while a probe is under way.
+/// Nothing is due without readiness requests, while messages are stored, or while a probe is
+/// running.
 WriteMonitor::MonitoredStore* WriteMonitor::next_due(Clock::time_point now,
                                                      Clock::time_point& wake) {
   if (now - watched_ > times_.watched) return nullptr;
@@ -122,7 +123,7 @@ WriteMonitor::MonitoredStore* WriteMonitor::next_due(Clock::time_point now,
   return nullptr;
 }
 
-/// A call that hangs in its commit cannot be ended: refusal() does not wait for it.
+/// A call that hangs in its commit cannot be cancelled: refusal() does not wait for it.
 std::string WriteMonitor::probe(const MonitoredStore& monitored_store) {
   const TimeLimits::Limit limit{
       limits_, std::chrono::duration_cast<std::chrono::milliseconds>(times_.limit)};

@@ -1,5 +1,5 @@
-// Do the stores take writes? Known without asking them: from the last write of this process, or
-// from a probe in the background while readiness is asked for.
+// Tracks whether the stores accept writes without querying them: from the last write of this
+// process, or from a background probe while readiness is requested.
 #pragma once
 
 #include <chrono>
@@ -22,13 +22,15 @@ class WriteMonitor {
  public:
   using Clock = std::chrono::steady_clock;
   struct Times {
-    Clock::duration fresh = std::chrono::seconds{10};   ///< so long a write proves that they work
-    Clock::duration pause = std::chrono::seconds{5};    ///< since a write, until a probe
-    Clock::duration limit = std::chrono::seconds{5};    ///< for a probe
-    Clock::duration watched = std::chrono::minutes{1};  ///< so long one question keeps it probing
+    Clock::duration fresh =
+        std::chrono::seconds{10};  ///< a write proves for this long that the store works
+    Clock::duration pause = std::chrono::seconds{5};  ///< since a write, until a probe
+    Clock::duration limit = std::chrono::seconds{5};  ///< for a probe
+    Clock::duration watched =
+        std::chrono::minutes{1};  ///< one readiness request keeps probing for this long
   };
 
-  /// `stores` must outlive it.
+  /// `stores` must outlive the object.
   WriteMonitor(const Stores& stores, Environment environment, Times times);
   WriteMonitor(const Stores& stores, Environment environment)
       : WriteMonitor(stores, std::move(environment), Times{}) {}
@@ -36,25 +38,25 @@ class WriteMonitor {
   WriteMonitor(const WriteMonitor&) = delete;
   WriteMonitor& operator=(const WriteMonitor&) = delete;
 
-  /// A store that could not be opened. Before the start.
+  /// Records a store that could not be opened. Call it before the start.
   void mark_unreachable(const Store& store, const std::string& error);
   void start();
   void stop();
 
-  /// Readiness is asked for: stores without a recent write are probed from now on, for a while.
+  /// Readiness is requested: probes stores without a recent write for a while.
   void watch();
-  /// Why the store takes no writes, by what is known now; empty: it takes them. Nothing is known
-  /// before the first write or the first probe has ended: that is a refusal, too. Does not wait.
+  /// The reason why the store does not accept writes; empty: it does. Before the first write or
+  /// probe has finished, that is a reason, too. Does not wait.
   [[nodiscard]] std::optional<std::string> refusal(const Store& store) const;
-  /// How many probes of it have begun.
+  /// The number of probes of this store.
   [[nodiscard]] std::uint64_t probes(const Store& store) const;
 
  private:
   struct MonitoredStore {
     Store* store;
     Boxes boxes;
-    std::string error = {};  ///< of the last probe; empty: it succeeded, or there was none
-    bool busy = false;       ///< it is being probed
+    std::string error = {};  ///< error of the last probe; empty: none
+    bool busy = false;       ///< a probe is running
     Clock::time_point began = {};
     Clock::time_point ended = {};
     std::uint64_t probes = 0;
@@ -64,7 +66,7 @@ class WriteMonitor {
   void work(const std::stop_token& stop);
   void add_threads();
   MonitoredStore* next_due(Clock::time_point now, Clock::time_point& wake);
-  /// What went wrong; empty: nothing.
+  /// The error; empty: none.
   std::string probe(const MonitoredStore& monitored_store);
 
   Environment environment_;
