@@ -283,7 +283,7 @@ class Live(unittest.TestCase):
                 self.assertEqual(list(live), [])
 
     def test_listeners_hold_no_worker(self):
-        with Daemon("[server]\nworkers = 1\n") as daemon, contextlib.ExitStack() as stack:
+        with Daemon("[server]\nintake_threads = 1\n") as daemon, contextlib.ExitStack() as stack:
             for _ in range(10):
                 next(stack.enter_context(daemon.live()))
             enqueue(daemon, "a", 1)

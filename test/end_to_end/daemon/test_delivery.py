@@ -304,7 +304,7 @@ sink = "there"
             self.assertEqual(first.next()[3], b"1")
             self.until(daemon, "/v1/messages/one", lambda m: m["deliveries"][0]["state"] == "done")
             daemon.configure(ROUTES.format(url=second.url) +
-                             '[store.other]\nurl = "sqlite:other.db"\n[server]\nthreads = 3\n')
+                             '[store.other]\nurl = "sqlite:other.db"\n[server]\nio_threads = 3\n')
             daemon.signal(signal.SIGHUP)
             self.assertEqual(daemon.wait_for(r"reload_needs_restart key=(\w+)")[1], "server")
             self.assertEqual(daemon.wait_for(r"reload_needs_restart key=(\w+)")[1], "store")

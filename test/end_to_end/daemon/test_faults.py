@@ -198,7 +198,7 @@ class FaultsOnPostgres(Faults, unittest.TestCase):
         path = Path(host, int(port))
         self.addCleanup(path.listener.close)
         self.place = self.place.replace(f"@{host}:{port}/", f"@127.0.0.1:{path.port()}/")
-        self.config += '[limit]\nstop_time = "0s"\n[dispatch]\ngrace = "0s"\n'
+        self.config += '[limit]\nshutdown_timeout = "0s"\n[dispatch]\ngrace = "0s"\n'
         daemon = self.start()
         self.assertEqual(daemon.ask("POST", "/v1/outbox/a", b"x").status, 202)
         path.silent.set()

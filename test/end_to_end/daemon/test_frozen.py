@@ -49,7 +49,7 @@ class Silent(unittest.TestCase):
         self.addCleanup(self.server.close)
 
     def start(self, config):
-        daemon = Daemon(config + '[limit]\nhandle_time = "1h"\nstop_time = "0s"\n[dispatch]\ngrace = "0s"\n')
+        daemon = Daemon(config + '[limit]\nrequest_timeout = "1h"\nshutdown_timeout = "0s"\n[dispatch]\ngrace = "0s"\n')
         daemon.start()
         self.addCleanup(daemon.__exit__)
         return daemon
@@ -69,7 +69,7 @@ class Silent(unittest.TestCase):
     def test_one_leaves_the_intake_to_the_others(self):
         hooks = "".join(f'[webhook.{store}]\nscheme = "none"\nid = "header:Id"\ntopic = "fixed:a"\nstore = "{store}"\n'
                         for store in ["a", "healthy"])
-        daemon = self.start(self.server.store("a") + HEALTHY + '[server]\nworkers = 4\nqueue = 16\n' + hooks)
+        daemon = self.start(self.server.store("a") + HEALTHY + '[server]\nintake_threads = 4\nqueue_size = 16\n' + hooks)
         posts = {}
         for number in range(64):
             connection = daemon.connect()
@@ -160,7 +160,7 @@ class Frozen(unittest.TestCase):
 
     def test_a_stop_answers_those_who_wait(self):
         daemon = self.start(self.store('answer_timeout = "1h"\n') + HEALTHY +
-                            '[limit]\nhandle_time = "1h"\nstop_time = "0s"\n')
+                            '[limit]\nrequest_timeout = "1h"\nshutdown_timeout = "0s"\n')
         self.freeze()
         posts = []
         for path in ["/v1/outbox/a?store=main", "/v1/inbox/s/a?store=main"]:
@@ -188,7 +188,7 @@ class Frozen(unittest.TestCase):
     def test_frozen_stores_leave_the_intake_to_a_healthy_one(self):
         stores = "".join(self.store('answer_timeout = "1h"\n').replace("store.main", f"store.{name}")
                          for name in ["main", "b", "c", "d"])
-        daemon = self.start(stores + HEALTHY + '[server]\nworkers = 2\n[limit]\nhandle_time = "1h"\nstop_time = "0s"\n')
+        daemon = self.start(stores + HEALTHY + '[server]\nintake_threads = 2\n[limit]\nrequest_timeout = "1h"\nshutdown_timeout = "0s"\n')
         self.freeze()
         for store in ["main", "b", "c", "d"]:
             for path in ["/v1/outbox/a", "/v1/inbox/s/a"]:

@@ -160,7 +160,7 @@ class Malformed(unittest.TestCase):
 
 
 class Times(unittest.TestCase):
-    CONFIG = ('[limit]\nheader_time = "300ms"\nbody_time = "300ms"\nidle_time = "300ms"\n'
+    CONFIG = ('[limit]\nheader_timeout = "300ms"\nbody_timeout = "300ms"\nidle_timeout = "300ms"\n'
               '[log]\naccess = false\n')
 
     def test_who_is_slow_is_closed_in_each_phase(self):
@@ -198,8 +198,8 @@ class Busy(unittest.TestCase):
         return connection
 
     def test_more_requests_than_the_queue_holds(self):
-        daemon, store = self.daemon("[server]\nworkers = 1\nqueue = 1\n"
-                                    '[limit]\nhandle_time = "2m"\n'
+        daemon, store = self.daemon("[server]\nintake_threads = 1\nqueue_size = 1\n"
+                                    '[limit]\nrequest_timeout = "2m"\n'
                                     '[store.main]\nurl = "sqlite:twinbox.db"\n'
                                     'wait_timeout = "2m"\n[access]\ntoken_file = "tokens"\n')
         with store.held():
@@ -227,7 +227,7 @@ class Busy(unittest.TestCase):
         self.assertEqual(daemon.stop(), 0)
 
     def test_a_request_that_takes_too_long_may_be_done_all_the_same(self):
-        daemon, store = self.daemon('[limit]\nhandle_time = "200ms"\n')
+        daemon, store = self.daemon('[limit]\nrequest_timeout = "200ms"\n')
         with store.held():
             answer = daemon.ask("POST", "/v1/outbox/a", b"x", {"Idempotency-Key": "slow"})
             self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "1"))
@@ -261,7 +261,7 @@ class Busy(unittest.TestCase):
     def test_a_body_without_a_token_that_stalls_makes_room_for_others(self):
         size = 1024 * 1024
         daemon, _ = self.daemon(f'[limit]\nbody_bytes = {size}\nanonymous_bytes = {size}\n'
-                                'header_timeout = "1h"\nbody_time = "1h"\n')
+                                'header_timeout = "1h"\nbody_timeout = "1h"\n')
         daemon.wait_for_token()
         large = self.send_all_but_one_byte(daemon, size)
         self.assertEqual(daemon.operate("POST", "/v1/outbox/a", b"xx").status, 202)
@@ -311,7 +311,7 @@ class Busy(unittest.TestCase):
         self.assertEqual(daemon.stop(), 0)
 
     def test_bodies_that_come_too_slowly_are_given_up(self):
-        daemon, _ = self.daemon('[limit]\nheader_time = "500ms"\nbody_time = "1h"\n'
+        daemon, _ = self.daemon('[limit]\nheader_timeout = "500ms"\nbody_timeout = "1h"\n'
                                 "body_rate = 1048576\n")
         daemon.wait_for_token()
         slow = {self.connect(daemon, HEAD + b"Content-Length: 1048576\r\n\r\n") for _ in range(300)}
@@ -371,7 +371,7 @@ class Busy(unittest.TestCase):
                     deaf.send(ask * 1000)
 
     def test_answers_without_a_token_that_are_not_read_make_room_for_others(self):
-        daemon, _ = self.daemon('[limit]\nconnections = 2\nwrite_time = "1h"\n')
+        daemon, _ = self.daemon('[limit]\nconnections = 2\nwrite_timeout = "1h"\n')
         self.deaf(daemon, 2)
         self.insist(daemon, "GET", "/health/live")
         self.assertEqual(daemon.stop(), 0)
@@ -395,7 +395,7 @@ class Busy(unittest.TestCase):
         self.assertEqual(daemon.stop(), 0)
 
     def test_one_token_cannot_hold_all_connections_with_answers_that_it_does_not_read(self):
-        daemon, (one, _) = self.two_tokens('[limit]\nconnections = 4\nwrite_time = "1h"\n')
+        daemon, (one, _) = self.two_tokens('[limit]\nconnections = 4\nwrite_timeout = "1h"\n')
         self.deaf(daemon, 4, one)
         self.insist(daemon, "GET", "/health/live")
         self.assertEqual(daemon.stop(), 0)
@@ -404,7 +404,7 @@ class Busy(unittest.TestCase):
         size = 1024 * 1024
         daemon, (one, two) = self.two_tokens(
             f'[limit]\nbody_bytes = {size}\nbuffered_bytes = {2 * size}\n'
-            'header_timeout = "1h"\nbody_time = "1h"\n')
+            'header_timeout = "1h"\nbody_timeout = "1h"\n')
 
         def send(head, length, body):
             return self.connect(daemon, HEAD + head + b"Connection: close\r\n" +

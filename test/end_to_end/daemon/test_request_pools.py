@@ -83,7 +83,7 @@ class RequestPools:
             self.assertEqual(daemon.ask("GET", path).status, 200, path)
 
     def test_blocked_readers_hold_up_nothing_else(self):
-        daemon = self.start('[limit]\nread_time = "1h"\nhandle_time = "1h"\nstop_time = "0s"\n')
+        daemon = self.start('[limit]\nquery_timeout = "1h"\nrequest_timeout = "1h"\nshutdown_timeout = "0s"\n')
         with self.store.reads_blocked():
             readers = self.send(daemon, 200, "GET", "/v1/messages/first")
             # Two of the eight connections of the store, and no more of the eight readers.
@@ -95,7 +95,7 @@ class RequestPools:
         self.assertRegex(daemon.lines[-1], " stopped$")
 
     def test_blocked_readers_do_not_hold_up_operators(self):
-        daemon = self.start('[server]\nreaders = 2\n[limit]\nread_time = "1h"\nhandle_time = "1h"\n'
+        daemon = self.start('[server]\nread_threads = 2\n[limit]\nquery_timeout = "1h"\nrequest_timeout = "1h"\n'
                             'shutdown_timeout = "0s"\n')
         daemon.wait_for_token()
         with self.store.reads_blocked():
@@ -107,7 +107,7 @@ class RequestPools:
             self.assertEqual(daemon.stop(), 0)
 
     def test_a_full_request_pool_refuses_its_own_kind(self):
-        daemon = self.start('[server]\nqueue = 1\n[limit]\nread_time = "1h"\nhandle_time = "1h"\n'
+        daemon = self.start('[server]\nqueue_size = 1\n[limit]\nquery_timeout = "1h"\nrequest_timeout = "1h"\n'
                             'shutdown_timeout = "0s"\n')
         with self.store.reads_blocked():
             readers = self.send(daemon, 2, "GET", "/v1/messages/first")
@@ -127,7 +127,7 @@ class RequestPools:
             self.assertEqual(daemon.stop(), 0)
 
     def test_a_query_that_takes_too_long_is_ended_and_says_so(self):
-        daemon = self.start('[limit]\nread_time = "300ms"\n')
+        daemon = self.start('[limit]\nquery_timeout = "300ms"\n')
         with self.store.reads_blocked():
             answer = daemon.ask("GET", "/v1/messages/first")
             self.assertEqual(answer.status, 504, answer.body)
@@ -142,7 +142,7 @@ class RequestPools:
         receiver = socket.create_server(("127.0.0.1", 0))  # takes connections, and never answers
         self.addCleanup(receiver.close)
         daemon = self.start(
-            '[server]\ninline_calls = 2\n[limit]\nhandle_time = "1h"\n[dispatch]\ngrace = "0s"\n'
+            '[server]\ninline_threads = 2\n[limit]\nrequest_timeout = "1h"\n[dispatch]\ngrace = "0s"\n'
             f'[sink.dead]\ntype = "http"\nurl = "http://127.0.0.1:{receiver.getsockname()[1]}/"\n'
             'timeout = "1h"\nallow = ["127.0.0.0/8"]\n'
             '[[event]]\nname = "paid"\nmode = "inline"\nsink = "dead"\n')
@@ -214,7 +214,7 @@ class RequestPoolsOnPostgres(RequestPools, unittest.TestCase):
             store.environment = {"PLACE": url.replace(f"@{host}:{port}/", f"@127.0.0.1:{path.port()}/")}
             return store
         self.make_store = far
-        daemon = self.start('[limit]\nhandle_time = "1h"\nstop_time = "0s"\n[dispatch]\ngrace = "0s"\n',
+        daemon = self.start('[limit]\nrequest_timeout = "1h"\nshutdown_timeout = "0s"\n[dispatch]\ngrace = "0s"\n',
                             'answer_timeout = "1h"\n')
         daemon.wait_until_ready()
         path.silent.set()

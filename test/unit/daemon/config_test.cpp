@@ -100,11 +100,11 @@ TEST(Config, the_environment_comes_before_the_file) {
 
 TEST(Config, names_file_line_key_and_what_was_expected_for_all_mistakes_at_once) {
   EXPECT_EQ(
-      problems("[server]\nlisten = 7117\nthreds = 2\n\n[limit]\nidle_time = \"1 hour\"\n"
+      problems("[server]\nlisten = 7117\nio_threds = 2\n\n[limit]\nidle_timeout = \"1 hour\"\n"
                "[log]\nlevel = \"warn\"\n[sever]\n"),
       (Problems{
           "twinbox.toml:2: server.listen: expected a string in quotation marks",
-          "twinbox.toml:3: server.threds: unknown key; did you mean \"threads\"?",
+          "twinbox.toml:3: server.io_threds: unknown key; did you mean \"io_threads\"?",
           "twinbox.toml:6: limit.idle_timeout: expected a duration like \"500ms\", \"30s\", \"5m\", "
           "\"1h\" or \"7d\", from 10ms to 1d, found \"1 hour\"",
           "twinbox.toml:8: log.level: expected one of \"debug\", \"info\", \"warning\", \"error\", "

@@ -1,7 +1,7 @@
 // One message: payload, deliveries, history and operations.
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api/client";
-import type { Delivery, HeldKey, MessageDetail, MessagePage, Scope, Verb } from "../api/types";
+import type { Delivery, HeldKey, MessageDetail, MessagePage, OperationScope, Verb } from "../api/types";
 import { bytes, count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
@@ -142,7 +142,7 @@ function OperationButtons({ message, target, again }: ShownProps) {
   const act = (verb: Verb) => {
     const wanted = (delivery: Delivery) => verbsFor([delivery.state]).includes(verb);
     const deliveries = message.deliveries.filter(wanted).map(({ number, handler }) => ({ number, handler }));
-    const scope: Scope = { deliveries };
+    const scope: OperationScope = { deliveries };
     setActing({ verb, target, scope, about: deliveries.length > 1 ? plural(deliveries.length, "delivery", "deliveries") : "this message" });
   };
   const held = message.deliveries.some((delivery) => delivery.state === "leased");

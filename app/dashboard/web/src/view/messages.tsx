@@ -1,7 +1,7 @@
 // Messages by filter. The filter is part of the address, so it can be shared as a link.
 import { useEffect, useState } from "preact/hooks";
 import { get } from "../api/client";
-import type { BoxName, Filter, FilterField, MessageEntry, MessagePage, Scope, Verb } from "../api/types";
+import type { BoxName, Filter, FilterField, MessageEntry, MessagePage, OperationScope, Verb } from "../api/types";
 import { count, plural } from "../format";
 import { useLive } from "../live";
 import { useLoad } from "../load";
@@ -208,7 +208,7 @@ export function verbsFor(states: string[]): Verb[] {
 function Bulk({ store, box, filter, marked, onOperate, onClear }: BulkProps) {
   const some = marked.length > 0;
   const verbs = verbsFor(some ? marked.map((row) => row.delivery.state) : [filter.state ?? "any"]);
-  const scope: Scope = some
+  const scope: OperationScope = some
     ? { deliveries: marked.map(({ delivery }) => ({ number: delivery.number, handler: delivery.handler })) }
     : { filter };
   const about = some ? plural(marked.length, "selected message") : "all matching messages";
