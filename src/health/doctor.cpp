@@ -63,10 +63,11 @@ Finding judge_replication(const Settings& settings, bool required) {
   std::string found = (names.empty() ? "synchronous_standby_names is empty"
                                      : "synchronous_standby_names is '" + names + "'") +
                       ", synchronous_commit is " + commit + ": ";
-  if (waits) return {"replication", Level::ok, found + "a commit waits for a standby"};
-  found += "a commit waits for no standby, and a failover can undo it";
+  if (waits) return {"replication", Level::ok, found + "commits wait for a standby"};
+  found += "commits do not wait for a standby, so a failover can undo them";
   if (!required) return {"replication", Level::ok, found};
-  return {"replication", Level::error, found + "; require_synchronous refuses what comes in",
+  return {"replication", Level::error,
+          found + "; with require_synchronous the box rejects every message",
           names.empty() ? "set synchronous_standby_names in postgresql.conf, then: select "
                           "pg_reload_conf();"
                         : "set synchronous_commit = on for this role"};
@@ -88,20 +89,19 @@ void judge_postgres(const Settings& settings, std::vector<Finding>& findings) {
                         server_file("full_page_writes = on")});
   }
   if (is(settings, "synchronous_commit", "off")) {
-    findings.push_back({"durability", Level::warning,
-                        "synchronous_commit is off: the last messages before a crash can be lost, "
-                        "though they were answered",
-                        "alter database … set synchronous_commit = on; or leave it out of the "
-                        "role's and the address's options"});
+    findings.push_back(
+        {"durability", Level::warning,
+         "synchronous_commit is off: a crash can lose the last acknowledged messages",
+         "alter database … set synchronous_commit = on; or leave it out of the "
+         "role's and the address's options"});
   }
   if (findings.size() == before)
-    findings.push_back({"durability", Level::ok, "a commit is on disk when it is answered"});
+    findings.push_back({"durability", Level::ok, "commits are on disk when they are acknowledged"});
   findings.push_back(judge_replication(settings, false));
   if (is(settings, "autovacuum", "off")) {
-    findings.push_back(
-        {"vacuum", Level::error,
-         "autovacuum is off: the tables grow, and every claim steps over what is dead",
-         server_file("autovacuum = on")});
+    findings.push_back({"vacuum", Level::error,
+                        "autovacuum is off: the tables grow, and every claim scans dead rows",
+                        server_file("autovacuum = on")});
   }
 }
 
@@ -119,8 +119,8 @@ void name_sqlite_version(const std::string& version, std::vector<Finding>& findi
 /// A standby, and a primary in read-only mode, take no writes.
 void judge_role(const Settings& settings, std::vector<Finding>& findings) {
   if (is(settings, "in_recovery", "on")) {
-    findings.push_back({"role", Level::error, "the server is a standby: it takes no writes",
-                        "name every host in the address, and add target_session_attrs=read-write"});
+    findings.push_back({"role", Level::error, "the server is a standby and does not accept writes",
+                        "list every host in the address, and add target_session_attrs=read-write"});
   } else if (is(settings, "transaction_read_only", "on")) {
     findings.push_back({"role", Level::error,
                         "the server is a primary, but its transactions are read-only",
@@ -134,8 +134,8 @@ void judge_sqlite(const Settings& settings, std::vector<Finding>& findings) {
     name_sqlite_version(version->second, findings);
   if (is(settings, "journal_mode", "memory")) {
     findings.push_back({"durability", Level::warning,
-                        "the store is in memory: it ends with the process",
-                        "give it a file: sqlite:<file>"});
+                        "the store is in memory: its messages are lost when the process ends",
+                        "use a file: sqlite:<file>"});
     return;
   }
   const std::size_t before = findings.size();
@@ -153,21 +153,21 @@ void judge_sqlite(const Settings& settings, std::vector<Finding>& findings) {
          "pragma synchronous = full; on the connection that writes"});
   }
   if (findings.size() == before)
-    findings.push_back({"durability", Level::ok, "a commit is on disk when it is answered"});
+    findings.push_back({"durability", Level::ok, "commits are on disk when they are acknowledged"});
 }
 
 void judge_sqlserver(const Settings& settings, std::vector<Finding>& findings) {
   if (is(settings, "delayed_durability", "FORCED")) {
-    findings.push_back({"durability", Level::warning,
-                        "delayed durability is forced: the last messages before a crash can be "
-                        "lost, though they were answered",
-                        "alter database current set delayed_durability = disabled;"});
+    findings.push_back(
+        {"durability", Level::warning,
+         "delayed durability is forced: a crash can lose the last acknowledged messages",
+         "alter database current set delayed_durability = disabled;"});
   } else {
-    findings.push_back({"durability", Level::ok, "a commit is on disk when it is answered"});
+    findings.push_back({"durability", Level::ok, "commits are on disk when they are acknowledged"});
   }
   if (is(settings, "read_committed_snapshot", "off")) {
     findings.push_back({"snapshot", Level::warning,
-                        "read_committed_snapshot is off: who reads waits for who writes",
+                        "read_committed_snapshot is off: readers wait for writers",
                         "alter database current set read_committed_snapshot on;"});
   }
 }
@@ -203,10 +203,11 @@ void examine_clock(Session& session, const DoctorLimits& limits, std::vector<Fin
         {"clock", Level::ok, "this machine's and the database's are " + text + " apart"});
     return;
   }
-  findings.push_back({"clock", Level::warning,
-                      "this machine's and the database's are " + text +
-                          " apart: times that programs compute come too early or too late",
-                      "let both follow the same time server (timedatectl, chronyc tracking)"});
+  findings.push_back(
+      {"clock", Level::warning,
+       "this machine's and the database's are " + text +
+           " apart: due times computed by programs are too early or too late",
+       "synchronize both with the same time server (timedatectl, chronyc tracking)"});
 }
 
 void examine_held(Session& session, const DoctorLimits& limits, std::vector<Finding>& findings) {
@@ -217,15 +218,16 @@ void examine_held(Session& session, const DoctorLimits& limits, std::vector<Find
     const std::string who{row.text(0)};
     const bool prepared = row.text(1) == "prepared";
     const std::string pid = who.substr(0, who.find(' ', 8)).substr(prepared ? 0 : 8);
-    findings.push_back({"vacuum", Level::warning,
-                        who + " has a transaction open for " + seconds_text(age) + " (" +
-                            std::string{row.text(1)} +
-                            "): vacuum removes nothing that is younger, and claims get slower",
-                        prepared ? "commit prepared or rollback prepared it"
-                                 : "end it there, or: select pg_terminate_backend(" + pid + ");"});
+    findings.push_back(
+        {"vacuum", Level::warning,
+         who + " has a transaction open for " + seconds_text(age) + " (" +
+             std::string{row.text(1)} +
+             "): vacuum cannot remove newer dead rows, and claims get slower",
+         prepared ? "commit prepared or rollback prepared it"
+                  : "end it in its program, or run: select pg_terminate_backend(" + pid + ");"});
   });
   if (findings.size() == before && session.dialect() == Dialect::postgres)
-    findings.push_back({"vacuum", Level::ok, "no old transaction holds it back"});
+    findings.push_back({"vacuum", Level::ok, "no old transaction holds back vacuum"});
 }
 
 void examine_rights(const std::string& file, std::vector<Finding>& findings) {
@@ -238,19 +240,20 @@ void examine_rights(const std::string& file, std::vector<Finding>& findings) {
                         "chown or chmod u+w " + file});
   }
   if (access(folder.c_str(), W_OK) != 0) {
-    findings.push_back({"file", Level::error,
-                        folder + " cannot be written by this user: the write-ahead log lies in it",
-                        "chown or chmod u+w " + folder});
+    findings.push_back(
+        {"file", Level::error,
+         folder + " cannot be written by this user, but it contains the write-ahead log",
+         "chown or chmod u+w " + folder});
   }
   if ((status.st_mode & (S_IWOTH | S_IROTH)) != 0) {
     const bool write = (status.st_mode & S_IWOTH) != 0;
     findings.push_back({"file", write ? Level::error : Level::warning,
                         file + " can be " + (write ? "written" : "read") +
-                            " by every user of this machine, payloads and all",
+                            " by every user of this machine, including payloads",
                         "chmod o-rwx " + file});
   }
   if (findings.size() == before)
-    findings.push_back({"file", Level::ok, "only its user and group reach it"});
+    findings.push_back({"file", Level::ok, "only its owner and group can access it"});
 }
 
 void examine_disk(const std::string& file, const DoctorLimits& limits,
@@ -261,7 +264,7 @@ void examine_disk(const std::string& file, const DoctorLimits& limits,
   const std::string text = std::to_string(static_cast<int>(share * 100)) + " % of the disk is free";
   if (share < limits.free_share) {
     findings.push_back({"disk", share < limits.free_share / 4 ? Level::error : Level::warning, text,
-                        "make room: twinbox prune deletes what is finished"});
+                        "free disk space; twinbox prune deletes finished messages"});
   } else {
     findings.push_back({"disk", Level::ok, text});
   }
@@ -271,7 +274,7 @@ void examine_disk(const std::string& file, const DoctorLimits& limits,
     findings.push_back(
         {"log", Level::warning,
          "the write-ahead log has " + std::to_string(log / 1048576) +
-             " MiB: a reader that never ends keeps it from being folded back",
+             " MiB: a long-running reader prevents checkpoints",
          "end long reads; the next commits of Twinbox fold the log back. To shrink the file, "
          "stop all programs that use it"});
   }
@@ -288,18 +291,18 @@ void examine_file(Session& session, const DoctorLimits& limits, std::vector<Find
 std::string hint_for(DatabaseError::Kind kind) {
   using Kind = DatabaseError::Kind;
   switch (kind) {
-    case Kind::permission: return "check the user, its password and its rights";
+    case Kind::permission: return "check the user, its password and its privileges";
     case Kind::read_only:
-      return "let this user write to the file and its directory, or name a server that is no "
+      return "let this user write to the file and its directory, or use a server that is not a "
              "standby";
-    case Kind::out_of_space: return "make room on its disk";
+    case Kind::out_of_space: return "free space on its disk";
     case Kind::corrupt: return "check the address; if it is the right one, restore a backup";
     default: return "check the address, and whether the database runs";
   }
 }
 
 Finding unreachable(const Database& database, const DatabaseError& error) {
-  return {"reach", Level::error, "store " + database.name() + " cannot be asked: " + error.what(),
+  return {"reach", Level::error, "store " + database.name() + " cannot be queried: " + error.what(),
           hint_for(error.kind())};
 }
 
@@ -337,12 +340,12 @@ void examine_names(Session& session, const BoxName& box, const BoxScripts& scrip
   for (const auto& [name, text] : missing)
     findings.push_back({"index", Level::error, name + " is missing", text + ";"});
   for (const std::string& name : invalid) {
-    findings.push_back({"index", Level::error, name + " is not valid or switched off",
+    findings.push_back({"index", Level::error, name + " is invalid or disabled",
                         sqlserver ? "alter index … rebuild; or for a trigger: enable trigger …"
                                   : "reindex index " + quote_identifier(name) +
                                         "; or for a trigger: alter table … enable trigger"});
   }
-  if (missing.empty() && invalid.empty()) findings.push_back({"index", Level::ok, "all are there"});
+  if (missing.empty() && invalid.empty()) findings.push_back({"index", Level::ok, "complete"});
 }
 
 void examine_vacuum(Session& session, const BoxName& box, std::vector<Finding>& findings) {
@@ -353,7 +356,7 @@ void examine_vacuum(Session& session, const BoxName& box, std::vector<Finding>& 
     if (!off) return;
     const std::string table = placeholders(session.dialect(), box)["work"];
     findings.push_back({"vacuum", Level::error,
-                        "autovacuum is off for " + table + ": every claim steps over what is dead",
+                        "autovacuum is off for " + table + ": every claim scans dead rows",
                         "alter table " + table + " reset (autovacuum_enabled);"});
   });
 }
@@ -387,14 +390,14 @@ Finding examine_schema(const SchemaState& state) {
     return {"schema", Level::error, "the tables are missing", "twinbox schema deploy"};
   if (state.too_new())
     return {"schema", Level::error, version + " is newer than this program, which knows " + known,
-            "use a newer program"};
+            "upgrade twinbox"};
   if (state.current()) return {"schema", Level::ok, version};
   std::string names;
   for (const std::string& name : state.pending) names += (names.empty() ? "" : ", ") + name;
   if (state.version < state.known_version)
     return {"schema", Level::error, version + ", this program needs " + known + ": " + names,
             "twinbox schema deploy"};
-  return {"schema", Level::warning, "not as this program knows them: " + names,
+  return {"schema", Level::warning, "different from this program's version: " + names,
           "twinbox schema deploy"};
 }
 
@@ -466,15 +469,15 @@ Finding compare_backlog(const StateCounts& before, const StateCounts& after, Dur
   const bool old = after.oldest_pending.value_or(0us) > 1min;
   if (after.ready > 0 && after.leased == 0 && before.leased == 0 && old &&
       after.ready >= before.ready) {
-    return {"backlog", Level::error, due + ": no worker claims them",
-            "start a dispatcher (twinbox serve), or look whether it is paused"};
+    return {"backlog", Level::error, due + ": no worker handles them",
+            "start a dispatcher (twinbox serve), or check whether it is paused"};
   }
   const std::int64_t growth = after.ready - before.ready;
   if (growth > 0 && old) {
     return {"backlog", Level::warning,
             due + ", " + std::to_string(growth) + " more than " + std::to_string(between / 1ms) +
-                " ms before: more comes in than is done",
-            "more workers, or faster handlers; twinbox status --topics shows where"};
+                " ms before: more messages arrive than are handled",
+            "add workers or make handlers faster; twinbox status --topics shows the topics"};
   }
   return {"backlog", Level::ok, due};
 }

@@ -43,7 +43,7 @@ void examine_held_keys(Session& session, const StatementSet& set, std::vector<Fi
     if (requeued || room-- <= 0) return;
     const std::string id{row.text(5)};
     findings.push_back({"order", Level::warning,
-                        "dead letter " + id + " holds partition key " + std::string{row.text(2)} +
+                        "dead letter " + id + " blocks partition key " + std::string{row.text(2)} +
                             ", " + message_count(row.integer(6)),
                         "twinbox requeue " + id + ", or twinbox discard " + id + " --reason …"});
   });

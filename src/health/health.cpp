@@ -40,14 +40,14 @@ std::string counted(std::int64_t count, std::int64_t threshold, std::string_view
 
 std::string held_text(std::int64_t held) {
   return counted(held, most_held, held == 1 ? "partition key is" : "partition keys are") +
-         " held by dead letters: requeue or discard them (twinbox doctor names them)";
+         " blocked by dead letters; requeue or discard them (twinbox doctor lists them)";
 }
 
 std::string blocked_text(std::int64_t blocked) {
   const std::int64_t hours = BlockedKey::far / std::chrono::hours{1};
   return counted(blocked, most_held, blocked == 1 ? "partition key waits" : "partition keys wait") +
          " for a delivery that is due in more than " + std::to_string(hours) +
-         " h: postpone it to an earlier time or discard it (twinbox doctor names it)";
+         " h; postpone it to an earlier time or discard it (twinbox doctor lists it)";
 }
 
 Health judge(Health health, const HealthThresholds& thresholds) {
@@ -85,8 +85,8 @@ Health judge(Health health, const HealthThresholds& thresholds) {
 std::string stalled_text(Duration stalled) {
   return "no dispatcher has finished anything for " +
          std::to_string(stalled / std::chrono::seconds{1}) +
-         " s, and a delivery has been due for longer: look whether one runs, and whether its "
-         "handlers hang";
+         " s, and a delivery has been due for longer; check whether a dispatcher runs and whether "
+         "its handlers hang";
 }
 
 std::string_view to_string(HealthState state) noexcept {
@@ -128,14 +128,14 @@ Health check_health(WorkQueue& queue, const HealthThresholds& thresholds) {
     });
     if (const auto refusal = write_refusal(queue.database())) {
       if (health.state == HealthState::healthy) health.reasons.clear();
-      health.reasons.insert(health.reasons.begin(), store + " takes no writes: " + *refusal);
+      health.reasons.insert(health.reasons.begin(), store + " cannot accept writes: " + *refusal);
       health.state = HealthState::unhealthy;
       health.broken = true;
     }
     return health;
   } catch (const DatabaseError& error) {
     return {.state = HealthState::unhealthy,
-            .reasons = {store + " cannot be asked: " + error.what()},
+            .reasons = {store + " cannot be queried: " + error.what()},
             .broken = true};
   }
 }

@@ -58,7 +58,7 @@ std::vector<Reason> reasons_of(const BoxReport& report, const HealthThresholds& 
   for (const HeldKey& held : report.held_keys) {
     if (held.requeued) continue;
     reasons.push_back({"dead", HealthState::degraded,
-                       "dead letter " + held.id.str() + " holds partition key " + held.key.str() +
+                       "dead letter " + held.id.str() + " blocks partition key " + held.key.str() +
                            ", " + waiting_text(held.waiting) + "; requeue or discard it"});
     if (reasons.size() >= max_reasons) break;
   }

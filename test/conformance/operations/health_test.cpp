@@ -71,8 +71,8 @@ TEST_P(HealthOf, EVB_19_thresholds_can_be_chosen_and_every_reason_is_named) {
 
 TEST_P(HealthOf, reports_a_stalled_processor) {
   const std::string stalled =
-      "no dispatcher has finished anything for 300 s, and a delivery has been due for longer: look "
-      "whether one runs, and whether its handlers hang";
+      "no dispatcher has finished anything for 300 s, and a delivery has been due for longer; check "
+      "whether a dispatcher runs and whether its handlers hang";
   Workers workers{inbox()};
   inbox().accept(an_arrival());
   workers.heartbeat(worker_a, "host:1", "1", 7);
@@ -160,7 +160,7 @@ TEST_P(HealthOf, EVB_19_a_store_that_cannot_be_asked_is_unhealthy_with_the_error
   rename_table("inbox_work", "gone");
   const Health broken = health();
   EXPECT_EQ(broken.state, HealthState::unhealthy);
-  EXPECT_NE(broken.reasons.at(0).find("test store cannot be asked"), std::string::npos);
+  EXPECT_NE(broken.reasons.at(0).find("test store cannot be queried"), std::string::npos);
   EXPECT_NE(broken.reasons.at(0).find("inbox_work"), std::string::npos) << broken.reasons[0];
 }
 

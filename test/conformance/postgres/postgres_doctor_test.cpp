@@ -95,7 +95,7 @@ TEST_P(PostgresDoctor, finds_functions_that_are_not_this_programs) {
   const auto findings = all(examine_box(database(), BoxKind::outbox, options()), "schema");
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].level, Level::warning);
-  EXPECT_EQ(findings[0].found, "not as this program knows them: function/work");
+  EXPECT_EQ(findings[0].found, "different from this program's version: function/work");
 }
 
 TEST_P(PostgresDoctor, compares_its_clock_with_the_servers) {

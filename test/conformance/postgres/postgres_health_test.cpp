@@ -110,7 +110,7 @@ TEST_P(PostgresHealth, EVB_19_a_server_that_cannot_be_reached_is_unhealthy_and_n
   const Health health = check_health(far);
   EXPECT_EQ(health.state, HealthState::unhealthy);
   ASSERT_EQ(health.reasons.size(), 1u);
-  EXPECT_EQ(health.reasons[0].find("store far away cannot be asked: "), 0u) << health.reasons[0];
+  EXPECT_EQ(health.reasons[0].find("store far away cannot be queried: "), 0u) << health.reasons[0];
 }
 
 TWINBOX_ON_BACKENDS(PostgresHealth, Backend::postgres);

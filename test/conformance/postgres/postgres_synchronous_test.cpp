@@ -170,8 +170,8 @@ TEST_P(RequireSynchronous, is_reported_by_the_doctor) {
   Finding found = replication(examine_database(database_));
   EXPECT_EQ(found.level, Finding::Level::ok);
   EXPECT_EQ(found.found,
-            "synchronous_standby_names is empty, synchronous_commit is on: a commit waits for no "
-            "standby, and a failover can undo it");
+            "synchronous_standby_names is empty, synchronous_commit is on: commits do not wait "
+            "for a standby, so a failover can undo them");
   found = replication(examine_box(database_, BoxKind::inbox, strict()));
   EXPECT_EQ(found.level, Finding::Level::error);
   EXPECT_NE(found.fix.find("synchronous_standby_names"), std::string::npos);
@@ -181,12 +181,12 @@ TEST_P(RequireSynchronous, is_reported_by_the_doctor) {
   Database again{pair().primary()};
   found = replication(examine_database(again));
   EXPECT_EQ(found.found,
-            "synchronous_standby_names is 'standby', synchronous_commit is on: a commit waits for "
+            "synchronous_standby_names is 'standby', synchronous_commit is on: commits wait for "
             "a standby");
   EXPECT_EQ(replication(examine_box(again, BoxKind::inbox, strict())).level, Finding::Level::ok);
   again.in_transaction([&](Session& session) {
     session.execute("set local synchronous_commit = local");
-    EXPECT_NE(replication(examine_session(session)).found.find("waits for no standby"),
+    EXPECT_NE(replication(examine_session(session)).found.find("do not wait for a standby"),
               std::string::npos);
   });
 }

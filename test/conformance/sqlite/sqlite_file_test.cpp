@@ -311,7 +311,7 @@ TEST_P(SqliteFullDisk, loses_nothing_and_works_again_when_there_is_space) {
   const Health full = check_health(box_);
   EXPECT_EQ(full.state, HealthState::unhealthy);
   EXPECT_TRUE(full.broken);
-  EXPECT_NE(full.reasons.at(0).find("takes no writes"), std::string::npos) << full.reasons[0];
+  EXPECT_NE(full.reasons.at(0).find("cannot accept writes"), std::string::npos) << full.reasons[0];
   free_space();
   box_.enqueue(message);
   EXPECT_EQ(check_health(box_).state, HealthState::healthy);

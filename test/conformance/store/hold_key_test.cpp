@@ -331,11 +331,11 @@ TEST_P(HoldKeys, people_see_which_dead_letter_holds_which_key) {
   EXPECT_EQ(health.held, 1);
   EXPECT_EQ(
       health.reasons.back(),
-      "1 partition key is held by dead letters: requeue or discard them (twinbox doctor names "
+      "1 partition key is blocked by dead letters; requeue or discard them (twinbox doctor lists "
       "them)");
   const auto findings = examine_box(database(), BoxKind::outbox, holding());
   EXPECT_EQ(findings.back().check, "order");
-  EXPECT_EQ(findings.back().found, "dead letter 1 holds partition key k, 2 messages wait");
+  EXPECT_EQ(findings.back().found, "dead letter 1 blocks partition key k, 2 messages wait");
   ASSERT_EQ(admin().requeue(dead("1")), 1u);
   EXPECT_EQ(check_health(strict()).state, HealthState::healthy);
   EXPECT_NE(examine_box(database(), BoxKind::outbox, holding()).back().check, "order");
