@@ -67,7 +67,7 @@ std::vector<Finding> topics_without_route(const app::Config& config, BoxKind kin
     }
     findings.push_back(
         {"handler", Level::warning,
-         counted(one.open(), "delivery", "deliveries") + " of topic " + topic + " have no route",
+         counted(one.open(), "delivery", "deliveries") + " of topic " + topic + " without a route",
          "add a [[route]] with box = \"" + std::string{to_string(kind)} + "\" whose topic is \"" +
              topic +
              "\" or a pattern that matches it, or discard the deliveries with twinbox discard"});
@@ -134,7 +134,7 @@ std::vector<BoxFinding> examine(const CommonOptions& common, OpenStore& store, D
   if (usable.empty() && !broken) {
     all.push_back({"",
                    {"schema", Level::error, "the store has neither an outbox nor an inbox",
-                    "run twinbox schema deploy"}});
+                    "twinbox schema deploy"}});
   }
   if (!usable.empty() && !broken) examine_backlog(common, store, usable, between, all);
   return all;

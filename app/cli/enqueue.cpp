@@ -126,7 +126,7 @@ Verb enqueue_verb(CommonOptions& common) {
           .options =
               with({{"topic", "TOPIC", "Topic of the message", &options->topic, {}, true},
                     {"--id", "ID", "Id of the message (default: a new UUID)", &options->id},
-                    {"--source", "SOURCE", "where it comes from (default: -)", &options->source}},
+                    {"--source", "SOURCE", "Source of the message (default: -)", &options->source}},
                    {options->extras.options(), store_options(common), answer_options(common)}),
           .examples = {{"twinbox enqueue order.placed --payload '{\"order\":7}'",
                         "a message that is due at once"},

@@ -61,10 +61,10 @@ inline constexpr std::array<Note, 18> json_notes = {{
      R"("number", "affected", "started_at", "at", "finished"}], "next"}]})"},
     {"workers", R"({"boxes": [{"box", "workers": [{"owner", "leases", "name", "version", )"
                 R"("started_at", "seen_at", "done", "failed"}], "leases": [{"name", "owner", )"
-                R"("until"}]}]}; name is null for who holds leases and tells nothing of himself)"},
+                R"("until"}]}]}; name is null for an owner of leases without heartbeats)"},
     {"requeue, postpone, discard, prune, reap",
-     R"({"dry_run", "count", "boxes": [{"box", "count"}], "operation_id"}; the last where )"
-     R"(something was changed under an id)"},
+     R"({"dry_run", "count", "boxes": [{"box", "count"}], "operation_id"}; the last if )"
+     R"(the operation has an id)"},
     {"edit", R"({"box", "changed"})"},
     {"schema check", R"({"boxes": [{"box", "version", "known_version", "pending", "current"}]}; )"
                      R"(schema deploy: {"boxes": [{"box", "applied"}]})"},
