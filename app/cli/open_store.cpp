@@ -107,7 +107,7 @@ OpenStore::OpenStore(const CommonOptions& common, Missing missing) : common_(com
   const std::string file = file_of(definition.address);
   if (missing == Missing::refuse && !file.empty() && !std::filesystem::exists(file)) {
     throw CliError(exit_database, "the database file " + printable(file) +
-                                      "does not exist; create it with twinbox schema deploy" +
+                                      " does not exist; create it with twinbox schema deploy" +
                                       repeat_with_store(common) +
                                       ", or choose another store with --database");
   }
