@@ -41,7 +41,7 @@ class Start(unittest.TestCase):
             daemon = Daemon()
             (daemon.folder / "twinbox.tokens").write_text(f"# by hand\nci send {digits}\n{name} send {digits}\n")
             daemon.launch()
-            daemon.wait_for(rf'twinbox.tokens:3: the name "{name[:64]}" cannot be .* 1 to 64 letters, digits and . _ - @')
+            daemon.wait_for(rf'twinbox.tokens:3: the name "{name[:64]}" is not a valid token name; .* 1 to 64 letters, digits and . _ - @')
             self.assertNotEqual(daemon.stop(), 0)
 
     def test_a_token_file_that_is_gone_takes_no_token_back(self):
