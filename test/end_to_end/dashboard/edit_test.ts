@@ -13,7 +13,7 @@ test("is edited with a difference to look at, and requeued", async ({ serve, rea
   await expect(dialog.getByRole("button", { name: "Review the change" })).toBeDisabled();
   const text = await dialog.getByLabel("Content").inputValue();
   await dialog.getByLabel("Content").fill(text.replace("0815", "4711") + "}");
-  await expect(dialog.getByText("This is no JSON")).toBeVisible();
+  await expect(dialog.getByText("This is not valid JSON")).toBeVisible();
   await dialog.getByLabel("Content").fill(text.replace("0815", "4711"));
   await dialog.getByRole("button", { name: "Review the change" }).click();
   await expect(dialog.locator(".removed")).toContainText('"customer": "0815"');

@@ -52,7 +52,7 @@ test("the form takes a token, says when it is none, and gives it back", async ({
   await reader.inspect("login");
   await page.getByLabel("Token").fill("nobody");
   await page.getByRole("button", { name: "Log in" }).click();
-  await expect(page.getByRole("alert")).toContainText("does not know this token");
+  await expect(page.getByRole("alert")).toContainText("Unknown token");
   await page.getByLabel("Token").fill(tokens.operate);
   await page.getByRole("button", { name: "Log in" }).click();
   await expect(page.getByRole("button", { name: "Log out" })).toBeVisible();
@@ -66,7 +66,7 @@ test("where reading needs a token, the page asks for one", async ({ serve, reade
   const daemon = await serve({ access: "" });
   reader.expected = /401/;
   await reader.open(daemon, "#/stores", null);
-  await expect(page.getByText("to those who have a token")).toBeVisible();
+  await expect(page.getByText("requires a token")).toBeVisible();
   await page.getByLabel("Token").fill(tokens.read);
   await page.getByRole("button", { name: "Log in" }).click();
   await expect(page.getByRole("heading", { name: "Stores and topics" })).toBeVisible();

@@ -60,6 +60,6 @@ test("one that is not there says so", async ({ serve, reader, page }) => {
   reader.expected = /404/;
   await reader.open(daemon, place("nowhere"));
   await expect(page.getByText("Message not found.")).toBeVisible();
-  await page.getByRole("link", { name: "Show what is" }).click();
+  await page.getByRole("link", { name: "Show all messages" }).click();
   await expect(page.getByText("The box is empty.")).toBeVisible();
 });
