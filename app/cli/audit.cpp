@@ -41,7 +41,7 @@ std::string heading(const Screen& screen, const std::string& text) {
 void print_audit(const Screen& screen, const OpenBox& box, const AuditPage& page) {
   Table table({{"AT (UTC)"},
                {"WHO", false, 8},
-               {"ACT"},
+               {"ACTION"},
                {"COUNT", true},
                {"END"},
                {"REASON", false, 12},

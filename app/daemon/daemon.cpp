@@ -146,7 +146,7 @@ class Daemon {
     if (!server_.finish(current()->config().limit.shutdown_timeout)) end_calls();
     server_.stop(last_answers_time);
     calls_stop_.request_stop();
-    for (RequestPool& pool : request_pools_) pool.close();  // nobody is answered any more
+    for (RequestPool& pool : request_pools_) pool.close();  // no request is answered any more
     limits_.end_all();
     writes_.stop();
     dispatchers_.stop();
@@ -203,7 +203,7 @@ class Daemon {
                           .sources = sources_.status()});
   }
 
-  /// Who is told of handlers' spans; empty when nobody collects them.
+  /// Receives the spans of handlers; empty if tracing is off.
   std::function<void(const HandlerSpan&)> spans() {
     if (!tracer_.enabled()) return {};
     return [this](const HandlerSpan& span) {
@@ -254,12 +254,12 @@ class Daemon {
     begun.sender = access.actor(head);
     begun.refusal = refuse_at_head(*request->match(), head, begun.sender);
     if (begun.refusal) return begun;
-    // A login, a probe: whoever needs nothing has little to say.
+    // A login or a probe: a request that needs no access has a small body.
     if (request->match()->endpoint->need == RequiredAccess::nothing) begun.max_body = 4096;
     return begun;
   }
 
-  /// What there is not is told before its body is sent.
+  /// Refuses an unknown endpoint, route or store before its body is sent.
   std::optional<HttpResponse> refuse_at_head(const Match& match, const HttpRequest& head,
                                              const std::string& actor) {
     if (!match.endpoint->refuse) return {};

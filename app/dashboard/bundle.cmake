@@ -1,6 +1,6 @@
 # Sets dashboard_source: the generated file that holds the page, or one without a page.
 #
-# Vite wants node_modules beside the sources. They are copied into the build folder, so that the source folder stays
+# Vite wants node_modules next to the sources. They are copied into the build folder, so that the source folder stays
 # clean; a package-lock.json that has not changed is not installed again.
 
 option(TWINBOX_DASHBOARD "The page of the daemon (Node.js 18 or newer, npm)" ON)

@@ -243,8 +243,10 @@ class Builder {
     std::optional<TopicPattern> pattern;
     reader.attempt(key, [&] { pattern.emplace(topic); });
     if (!pattern) return;
-    const MessageHandler nobody = [](const Message&, std::stop_token) { return Outcome::done(); };
-    reader.attempt("name", [&] { const Routes made{{{name, *pattern, nobody}}}; });
+    const MessageHandler no_handler = [](const Message&, std::stop_token) {
+      return Outcome::done();
+    };
+    reader.attempt("name", [&] { const Routes made{{{name, *pattern, no_handler}}}; });
     const std::string kind{to_string(box)};
     if (name != topic) refuse_second(reader, "name", "route of the " + kind, name);
     refuse_second(reader, key, "topic of the " + kind, topic);

@@ -60,7 +60,7 @@ struct LogConfig {
 };
 
 struct AccessConfig {
-  std::string token_file = {};          ///< empty: `twinbox.tokens` beside the only SQLite store
+  std::string token_file = {};          ///< empty: `twinbox.tokens` next to the only SQLite store
   bool loopback_without_token = false;  ///< this machine may send, read, and call unsigned webhooks
   Milliseconds session_time = std::chrono::hours{7 * 24};  ///< of a browser, since its login
   Milliseconds session_idle = std::chrono::hours{8};       ///< since its last request

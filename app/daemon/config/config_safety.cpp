@@ -18,7 +18,7 @@ constexpr std::size_t min_secret_size = 16;  ///< characters
 struct CheckedFile {
   std::string key;
   std::string path;
-  bool secret;  ///< nobody else should read it
+  bool secret;  ///< only its owner should read it
 };
 
 std::vector<CheckedFile> files_of(const Config& config) {

@@ -8,7 +8,7 @@
 namespace twinbox::app {
 
 /// Files that every user of the machine may write: the configuration, tokens, keys, secrets.
-/// Whoever changes one becomes an operator, so the daemon does not start with them.
+/// A user who changes one becomes an operator, so the daemon does not start with them.
 std::vector<ConfigProblem> unsafe_files(const Config& config);
 
 /// What should be mended, and keeps no daemon from starting: secrets that others may read, files

@@ -147,7 +147,7 @@ void validate_sink(TableReader& table, const SinkConfig& sink) {
 }
 
 void validate_source(TableReader& table, const SourceConfig& source) {
-  const AcceptCall nobody = [](std::span<const Arrival>) { return std::vector<Accepted>{}; };
+  const AcceptCall no_inbox = [](std::span<const Arrival>) { return std::vector<Accepted>{}; };
   const bool nats = source.kind == SourceConfig::Kind::nats;
   const bool kafka = source.kind == SourceConfig::Kind::kafka;
   SourceConfig only_broker{.name = source.name, .kind = source.kind, .broker = source.broker};
@@ -156,7 +156,7 @@ void validate_source(TableReader& table, const SourceConfig& source) {
   only_broker.consumer = "consumer";
   only_broker.topics = {"topic"};
   only_broker.group = "group";
-  table.attempt("url", [&] { make_broker_source(only_broker, nobody, {}); });
+  table.attempt("url", [&] { make_broker_source(only_broker, no_inbox, {}); });
   SourceConfig other = source;
   other.broker = {.url = sample_broker(source.kind)};
   other.broker.declare = source.broker.declare;
@@ -166,7 +166,7 @@ void validate_source(TableReader& table, const SourceConfig& source) {
   if (kafka && source.group.empty()) key = "group";
   if (kafka && source.topics.empty()) key = "topics";
   if (!nats && !kafka && source.queue.empty()) key = "queue";
-  table.attempt(key, [&] { make_broker_source(other, nobody, {}); });
+  table.attempt(key, [&] { make_broker_source(other, no_inbox, {}); });
 }
 
 void validate_webhook(TableReader& table, const WebhookConfig& webhook) {

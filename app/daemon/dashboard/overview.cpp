@@ -81,7 +81,7 @@ json::object reason_json(json::value store, json::value box, const Reason& reaso
           {"text", reason.text}};
 }
 
-/// What somebody has stopped is a reason why nothing is delivered, whoever it was.
+/// A pause is a reason why nothing is delivered.
 void add_paused(json::array& reasons, const Dispatchers::View& dispatch) {
   const auto add = [&](std::string_view about, json::value store, json::value box,
                        std::string text) {
@@ -96,7 +96,7 @@ void add_paused(json::array& reasons, const Dispatchers::View& dispatch) {
     add("topic", nullptr, nullptr, "delivery of " + topic + " is paused");
   }
   for (const Dispatchers::RouteView& route : dispatch.routes) {
-    if (route.status.enabled || route.status.postponed == 0) continue;  // nobody misses it
+    if (route.status.enabled || route.status.postponed == 0) continue;  // nothing waits for it
     add("route", nullptr, view(to_string(route.box)),
         "route " + route.status.name + " is disabled: " + route.status.reason);
   }

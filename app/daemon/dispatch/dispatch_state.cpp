@@ -89,10 +89,10 @@ DispatchState DispatchStateFile::now() const {
   return dispatch_state_;
 }
 
-void DispatchStateFile::change(const std::function<void(DispatchState&)>& act) {
+void DispatchStateFile::change(const std::function<void(DispatchState&)>& edit) {
   const std::lock_guard lock{mutex_};
   DispatchState next = dispatch_state_;
-  act(next);
+  edit(next);
   if (next == dispatch_state_) return;
   dispatch_state_ = std::move(next);
   if (file_.empty()) return;

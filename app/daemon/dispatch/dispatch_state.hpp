@@ -40,7 +40,7 @@ class DispatchStateFile {
   [[nodiscard]] DispatchState now() const;
   /// Writes the file after a change. If that fails, the error is logged
   /// (`dispatch_state_not_saved`) and the change lasts until the end of the process.
-  void change(const std::function<void(DispatchState&)>& act);
+  void change(const std::function<void(DispatchState&)>& edit);
 
  private:
   const std::filesystem::path file_;

@@ -199,13 +199,13 @@ void Dispatchers::stop() {
 }
 
 void Dispatchers::for_each_serving(const std::string& store,
-                                   const std::function<void(RunningDispatcher&)>& act) {
+                                   const std::function<void(RunningDispatcher&)>& call) {
   if (!store.empty() && stores_.find(store, BoxKind::outbox) == nullptr &&
       stores_.find(store, BoxKind::inbox) == nullptr) {
     throw HttpProblem(404, "unknown store '" + store + "'; GET /v1/stores lists the stores");
   }
   for (const auto& running_dispatcher : dispatchers_) {
-    if (store.empty() || has_store(*running_dispatcher->stores, store)) act(*running_dispatcher);
+    if (store.empty() || has_store(*running_dispatcher->stores, store)) call(*running_dispatcher);
   }
 }
 

@@ -91,7 +91,7 @@ class Dispatchers {
                              const DispatchState& dispatch_state);
   [[nodiscard]] RouteObserver route_observer(BoxKind kind);
   void for_each_serving(const std::string& store,
-                        const std::function<void(RunningDispatcher&)>& act);
+                        const std::function<void(RunningDispatcher&)>& call);
 
   const Stores& stores_;
   Environment environment_;

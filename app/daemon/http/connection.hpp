@@ -74,7 +74,7 @@ class Connection final : public OpenConnection,
 
   void expire_after(Clock::duration time) { deadline_.set(time, this->shared_from_this()); }
 
-  /// A request that is handled is answered; whoever is waited for otherwise is given up.
+  /// A request that is being handled gets an answer; any other connection is closed.
   void on_deadline() {
     if (handled_) {
       ++server_.stats().timeouts;
@@ -277,7 +277,7 @@ class Connection final : public OpenConnection,
     expire_after(std::chrono::seconds{15});
   }
 
-  /// Shows whether somebody is still there.
+  /// Shows whether the client is still connected.
   void send_heartbeat() {
     text_ = ":\n\n";
     write_events();

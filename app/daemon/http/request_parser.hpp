@@ -86,7 +86,7 @@ std::chrono::steady_clock::duration body_read_timeout(std::chrono::steady_clock:
 /// Nothing of the request is still on its way: another one may follow.
 bool is_whole(const RequestParser& parser);
 
-/// The answer before the connection is closed. Empty: nobody is there to read one.
+/// The answer before the connection is closed. Empty: the client is gone.
 std::optional<HttpResponse> refusal_of(const boost::beast::error_code& error,
                                        const LimitConfig& limit, std::size_t body_limit = SIZE_MAX);
 

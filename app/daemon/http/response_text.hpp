@@ -18,8 +18,8 @@ HttpResponse busy(std::string_view why);
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
 std::string http_date(Instant at);
 
-/// The connection state after a response. HTTP/1.0 clients are told if the connection stays open,
-/// HTTP/1.1 clients if it closes.
+/// The connection state after a response. The header names it if the connection stays open for
+/// HTTP/1.0, or closes for HTTP/1.1.
 enum class ConnectionMode { close, keep, keep_with_header };
 
 /// `head_only`: the response to HEAD. Characters that a header field must not contain are left out.

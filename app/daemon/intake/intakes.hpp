@@ -18,10 +18,10 @@ namespace twinbox::app {
 
 /// What handlers within requests have in common with those of dispatchers.
 struct InlineCalls {
-  std::function<DispatchObserver()> observer;  ///< who is told of them
-  /// Whether none is to be made now: somebody has switched it off.
+  std::function<DispatchObserver()> observer;  ///< receives their events
+  /// True while an operator has switched inline calls off.
   std::function<bool(const std::string& store, const std::string& topic)> switched_off;
-  std::stop_token stop = {};  ///< requested: those under way are told to stop
+  std::stop_token stop = {};  ///< requested: running calls see their stop token
 };
 
 /// `sha1`, `sha512`, else SHA-256.

@@ -151,7 +151,7 @@ std::string operation_id(const json::object& body, const Environment& environmen
   return id.empty() ? MessageId::make(environment).str() : id;
 }
 
-/// Runs an operation; that its id was used for another one is told as such.
+/// Runs an operation; an id that belongs to another operation is answered with a conflict.
 template <class Call>
 auto reject_reused_id(Admin& admin, const std::string& id, Call call) {
   try {

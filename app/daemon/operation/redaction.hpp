@@ -1,4 +1,4 @@
-// What nobody is shown of a payload.
+// Removes the parts of a payload that the configuration hides.
 #pragma once
 
 #include <boost/json/value.hpp>

@@ -56,7 +56,7 @@ class StoreFile {
 
   const std::string path_;
   mutable std::mutex mutex_;
-  std::string log_path_;  ///< beside the file that symbolic links lead to
+  std::string log_path_;  ///< next to the file that symbolic links lead to
   std::string index_path_;
   std::optional<Identity> file_;
   std::optional<Identity> log_;    ///< while a connection is open

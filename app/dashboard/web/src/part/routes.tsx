@@ -47,7 +47,7 @@ export function Routes({ dispatch, again }: { dispatch: Dispatch; again: () => v
   ];
   if (can) {
     columns.push({
-      name: "act",
+      name: "action",
       title: "Enable or disable",
       unseen: true,
       cell: (route) => (

@@ -1,4 +1,4 @@
-// Displays untrusted text: without markup, isolated from its surroundings, limited in length.
+// Displays untrusted text: without markup, isolated from the text around it, limited in length.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { bytes } from "../format";

@@ -89,7 +89,7 @@ function sharedPart(error: string): string {
 function GroupCard({ group, onOperate }: { group: Group; onOperate: (request: OperationDraft) => void }) {
   const can = useCanOperate();
   const { store, box, topic, handler, error } = group;
-  const act = (verb: Verb) =>
+  const operate = (verb: Verb) =>
     onOperate({
       verb,
       target: { store, box },
@@ -131,10 +131,10 @@ function GroupCard({ group, onOperate }: { group: Group; onOperate: (request: Op
         </a>
         {can && (
           <>
-            <button type="button" class="small" onClick={() => act("requeue")}>
+            <button type="button" class="small" onClick={() => operate("requeue")}>
               Requeue…
             </button>
-            <button type="button" class="small" onClick={() => act("discard")}>
+            <button type="button" class="small" onClick={() => operate("discard")}>
               Discard…
             </button>
           </>

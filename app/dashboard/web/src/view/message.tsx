@@ -139,7 +139,7 @@ function OperationButtons({ message, target, again }: ShownProps) {
   const [editing, setEditing] = useState<MessageDetail | null>(null);
   const verbs = verbsFor(message.deliveries.map((delivery) => delivery.state));
   if (!can || (verbs.length === 0 && !acting && !editing)) return null;
-  const act = (verb: Verb) => {
+  const operate = (verb: Verb) => {
     const wanted = (delivery: Delivery) => verbsFor([delivery.state]).includes(verb);
     const deliveries = message.deliveries.filter(wanted).map(({ number, handler }) => ({ number, handler }));
     const scope: OperationScope = { deliveries };
@@ -149,7 +149,7 @@ function OperationButtons({ message, target, again }: ShownProps) {
   return (
     <p class="buttons end">
       {verbs.map((verb) => (
-        <button key={verb} type="button" onClick={() => act(verb)}>
+        <button key={verb} type="button" onClick={() => operate(verb)}>
           {verb[0]!.toUpperCase() + verb.slice(1)}…
         </button>
       ))}

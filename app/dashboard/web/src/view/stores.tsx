@@ -255,7 +255,7 @@ function columns(kind: "stores" | "topics", dispatch: Dispatch, onPause: ListedP
   );
   if (onPause && !dispatch.paused) {
     list.push({
-      name: "act",
+      name: "action",
       title: "Pause or resume",
       unseen: true,
       cell: (row) => row.others ? null : (
