@@ -38,11 +38,11 @@ std::optional<std::int64_t> integer(const Row& row, int column) {
 
 }  // namespace
 
-Store::Store(Backend backend, Kind kind) : kind_(kind), place_(backend) {
+Store::Store(Backend backend, Kind kind) : kind_(kind), test_store_(backend) {
   Environment environment{.clock = [this] { return clock_.now(); }, .log = [](const LogEvent&) {}};
-  database_ = std::make_unique<Database>(place_.address(), DatabaseOptions{}, environment);
+  database_ = std::make_unique<Database>(test_store_.address(), DatabaseOptions{}, environment);
   BoxOptions options;
-  options.schema = place_.schema();
+  options.schema = test_store_.schema();
   options.deploy_schema = true;
   options.max_expiries = 2;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -54,7 +54,7 @@ Store::Store(Backend backend, Kind kind) : kind_(kind), place_(backend) {
     }
   }
   model_.max_expiries = options.max_expiries;
-  callers_ = callers_of(backend, place_);
+  callers_ = callers_of(backend, test_store_);
 }
 
 void Store::in_transaction(Way way, const std::function<void(Session&)>& work) {
@@ -82,7 +82,7 @@ void Store::clear(bool hold_keys) {
   model_.hold_keys = hold_keys;
   const std::string box = kind_ == Kind::inbox ? "inbox" : "outbox";
   const bool server = database_->dialect() != Dialect::sqlite;
-  const std::string prefix = server ? "\"" + place_.schema() + "\"." : "";
+  const std::string prefix = server ? "\"" + test_store_.schema() + "\"." : "";
   database_->in_transaction([&](Session& session) {
     for (const char* table : {"_failure", "_outcome", "_work", "_hold", "_audit", "_message"}) {
       session.execute("delete from " + prefix + box + table);
@@ -96,7 +96,7 @@ void Store::clear(bool hold_keys) {
 model::State Store::read_state() {
   const std::string box = kind_ == Kind::inbox ? "inbox" : "outbox";
   const bool server = database_->dialect() != Dialect::sqlite;
-  const std::string table = (server ? "\"" + place_.schema() + "\"." : "") + box;
+  const std::string table = (server ? "\"" + test_store_.schema() + "\"." : "") + box;
   model::State state;
   std::map<std::int64_t, model::Key> keys;
   numbers_.clear();

@@ -62,14 +62,14 @@ TEST_F(PublishQueueTest, sends_nothing_beside_one_that_goes_alone) {
   queue.retry_isolated(*last);
   EXPECT_EQ(next(2), "-") << "others are on their way";
   EXPECT_EQ(next(0), "a");
-  EXPECT_TRUE(last->alone);
+  EXPECT_TRUE(last->isolated);
   EXPECT_EQ(next(1), "-");
   EXPECT_EQ(next(0), "b");
   EXPECT_EQ(next(1), "-") << "the last of them is as lonely as the others";
   queue.push_front(*last);
   EXPECT_EQ(next(0), "b");
   EXPECT_EQ(next(0), "c");
-  EXPECT_FALSE(last->alone);
+  EXPECT_FALSE(last->isolated);
 }
 
 TEST_F(PublishQueueTest, takes_back_what_nobody_waits_for_any_more) {

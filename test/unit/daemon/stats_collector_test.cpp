@@ -163,7 +163,7 @@ TEST_F(StatsCollectorTest, whoever_holds_leases_is_shown_with_what_he_told_of_hi
   Outbox& outbox = stores.all()[0].store->outbox();
   const OwnerToken known = OwnerToken::make({});
   const OwnerToken unknown = OwnerToken::make({});
-  Workers{outbox}.tell(known, "host:7", "1.2.3");
+  Workers{outbox}.heartbeat(known, "host:7", "1.2.3");
   ASSERT_EQ(outbox.claim(known, 30s, 2).size(), 2u);
   ASSERT_EQ(outbox.claim(unknown, 30s, 1).size(), 1u);
   StatsCollector collector{stores, {}, {}, first_wait};
