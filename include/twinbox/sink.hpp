@@ -52,12 +52,15 @@ struct HttpClientOptions {
   /// addresses are reachable.
   std::string proxy = {};
   std::size_t max_response = 256 * 1024;  ///< bytes of an answer's body that are read
+
+  /// Throws std::invalid_argument naming the option and the expected value.
+  void check() const;
 };
 
 /// Persistent, shared connections. One thread does all input and output. Thread-safe.
 class HttpClient {
  public:
-  /// Throws std::invalid_argument naming the option and the expected value.
+  /// Throws as HttpClientOptions::check().
   explicit HttpClient(HttpClientOptions options = {});
   /// No request may be in progress.
   ~HttpClient();
@@ -100,10 +103,13 @@ struct HttpSinkOptions {
   /// How long a request in progress may take after a stop request, so that a shutdown sends nothing
   /// twice; set it to the dispatcher's `grace`.
   Duration grace = std::chrono::seconds{10};
+
+  /// Throws std::invalid_argument naming the option and the expected value.
+  void check() const;
 };
 
 /// Sends each message over HTTP. Sinks that share a client share its connections; the client lives
-/// as long as one of them. Throws std::invalid_argument naming the option.
+/// as long as one of them. Throws as HttpSinkOptions::check().
 MessageHandler http_sink(std::shared_ptr<HttpClient> client, HttpSinkOptions options,
                          Environment environment = {});
 

@@ -43,41 +43,43 @@ bool is_local_address(std::string_view url) {
 }
 
 void validate_http_sink(TableReader& table, const SinkConfig& sink) {
-  const auto client = std::make_shared<HttpClient>();
-  const auto make = [&](HttpSinkOptions options) {
+  const auto check = [&](HttpSinkOptions options) {
     if (options.url.empty()) options.url = sample_address;
-    http_sink(client, std::move(options));
+    options.check();
   };
-  table.attempt("url", [&] { make({.url = sink.url}); });
+  table.attempt("url", [&] { check({.url = sink.url}); });
   if (!table.refused("url") && is_local_address(sink.url) && sink.allow.empty() &&
       sink.proxy.empty()) {
     table.refuse("url",
                  "is an address of this machine, and only public addresses are allowed by default; "
                  "add allow = [\"127.0.0.1\", \"::1\"]");
   }
-  table.attempt("method", [&] { make({.url = {}, .method = sink.method}); });
+  table.attempt("method", [&] { check({.url = {}, .method = sink.method}); });
   for (const auto& [name, value] : sink.headers) {
     table.attempt("headers", [&, &n = name, &v = value] {
-      make({.url = {}, .headers = HttpHeaders{{n, v}}});
+      check({.url = {}, .headers = HttpHeaders{{n, v}}});
     });
   }
   table.attempt("done_on", [&] {
-    make({.url = {}, .done_on = {sink.done_on.begin(), sink.done_on.end()}});
+    check({.url = {}, .done_on = {sink.done_on.begin(), sink.done_on.end()}});
   });
   const std::vector<int> dead_on = sink.dead_on.value_or(std::vector<int>{});
-  table.attempt("dead_on", [&] { make({.url = {}, .dead_on = {dead_on.begin(), dead_on.end()}}); });
+  table.attempt("dead_on", [&] {
+    check({.url = {}, .dead_on = {dead_on.begin(), dead_on.end()}});
+  });
   for (std::size_t i = 0; i < sink.secrets.size(); ++i) {
-    table.attempt("secrets", [&] { make({.url = {}, .secrets = alone(sink.secrets, i)}); });
+    table.attempt("secrets", [&] { check({.url = {}, .secrets = alone(sink.secrets, i)}); });
   }
   for (const std::string& network : sink.allow) {
-    table.attempt("allow", [&] { const HttpClient allowed{{.allow = {network}}}; });
+    table.attempt("allow", [&] { HttpClientOptions{.allow = {network}}.check(); });
   }
   table.attempt("key_file", [&] {
-    const HttpClient certified{
-        {.certificate_file = sink.broker.certificate_file, .key_file = sink.broker.key_file}};
+    HttpClientOptions{.certificate_file = sink.broker.certificate_file,
+                      .key_file = sink.broker.key_file}
+        .check();
   });
   if (!sink.proxy.empty()) {
-    table.attempt("proxy", [&] { const HttpClient proxied{{.proxy = sink.proxy}}; });
+    table.attempt("proxy", [&] { HttpClientOptions{.proxy = sink.proxy}.check(); });
   }
 }
 

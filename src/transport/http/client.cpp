@@ -18,23 +18,6 @@ namespace {
 
 using TransferPtr = std::shared_ptr<Transfer>;  // shared by its sender and the loop
 
-void check(const HttpClientOptions& options) {
-  const auto at_least_one = [](const char* name, auto value) {
-    if (value < decltype(value){1}) {
-      throw std::invalid_argument(std::string{"http client: "} + name + " must be at least 1");
-    }
-  };
-  at_least_one("per_host", options.per_host);
-  at_least_one("idle_connections", options.idle_connections);
-  at_least_one("connect_timeout", options.connect_timeout);
-  at_least_one("max_response", options.max_response);
-  if (!options.proxy.empty()) HttpUrl::parse(options.proxy);
-  if (options.certificate_file.empty() && !options.key_file.empty()) {
-    throw std::invalid_argument(
-        "http client: key_file needs certificate_file, the certificate of that key");
-  }
-}
-
 void start_curl() {
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code != CURLE_OK) {
@@ -43,6 +26,24 @@ void start_curl() {
 }
 
 }  // namespace
+
+void HttpClientOptions::check() const {
+  const auto at_least_one = [](const char* name, auto value) {
+    if (value < decltype(value){1}) {
+      throw std::invalid_argument(std::string{"http client: "} + name + " must be at least 1");
+    }
+  };
+  at_least_one("per_host", per_host);
+  at_least_one("idle_connections", idle_connections);
+  at_least_one("connect_timeout", connect_timeout);
+  at_least_one("max_response", max_response);
+  if (!proxy.empty()) HttpUrl::parse(proxy);
+  static_cast<void>(AddressFilter{allow});
+  if (certificate_file.empty() && !key_file.empty()) {
+    throw std::invalid_argument(
+        "http client: key_file needs certificate_file, the certificate of that key");
+  }
+}
 
 /// All input and output happens on one thread; senders enqueue their transfers and wait.
 class HttpClient::Loop {
@@ -218,7 +219,7 @@ class HttpClient::Loop {
 };
 
 HttpClient::HttpClient(HttpClientOptions options) {
-  check(options);
+  options.check();
   start_curl();
   loop_ = std::make_unique<Loop>(std::move(options));
 }

@@ -24,18 +24,7 @@ void check_statuses(const char* name, const std::set<int>& statuses) {
 }
 
 HttpSinkOptions checked(HttpSinkOptions options) {
-  constexpr std::string_view methods[] = {"POST", "PUT", "PATCH"};
-  if (std::ranges::find(methods, options.method) == std::end(methods)) {
-    refuse("method '" + options.method + "', expected POST, PUT or PATCH");
-  }
-  if (options.timeout <= Duration::zero()) refuse("timeout must be longer than zero");
-  if (options.max_retry_after <= Duration::zero()) {
-    refuse("max_retry_after must be longer than zero");
-  }
-  if (options.grace < Duration::zero()) refuse("grace must not be below zero");
-  for (const HttpHeaders::Field& field : options.headers) check_header(field);
-  check_statuses("done_on", options.done_on);
-  check_statuses("dead_on", options.dead_on);
+  options.check();
   return options;
 }
 
@@ -86,6 +75,21 @@ class HttpSink {
 };
 
 }  // namespace
+
+void HttpSinkOptions::check() const {
+  constexpr std::string_view methods[] = {"POST", "PUT", "PATCH"};
+  if (std::ranges::find(methods, method) == std::end(methods)) {
+    refuse("method '" + method + "', expected POST, PUT or PATCH");
+  }
+  if (timeout <= Duration::zero()) refuse("timeout must be longer than zero");
+  if (max_retry_after <= Duration::zero()) refuse("max_retry_after must be longer than zero");
+  if (grace < Duration::zero()) refuse("grace must not be below zero");
+  for (const HttpHeaders::Field& field : headers) check_header(field);
+  check_statuses("done_on", done_on);
+  check_statuses("dead_on", dead_on);
+  static_cast<void>(HttpUrl::parse(url));
+  if (!secrets.empty()) static_cast<void>(WebhookSigner{secrets});
+}
 
 MessageHandler http_sink(std::shared_ptr<HttpClient> client, HttpSinkOptions options,
                          Environment environment) {
