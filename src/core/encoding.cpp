@@ -56,13 +56,6 @@ std::optional<std::string> decode(std::string_view digits, std::string_view alph
   return out;
 }
 
-int digit_value(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 }  // namespace
 
 std::string base64(std::string_view bytes) { return encode(bytes, standard_alphabet, true); }
@@ -96,11 +89,80 @@ std::optional<std::string> decode_hex(std::string_view text) {
   std::string out;
   out.reserve(text.size() / 2);
   for (std::size_t at = 0; at < text.size(); at += 2) {
-    const int high = digit_value(text[at]);
-    const int low = digit_value(text[at + 1]);
+    const int high = hex_digit(text[at]);
+    const int low = hex_digit(text[at + 1]);
     if (high < 0 || low < 0) return {};
     out += static_cast<char>(high << 4 | low);
   }
+  return out;
+}
+
+int hex_digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char small = ascii_lower(c);
+  return small >= 'a' && small <= 'f' ? small - 'a' + 10 : -1;
+}
+
+std::string percent_encode(std::string_view text, std::string_view others) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  const auto stays = [&](char c) {
+    return c > 0x20 && c < 0x7F && std::ranges::find(others, c) == others.end();
+  };
+  if (std::ranges::all_of(text, stays)) return std::string{text};
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    if (stays(c)) {
+      out += c;
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      out += '%';
+      out += digits[byte >> 4];
+      out += digits[byte & 0xF];
+    }
+  }
+  return out;
+}
+
+namespace {
+
+/// Calls `malformed()` for a % without two digits; false from it ends the decoding.
+template <class F>
+bool decode_percent(std::string_view text, std::string& out, F malformed) {
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool has_two = text[at] == '%' && at + 2 < text.size();
+    const int high = has_two ? hex_digit(text[at + 1]) : -1;
+    const int low = high < 0 ? -1 : hex_digit(text[at + 2]);
+    if (low >= 0) {
+      out += static_cast<char>(high * 16 + low);
+      at += 2;
+    } else if (text[at] != '%' || malformed()) {
+      out += text[at];
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::string> percent_decode(std::string_view text) {
+  std::string out;
+  if (!decode_percent(text, out, [] { return false; })) return {};
+  return out;
+}
+
+std::string percent_decode_lenient(std::string_view text) {
+  std::string out;
+  decode_percent(text, out, [] { return true; });
+  return out;
+}
+
+std::string to_lower(std::string_view text) {
+  std::string out{text};
+  std::ranges::transform(out, out.begin(), ascii_lower);
   return out;
 }
 

@@ -11,9 +11,8 @@ constexpr std::size_t max_name_length = 64;
 
 bool is_lower(char c) noexcept { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
-bool is_letter(char c) noexcept { return is_lower(lower(c)); }
-bool is_hex(char c) noexcept { return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'f'); }
+bool is_letter(char c) noexcept { return is_lower(ascii_lower(c)); }
+bool is_hex(char c) noexcept { return hex_digit(c) >= 0; }
 
 bool is_forbidden(char32_t point) noexcept {
   return point < 0x20 || (point >= 0x7F && point <= 0x9F) || (point >= 0xFDD0 && point <= 0xFDEF) ||
@@ -32,12 +31,6 @@ std::string_view trim(std::string_view text) noexcept {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   return text;
-}
-
-std::string lowered(std::string_view text) {
-  std::string out{text};
-  std::ranges::transform(out, out.begin(), lower);
-  return out;
 }
 
 bool is_quoted_string(std::string_view text) noexcept {
@@ -162,7 +155,7 @@ bool is_media_type(std::string_view text) noexcept {
 }
 
 std::string media_type(std::string_view content_type) {
-  return lowered(trim(content_type.substr(0, content_type.find(';'))));
+  return to_lower(trim(content_type.substr(0, content_type.find(';'))));
 }
 
 std::optional<std::string> media_type_parameter(std::string_view content_type,
@@ -171,10 +164,10 @@ std::optional<std::string> media_type_parameter(std::string_view content_type,
   while (!content_type.empty()) {
     const std::string_view parameter = next_parameter(content_type);
     const std::size_t equals = std::min(parameter.find('='), parameter.size());
-    if (lowered(parameter.substr(0, equals)) != name) continue;
+    if (to_lower(parameter.substr(0, equals)) != name) continue;
     std::string_view value = parameter.substr(std::min(equals + 1, parameter.size()));
     if (is_quoted_string(value)) value = value.substr(1, value.size() - 2);
-    return lowered(value);
+    return to_lower(value);
   }
   return std::nullopt;
 }
@@ -230,27 +223,6 @@ BinaryAttributes binary_attributes(const CloudEvent& event) {
     all.content_type = "application/json";  // only the JSON format may leave it out
   }
   return all;
-}
-
-std::string percent_encode(std::string_view text, std::string_view others) {
-  constexpr std::string_view digits = "0123456789ABCDEF";
-  const auto stays = [&](char c) {
-    return c > 0x20 && c < 0x7F && std::ranges::find(others, c) == others.end();
-  };
-  if (std::ranges::all_of(text, stays)) return std::string{text};
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
-    if (stays(c)) {
-      out += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      out += '%';
-      out += digits[byte >> 4];
-      out += digits[byte & 0xF];
-    }
-  }
-  return out;
 }
 
 }  // namespace twinbox

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/encoding.hpp"
 #include "twinbox/event.hpp"
 
 namespace twinbox {
@@ -47,8 +48,5 @@ struct BinaryAttributes {
 };
 /// Throws EventError for an invalid event.
 BinaryAttributes binary_attributes(const CloudEvent& event);
-
-/// `text` with each byte that is not visible ASCII, and each of `others`, as %XX.
-std::string percent_encode(std::string_view text, std::string_view others);
 
 }  // namespace twinbox

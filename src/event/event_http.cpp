@@ -9,11 +9,9 @@ namespace {
 
 constexpr std::string_view prefix = "ce-";
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
-
 bool has_prefix(std::string_view name) noexcept {
   return name.size() >= prefix.size() &&
-         std::ranges::equal(name.substr(0, prefix.size()), prefix, {}, lower);
+         std::ranges::equal(name.substr(0, prefix.size()), prefix, {}, ascii_lower);
 }
 
 /// The value of a quoted string (RFC 9110), or the text itself.
@@ -29,31 +27,10 @@ std::string unquote(std::string_view text) {
   return out;
 }
 
-int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (lower(c) >= 'a' && lower(c) <= 'f') return lower(c) - 'a' + 10;
-  return -1;
-}
-
 std::string header_value(const std::string& attribute, std::string_view field) {
-  const std::string text = unquote(field);
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      out += text[at];
-      continue;
-    }
-    const int high = at + 1 < text.size() ? hex_digit(text[at + 1]) : -1;
-    const int low = at + 2 < text.size() ? hex_digit(text[at + 2]) : -1;
-    if (high < 0 || low < 0) {
-      throw EventError(attribute,
-                       "a % without two hexadecimal digits; write a percent sign as %25");
-    }
-    out += static_cast<char>(high * 16 + low);
-    at += 2;
-  }
-  return out;
+  std::optional<std::string> value = percent_decode(unquote(field));
+  if (value) return *std::move(value);
+  throw EventError(attribute, "a % without two hexadecimal digits; write a percent sign as %25");
 }
 
 /// The only Content-Type of a request.
@@ -74,7 +51,7 @@ void check_charset(std::string_view content_type) {
 
 void read_attribute(CloudEvent& event, const HttpHeaders::Field& field) {
   std::string name = field.name.substr(prefix.size());
-  std::ranges::transform(name, name.begin(), lower);
+  std::ranges::transform(name, name.begin(), ascii_lower);
   if (name == "datacontenttype") {
     throw EventError("datacontenttype",
                      "sent as header ce-datacontenttype; send it as Content-Type");
@@ -90,7 +67,7 @@ CloudEvent read_binary(const HttpHeaders& headers, std::string_view body) {
   for (const HttpHeaders::Field& field : headers) {
     if (!has_prefix(field.name)) continue;
     std::string name = field.name;
-    std::ranges::transform(name, name.begin(), lower);
+    std::ranges::transform(name, name.begin(), ascii_lower);
     if (!seen.insert(name).second) throw EventError(printable(name), "given twice; send it once");
     read_attribute(event, field);
   }

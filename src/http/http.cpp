@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/encoding.hpp"
 #include "core/json.hpp"
 
 namespace twinbox {
 namespace {
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
 bool same_name(std::string_view a, std::string_view b) noexcept {
-  return std::ranges::equal(a, b, {}, lower, lower);
+  return std::ranges::equal(a, b, {}, ascii_lower, ascii_lower);
 }
 
 }  // namespace

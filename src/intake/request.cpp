@@ -9,30 +9,11 @@
 namespace twinbox {
 namespace {
 
-std::optional<unsigned> digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
-  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a' + 10);
-  if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A' + 10);
-  return {};
-}
-
 std::string decode_segment(std::string_view text, const char* where = "path") {
-  std::string out;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      out += text[at];
-      continue;
-    }
-    const auto high = at + 2 < text.size() ? digit(text[at + 1]) : std::nullopt;
-    const auto low = high ? digit(text[at + 2]) : std::nullopt;
-    if (!low) {
-      throw RequestError(
-          400, "the " + std::string{where} + " has a % without two hexadecimal digits behind it");
-    }
-    out += static_cast<char>(*high << 4U | *low);
-    at += 2;
-  }
-  return out;
+  std::optional<std::string> decoded = percent_decode(text);
+  if (decoded) return *std::move(decoded);
+  throw RequestError(
+      400, "the " + std::string{where} + " has a % without two hexadecimal digits behind it");
 }
 
 std::optional<Instant> instant_in(const HttpRequest& request, std::string_view name) {
@@ -62,13 +43,6 @@ std::optional<TraceContext> trace_of(const HttpRequest& request) {
 }
 
 }  // namespace
-
-std::string to_lower(std::string_view text) {
-  std::string out{text};
-  std::ranges::transform(out, out.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return out;
-}
 
 std::vector<std::string> path_segments(const HttpRequest& request, std::string_view prefix,
                                        std::size_t count) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/encoding.hpp"
 #include "twinbox/intake.hpp"
 
 namespace twinbox {
@@ -23,9 +24,6 @@ std::string properties_of(const HttpRequest& request, const IntakeOptions& optio
                           const Properties& properties);
 MessageExtras extras_of(const HttpRequest& request, const IntakeOptions& options,
                         const Properties& properties);
-
-/// With the ASCII letters in lower case: names of headers are the same in any case.
-std::string to_lower(std::string_view text);
 
 /// The first parameter of that name in the query, decoded. Throws RequestError for an escape that
 /// is none.

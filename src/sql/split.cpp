@@ -1,26 +1,19 @@
 #include <algorithm>
 #include <array>
 
+#include "core/encoding.hpp"
 #include "sql/lexer.hpp"
 #include "sql/render.hpp"
 
 namespace twinbox {
 namespace {
 
-std::string lower(std::string_view word) {
-  std::string text{word};
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
 /// Follows the `begin … end` of triggers and of functions with an SQL body, whose semicolons end
 /// nothing. Elsewhere `begin` is a statement of its own.
 class BodyDepth {
  public:
   void see(std::string_view text) {
-    const std::string word = lower(text);
+    const std::string word = to_lower(text);
     if (words_ == 0) creates_ = word == "create";
     if (creates_ && words_ < most_words_before_kind &&
         std::find(kinds.begin(), kinds.end(), word) != kinds.end()) {
@@ -66,7 +59,7 @@ std::vector<std::string> split_batches(std::string_view script) {
     const std::string_view text = script.substr(at, token.end - at);
     const std::string_view rest =
         script.substr(token.end, script.find('\n', token.end) - token.end);
-    if (line_begins && lower(text) == "go" && trim_end(rest).empty()) {
+    if (line_begins && to_lower(text) == "go" && trim_end(rest).empty()) {
       if (begin != std::string_view::npos)
         batches.emplace_back(without_semicolon(script.substr(begin, at - begin)));
       begin = std::string_view::npos;

@@ -20,14 +20,6 @@ bool contains(const std::array<std::string_view, n>& names, std::string_view nam
   return std::ranges::find(names, name) != names.end();
 }
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
-
-std::string lower(std::string_view text) {
-  std::string out{text};
-  std::ranges::transform(out, out.begin(), [](char c) { return lower(c); });
-  return out;
-}
-
 bool is_envelope(const Message& message) {
   return message.content_type && media_type(*message.content_type) == event_content_type;
 }
@@ -120,32 +112,11 @@ BodyFormat format_of(const Message& message, BodyFormat form) {
 
 // ---- incoming
 
-int hex_digit(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (lower(c) >= 'a' && lower(c) <= 'f') return lower(c) - 'a' + 10;
-  return -1;
-}
-
-std::string percent_decode(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const int high = text[at] == '%' && at + 2 < text.size() ? hex_digit(text[at + 1]) : -1;
-    const int low = high < 0 ? -1 : hex_digit(text[at + 2]);
-    if (low < 0) {
-      out += text[at];
-      continue;
-    }
-    out += static_cast<char>(high * 16 + low);
-    at += 2;
-  }
-  return out;
-}
-
 /// The attributes of a CloudEvent as HTTP headers, whose parser reads and checks them.
 HttpHeaders event_headers(const ReceivedMessage& received, const EventHeaderFormat& events) {
   HttpHeaders headers;
   for (const auto& [name, value] : received.wire_headers) {
-    const std::string small = lower(name);
+    const std::string small = to_lower(name);
     for (const std::string_view prefix : events.read) {
       if (!small.starts_with(prefix)) continue;
       headers.add("ce-" + small.substr(prefix.size()),
@@ -165,7 +136,7 @@ class HeaderReader {
   /// Empty: there is none.
   [[nodiscard]] std::string find(std::string_view name) const {
     for (const auto& [key, value] : wire_headers_) {
-      if (lower(key) == name) return percent_ ? percent_decode(value) : value;
+      if (to_lower(key) == name) return percent_ ? percent_decode_lenient(value) : value;
     }
     return {};
   }
@@ -198,7 +169,7 @@ void refuse_encoded(const ReceivedMessage& received) {
       "gzip", "x-gzip", "deflate", "zlib",    "zip",  "br",   "zstd", "compress", "x-compress",
       "lz4",  "snappy", "bzip2",   "x-bzip2", "bzip", "lzma", "xz",   "dcb",      "aes128gcm"};
   const auto refuse = [](std::string_view encoding) {
-    const std::string text = lower(encoding);
+    const std::string text = to_lower(encoding);
     for (std::string_view rest = text; !rest.empty();) {
       const std::string_view one = rest.substr(0, rest.find_first_of(",: ;"));
       if (contains(codings, one)) {
@@ -211,7 +182,7 @@ void refuse_encoded(const ReceivedMessage& received) {
   };
   refuse(received.content_encoding);
   for (const auto& [name, value] : received.wire_headers) {
-    if (lower(name) == "content-encoding") refuse(value);
+    if (to_lower(name) == "content-encoding") refuse(value);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/encoding.hpp"
 #include "driver/sqlserver/odbc.hpp"
 
 namespace twinbox::sqlserver {
@@ -27,12 +28,10 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
   throw std::invalid_argument("the SQL Server address: " + reason + std::string{form});
 }
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 bool same_word(std::string_view a, std::string_view b) noexcept {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (lower(a[i]) != lower(b[i])) return false;
+    if (ascii_lower(a[i]) != ascii_lower(b[i])) return false;
   }
   return true;
 }
@@ -102,7 +101,7 @@ std::string join(const Pairs& pairs) {
 
 int hex_digit(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
-  c = lower(c);
+  c = ascii_lower(c);
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "core/encoding.hpp"
 #include "core/json.hpp"
 #include "core/text.hpp"
 #include "event/attribute.hpp"
@@ -18,10 +19,8 @@ constexpr const char* id_header = "Nats-Msg-Id";
 constexpr const char* own_id_header = "twinbox-id";
 constexpr const char* content_type_header = "Content-Type";
 
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
-
 bool equal(std::string_view one, std::string_view other) noexcept {
-  return std::ranges::equal(one, other, {}, lower, lower);
+  return std::ranges::equal(one, other, {}, ascii_lower, ascii_lower);
 }
 
 /// Control headers of the server for this hop, not of the message: they would be applied again.
