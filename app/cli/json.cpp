@@ -12,22 +12,6 @@ namespace {
 
 namespace json = boost::json;
 
-template <class T>
-json::value text_or_null(const std::optional<T>& value) {
-  if (!value) return nullptr;
-  return json::value(value->view());
-}
-
-json::value or_null(const std::string& text) {
-  if (text.empty()) return nullptr;
-  return json::value(text);
-}
-
-json::value or_null(const std::optional<Uuid>& uuid) {
-  if (!uuid) return nullptr;
-  return json::value(uuid->str());
-}
-
 std::string hexadecimal(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) {
@@ -96,108 +80,14 @@ class Indenter {
 
 }  // namespace
 
-json::value to_json(const std::optional<Instant>& instant) {
-  if (!instant) return nullptr;
-  return json::value(rfc3339(*instant));
-}
-
-json::value to_json(const std::optional<Duration>& duration) {
-  if (!duration) return nullptr;
-  return json::value(duration->count() / 1000);
-}
-
 json::object to_json(const StateCounts& counts, bool history) {
-  json::object object{{"ready", counts.ready},
-                      {"scheduled", counts.scheduled},
-                      {"leased", counts.leased},
-                      {"waiting", counts.waiting},
-                      {"dead", counts.dead},
-                      {"oldest_pending_ms", to_json(counts.oldest_pending)},
-                      {"oldest_open_ms", to_json(counts.oldest_open)}};
+  json::object object = app::to_json(counts);
   if (history) {
     object["done"] = counts.done;
     object["discarded"] = counts.discarded;
     object["marked"] = counts.marked;
     object["seen"] = counts.seen;
   }
-  return object;
-}
-
-json::object to_json(const MessageView& message) {
-  return {{"number", message.number},
-          {"source", message.source.view()},
-          {"id", message.id.view()},
-          {"topic", text_or_null(message.topic)},
-          {"correlation_id", text_or_null(message.correlation_id)},
-          {"partition_key", text_or_null(message.partition_key)},
-          {"content_type", or_null(message.content_type.value_or(""))},
-          {"created_at", to_json(std::optional{message.created_at})},
-          {"last_seen_at", to_json(std::optional{message.last_seen_at})},
-          {"due_at", to_json(message.due_at)},
-          {"expires_at", to_json(message.expires_at)},
-          {"seen_count", message.seen_count},
-          {"content_version", message.content_version},
-          {"size", message.size}};
-}
-
-json::object to_json(const DeliveryView& delivery) {
-  return {{"handler", delivery.key.handler.view()},
-          {"state", to_string(delivery.state)},
-          {"delivery_id", delivery.delivery_id ? json::value(delivery.delivery_id->number())
-                                               : json::value(nullptr)},
-          {"attempts", delivery.attempts},
-          {"expiries", delivery.expiries},
-          {"requeues", delivery.requeues},
-          {"visible_at", to_json(delivery.visible_at)},
-          {"lease_until", to_json(delivery.lease_until)},
-          {"owner", or_null(delivery.owner)},
-          {"finished_at", to_json(delivery.finished_at)},
-          {"reason", or_null(delivery.reason)},
-          {"last_error", or_null(delivery.last_error)}};
-}
-
-json::object to_json(const FailedAttempt& attempt) {
-  return {{"failed_at", to_json(std::optional{attempt.failed_at})},
-          {"handler", attempt.handler.view()},
-          {"attempt", attempt.attempt},
-          {"worker", or_null(attempt.worker)},
-          {"error", attempt.error}};
-}
-
-json::object to_json(const MessageDetail& detail) {
-  json::object object{{"message", to_json(detail.message)}};
-  const bool text = is_text(detail.payload);
-  object["payload"] = text ? json::value(detail.payload) : json::value(nullptr);
-  if (!text) object["payload_base64"] = app::base64(detail.payload);
-  object["headers"] = detail.headers ? json::parse(*detail.headers) : json::value(nullptr);
-  object["hash"] = nullptr;
-  if (detail.hash) {
-    object["hash"] = {{"algorithm", detail.hash->algorithm},
-                      {"hex", hexadecimal(detail.hash->bytes)}};
-  }
-  json::array deliveries;
-  for (const DeliveryView& delivery : detail.deliveries) deliveries.push_back(to_json(delivery));
-  object["deliveries"] = std::move(deliveries);
-  json::array timeline;
-  for (const FailedAttempt& attempt : detail.timeline) timeline.push_back(to_json(attempt));
-  object["timeline"] = std::move(timeline);
-  json::array held;
-  for (const HeldKey& one : detail.held_keys) {
-    held.push_back({{"handler", one.delivery.handler.view()},
-                    {"partition_key", one.key.view()},
-                    {"requeued", one.requeued},
-                    {"waiting", one.waiting}});
-  }
-  object["held_keys"] = std::move(held);
-  json::array blocked;
-  for (const BlockedKey& one : detail.blocked_keys) {
-    blocked.push_back({{"handler", one.delivery.handler.view()},
-                       {"partition_key", one.key.view()},
-                       {"due_at", to_json(std::optional{one.due_at})},
-                       {"waiting", one.waiting}});
-  }
-  object["blocked_keys"] = std::move(blocked);
-  object["more_attempts"] = detail.more_attempts;
   return object;
 }
 

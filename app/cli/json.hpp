@@ -1,4 +1,5 @@
-// Converts the library's results to JSON, and indents the JSON of payloads.
+// Prints JSON, and indents the JSON of payloads. Messages and deliveries have the form that
+// daemon/http/json.hpp gives them.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -10,13 +11,8 @@
 
 namespace twinbox::cli {
 
-boost::json::value to_json(const std::optional<Instant>& instant);
-boost::json::value to_json(const std::optional<Duration>& duration);  ///< milliseconds
+/// As over HTTP; with the counts of finished deliveries if `history` is set.
 boost::json::object to_json(const StateCounts& counts, bool history);
-boost::json::object to_json(const MessageView& message);
-boost::json::object to_json(const DeliveryView& delivery);
-boost::json::object to_json(const FailedAttempt& attempt);
-boost::json::object to_json(const MessageDetail& detail);
 
 /// Prints `value` with two spaces per level and a newline at the end.
 void print_json(const Screen& screen, const boost::json::value& value);

@@ -7,6 +7,7 @@
 #include "cli/table.hpp"
 #include "cli/text.hpp"
 #include "cli/verbs.hpp"
+#include "daemon/http/json.hpp"
 
 namespace twinbox::cli {
 namespace {
@@ -188,9 +189,7 @@ int list_entries(const CommonOptions& common, const ListOptions& options, const 
       continue;
     }
     json::array entries;
-    for (const DeliveryEntry& entry : page.entries)
-      entries.push_back(
-          {{"message", cli::to_json(entry.message)}, {"delivery", cli::to_json(entry.delivery)}});
+    for (const DeliveryEntry& entry : page.entries) entries.push_back(app::to_json(entry));
     answer.push_back(
         {{"box", box.name()},
          {"entries", std::move(entries)},
@@ -302,7 +301,7 @@ Verb list_verb(CommonOptions& common) {
            answer_options(common)}),
       .examples = {{"twinbox list --state dead --since 2h", "dead letters of the last two hours"},
                    {"twinbox list --groups", "causes of the dead letters"},
-                   {"twinbox list --state dead --json | jq -r '.boxes[].entries[].message.id'",
+                   {"twinbox list --state dead --json | jq -r '.boxes[].entries[].id'",
                     "ids for a script"}},
       .run = [&common, options](const Screen& screen) { return list(common, *options, screen); }};
 }

@@ -180,7 +180,8 @@ int show(const CommonOptions& common, const ShowOptions& options, const Screen& 
   }
   if (common.json) {
     boost::json::object answer{{"box", box.name()}};
-    for (const auto& [key, value] : to_json(detail)) answer[key] = value;
+    for (const auto& [key, value] : app::to_json(detail)) answer[key] = value;
+    app::add_payload(answer, detail.payload, detail.payload.size());
     print_json(screen, answer);
     return exit_ok;
   }

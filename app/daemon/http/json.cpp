@@ -37,6 +37,23 @@ json::value uuid_or_null(const std::optional<Uuid>& uuid) {
   return view(uuid->str());
 }
 
+/// Ids are strings: JavaScript reads larger numbers inexactly.
+json::value id_or_null(const std::optional<DeliveryId>& id) {
+  if (!id) return nullptr;
+  return view(std::to_string(id->number()));
+}
+
+json::value hash_or_null(const std::optional<ContentHash>& hash) {
+  if (!hash) return nullptr;
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string hex;
+  for (const char byte : hash->bytes) {
+    hex += digits[static_cast<unsigned char>(byte) >> 4U];
+    hex += digits[static_cast<unsigned char>(byte) & 0xFU];
+  }
+  return json::object{{"algorithm", view(hash->algorithm)}, {"hex", view(hex)}};
+}
+
 json::object message_json(const MessageView& message) {
   return {{"number", message.number},
           {"id", view(message.id.str())},
@@ -57,6 +74,7 @@ json::object message_json(const MessageView& message) {
 json::object delivery_json(const DeliveryView& delivery) {
   return {{"number", delivery.key.number},
           {"handler", view(delivery.key.handler.str())},
+          {"delivery_id", id_or_null(delivery.delivery_id)},
           {"state", view(to_string(delivery.state))},
           {"attempts", delivery.attempts},
           {"expiries", delivery.expiries},
@@ -161,6 +179,7 @@ json::object to_json(const DeliveryEntry& entry) {
 json::object to_json(const MessageDetail& detail) {
   json::object out = message_json(detail.message);
   out["headers"] = text_or_null(detail.headers);
+  out["hash"] = hash_or_null(detail.hash);
   json::array deliveries;
   for (const DeliveryView& delivery : detail.deliveries)
     deliveries.push_back(delivery_json(delivery));

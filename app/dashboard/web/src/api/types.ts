@@ -112,6 +112,7 @@ export interface StoresPage {
 export interface Delivery {
   number: number;
   handler: string;
+  delivery_id: string | null;
   state: DeliveryState;
   attempts: number;
   expiries: number;
@@ -177,6 +178,7 @@ export interface MessageDetail extends MessageHead {
   trace_id?: string | null;
   trace_link?: string | null;
   headers: string | null;
+  hash: { algorithm: string; hex: string } | null;
   deliveries: Delivery[];
   timeline: Attempt[];
   held_keys: HeldKey[];
