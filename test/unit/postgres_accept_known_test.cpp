@@ -70,7 +70,7 @@ class PostgresAcceptKnown : public PostgresDriver {
   std::optional<Database> database_;
   std::optional<Inbox> inbox_;
   const StatementSet statements_{Dialect::postgres, {schema, "inbox"}};
-  const std::vector<Step>& steps_ = statements_["again"].steps;
+  const std::vector<Step>& steps_ = statements_["accept_known"].steps;
 };
 
 TEST_F(PostgresAcceptKnown, answers_for_what_it_has_locked) {
