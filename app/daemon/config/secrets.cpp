@@ -128,7 +128,7 @@ void add_authorization(Shown& shown, std::string_view value) {
 }
 
 /// The mark of sinks for a truncated error, which may end in the middle of a secret.
-constexpr std::string_view cut_mark = "… (truncated)";
+constexpr std::string_view cut_mark = "… (cut)";
 
 void mask_beginning_at_cut(std::string& text, const Shown& shown) {
   if (!text.ends_with(cut_mark)) return;

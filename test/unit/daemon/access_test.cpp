@@ -69,7 +69,7 @@ TEST(Access, a_token_that_is_unknown_is_called_so_and_one_that_is_missing_asked_
             std::string::npos);
   for (const std::string& body : {detail({}), detail({{"Authorization", "Bearer "}}),
                                   detail({{"Authorization", "Basic x"}})}) {
-    EXPECT_NE(body.find("Bearer …, with the role operate"), std::string::npos) << body;
+    EXPECT_NE(body.find("Bearer … with a token of the role operate"), std::string::npos) << body;
   }
 }
 

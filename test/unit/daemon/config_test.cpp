@@ -151,7 +151,7 @@ TEST(Config, what_the_dashboard_hides_is_named_by_json_pointers) {
   for (const char* pointer : {"card", "/a~2", "/a~"}) {
     const Problems found = problems("[dashboard]\nredact = [\"" + std::string{pointer} + "\"]\n");
     ASSERT_EQ(found.size(), 1u) << pointer;
-    EXPECT_NE(found[0].find("is no JSON pointer"), std::string::npos) << found[0];
+    EXPECT_NE(found[0].find("is not a JSON pointer"), std::string::npos) << found[0];
   }
   EXPECT_EQ(problems("[dashboard]\ntrace_link = \"https://t.example/\"\n").size(), 1u);
   EXPECT_EQ(problems("[dashboard]\ntrace_link = \"javascript:{trace_id}\"\n").size(), 1u);

@@ -54,7 +54,7 @@ TEST_F(OverviewTest, no_answer_has_a_secret_in_its_errors) {
   const Reports all = reports({away});
   const json::object overview = overview_json(all, throughput_, {}, {});
   EXPECT_EQ(overview.at("reasons").at(0).at("text").as_string(),
-            "cannot be asked: cannot connect with [secret]");
+            "cannot be queried: cannot connect with [secret]");
   const json::object listed = stores_json(all, throughput_, {}, {});
   EXPECT_EQ(listed.at("stores").at(0).at("boxes").at(0).at("error").as_string(),
             "cannot connect with [secret]");

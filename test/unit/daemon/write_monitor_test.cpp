@@ -135,7 +135,7 @@ TEST_F(WriteMonitorTest, a_store_is_not_ready_before_its_first_test_write_has_en
   writes.start();
   ASSERT_TRUE(wait_until([&] { return writes.probes(store) == 1; }));
   ASSERT_TRUE(writes.refusal(store));
-  EXPECT_NE(writes.refusal(store)->find("store main: it is not known yet"), std::string::npos)
+  EXPECT_NE(writes.refusal(store)->find("store main: waiting for a test write"), std::string::npos)
       << *writes.refusal(store);
   finish.count_down();
   EXPECT_TRUE(wait_until([&] { return !writes.refusal(store); }));
