@@ -64,7 +64,7 @@ class Operations(unittest.TestCase):
         self.assertEqual(self.operate("discard", dry_run=True, **wanted)["changed"], 1)
         answer = self.daemon.operate("POST", "/v1/messages/discard", json.dumps(wanted))
         self.assertEqual((answer.status, answer.json()["detail"]),
-                         (400, "reason: is needed to discard"))
+                         (400, "reason: is required to discard"))
 
     def test_an_operation_id_counts_once(self):
         self.enqueue(2)

@@ -48,10 +48,10 @@ class Refusals(unittest.TestCase):
         for target, words in [("/events/nothing/v1", "there is no event 'nothing'"),
                               ("/events/order.paid/v2", "has no version 'v2'"),
                               ("/sidecar/nothing", "no subscription"),
-                              ("/webhooks/nobody", "nothing here"),
-                              ("/v1/outbox/a?store=nowhere", "no store 'nowhere'"),
-                              ("/v1/inbox/s/a?store=nowhere", "no store 'nowhere'"),
-                              ("/v1/events?store=nowhere", "no store 'nowhere'")]:
+                              ("/webhooks/nobody", "no endpoint has this path"),
+                              ("/v1/outbox/a?store=nowhere", "unknown store 'nowhere'"),
+                              ("/v1/inbox/s/a?store=nowhere", "unknown store 'nowhere'"),
+                              ("/v1/events?store=nowhere", "unknown store 'nowhere'")]:
             with self.subTest(target):
                 head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
                 answer = self.daemon.raw(head.encode()).decode()
