@@ -132,6 +132,7 @@ class Daemon:
         self.events = queue.Queue()
         self.readers = [threading.Thread(target=self._read, args=(stream,), daemon=True)
                         for stream in (self.process.stderr, self.process.stdout)]
+        self.open_streams = len(self.readers)
         for reader in self.readers:
             reader.start()
 
@@ -169,9 +170,10 @@ class Daemon:
             except queue.Empty:
                 line, late = None, True
             if line is None:
-                alive = self.process.poll() is None and any(r.is_alive() for r in self.readers)
-                if alive and not late:
-                    continue
+                if not late:
+                    self.open_streams -= 1  # the other stream may still have lines
+                    if self.open_streams > 0:
+                        continue
                 raise AssertionError(f"no line like {pattern}; there were:\n" + "\n".join(seen))
             seen.append(line)
             found = re.search(pattern, line)
