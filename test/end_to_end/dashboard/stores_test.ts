@@ -52,11 +52,11 @@ test("a route is disabled with a reason, and enabled", async ({ serve, reader, p
   await page.getByRole("button", { name: "Disable payments" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Reason").fill("the bank is closed");
-  await dialog.getByRole("button", { name: "Disable the route" }).click();
+  await dialog.getByRole("button", { name: "Disable route" }).click();
   await expect(page.getByRole("row").filter({ hasText: "payments" })).toContainText("the bank is closed");
   await reader.inspect("routes");
   await page.getByRole("button", { name: "Enable payments" }).click();
-  await dialog.getByRole("button", { name: "Enable the route" }).click();
+  await dialog.getByRole("button", { name: "Enable route" }).click();
   await expect(page.getByRole("button", { name: "Disable payments" })).toBeVisible();
 });
 
