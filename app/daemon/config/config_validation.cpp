@@ -4,7 +4,6 @@
 #include <boost/asio/ip/address.hpp>
 
 #include "daemon/dispatch/brokers.hpp"
-#include "daemon/intake/intakes.hpp"
 #include <twinbox/intake.hpp>
 #include <twinbox/sink.hpp>
 #include <twinbox/webhook.hpp>
@@ -234,6 +233,21 @@ void validate_subscription(TableReader& table, const SubscriptionConfig& subscri
 
 void validate_address(TableReader& table, std::string_view key, const std::string& address) {
   table.attempt(key, [&] { http_sink(std::make_shared<HttpClient>(), {.url = address}); });
+}
+
+MacHash mac_hash(const std::string& algorithm) {
+  if (algorithm == "sha1") return MacHash::sha1;
+  return algorithm == "sha512" ? MacHash::sha512 : MacHash::sha256;
+}
+
+Handshake handshake_of(const WebhookConfig& webhook) {
+  if (webhook.handshake == "cloudevents") {
+    return CloudEventsHandshake{webhook.allowed_origins, webhook.allowed_rate};
+  }
+  if (webhook.handshake == "meta") return MetaHandshake{webhook.verify_tokens};
+  if (webhook.handshake == "zoom") return ZoomHandshake{};
+  if (webhook.handshake == "graph") return GraphHandshake{};
+  return {};
 }
 
 }  // namespace twinbox::app

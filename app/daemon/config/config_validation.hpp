@@ -3,6 +3,7 @@
 #pragma once
 
 #include "daemon/config/config_reader.hpp"
+#include <twinbox/webhook.hpp>
 
 namespace twinbox::app {
 
@@ -13,5 +14,9 @@ void validate_webhook(TableReader& table, const WebhookConfig& webhook);
 void validate_subscription(TableReader& table, const SubscriptionConfig& subscription);
 /// Checks an HTTP address.
 void validate_address(TableReader& table, std::string_view key, const std::string& address);
+
+/// `sha1`, `sha512`, else SHA-256.
+MacHash mac_hash(const std::string& algorithm);
+Handshake handshake_of(const WebhookConfig& webhook);
 
 }  // namespace twinbox::app

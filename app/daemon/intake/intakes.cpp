@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "daemon/config/config_validation.hpp"
 #include "daemon/config/owned_sources.hpp"
 #include "daemon/http/request_parameters.hpp"
 #include <twinbox/intake.hpp>
@@ -305,21 +306,6 @@ Endpoint box_endpoint(std::string path, const Stores& stores, BoxKind kind,
 }
 
 }  // namespace
-
-MacHash mac_hash(const std::string& algorithm) {
-  if (algorithm == "sha1") return MacHash::sha1;
-  return algorithm == "sha512" ? MacHash::sha512 : MacHash::sha256;
-}
-
-Handshake handshake_of(const WebhookConfig& webhook) {
-  if (webhook.handshake == "cloudevents") {
-    return CloudEventsHandshake{webhook.allowed_origins, webhook.allowed_rate};
-  }
-  if (webhook.handshake == "meta") return MetaHandshake{webhook.verify_tokens};
-  if (webhook.handshake == "zoom") return ZoomHandshake{};
-  if (webhook.handshake == "graph") return GraphHandshake{};
-  return {};
-}
 
 void add_intakes(HttpRouter& router, const Config& config, const Stores& stores, SinkFactory& sinks,
                  const InlineCalls& calls, SourceNames senders, const Environment& environment) {

@@ -24,10 +24,6 @@ struct InlineCalls {
   std::stop_token stop = {};  ///< requested: running calls see their stop token
 };
 
-/// `sha1`, `sha512`, else SHA-256.
-MacHash mac_hash(const std::string& algorithm);
-Handshake handshake_of(const WebhookConfig& webhook);
-
 /// `stores` must outlive the router. `senders` are the tokens whose names are sources of their own.
 /// Throws std::invalid_argument naming the endpoint that cannot be.
 void add_intakes(HttpRouter& router, const Config& config, const Stores& stores, SinkFactory& sinks,
