@@ -58,32 +58,32 @@ Config a_config() {
   return config;
 }
 
-Router a_router() {
-  const auto echo = [](const Call& call) {
+HttpRouter a_router() {
+  const auto echo = [](const EndpointRequest& call) {
     HttpResponse response = problem(200, "OK", call.target.segments.back());
     // A careless endpoint: what a client sent must not become a header of its own.
     for (const auto& [name, value] : call.target.query)
       response.headers.add("X-Echo", name + value);
     return response;
   };
-  Router router;
-  router.add({"GET", "/health/live", Need::nothing, echo, true});
-  router.add({"POST", "/v1/outbox/{topic}", Need::send, echo});
-  router.add({"POST", "/v1/inbox/{source}/{topic}", Need::send, echo});
-  router.add({"GET", "/v1/messages/{id}", Need::read, echo});
-  router.add({"POST", "/v1/messages/requeue", Need::operate, echo});
-  router.add({"POST", "/webhooks/{endpoint}", Need::signature, echo});
+  HttpRouter router;
+  router.add({"GET", "/health/live", RequiredAccess::nothing, echo, true});
+  router.add({"POST", "/v1/outbox/{topic}", RequiredAccess::send, echo});
+  router.add({"POST", "/v1/inbox/{source}/{topic}", RequiredAccess::send, echo});
+  router.add({"GET", "/v1/messages/{id}", RequiredAccess::read, echo});
+  router.add({"POST", "/v1/messages/requeue", RequiredAccess::operate, echo});
+  router.add({"POST", "/webhooks/{endpoint}", RequiredAccess::signature, echo});
   return router;
 }
 
 const LimitConfig limit = a_limit();
-const Router router = a_router();
+const HttpRouter router = a_router();
 Sessions sessions;
 const Access access{a_config(), {{"nobody", Role::admin, std::string(64, '0')}}, sessions};
 
 /// What goes over the wire is one answer and nothing else.
 void check_answer(const HttpResponse& response, bool head_only) {
-  const std::string text = response_text(response, Instant{}, Afterwards::keep, head_only);
+  const std::string text = response_text(response, Instant{}, ConnectionMode::keep, head_only);
   http::response_parser<http::string_body> parser;
   parser.eager(true);
   parser.skip(head_only);
@@ -100,9 +100,10 @@ void check_answer(const HttpResponse& response, bool head_only) {
 }
 
 void check_admitted(const HttpRequest& head, const Match& match) {
-  const Need need = match.endpoint->need;
-  require(need != Need::operate && need != Need::admin, "nobody knows the token");
-  require(head.loopback || need == Need::nothing || need == Need::signature,
+  const RequiredAccess need = match.endpoint->need;
+  require(need != RequiredAccess::operate && need != RequiredAccess::admin,
+          "nobody knows the token");
+  require(head.loopback || need == RequiredAccess::nothing || need == RequiredAccess::signature,
           "from elsewhere a token is needed");
   require(!head.headers.find("Content-Length") || !head.headers.find("Transfer-Encoding"),
           "a body has one length");
@@ -129,7 +130,7 @@ bool serve_one(Wire& wire, boost::beast::flat_buffer& buffer, bool loopback) {
     check_answer(*refusal, head.method == "HEAD");
     return false;
   }
-  const Found found = router.find(head.method, head.target);
+  const EndpointLookup found = router.find(head.method, head.target);
   const bool head_only = head.method == "HEAD";
   if (const auto refusal = access.refuse(head, found)) {
     require(refusal->status >= 400, "a refusal is an error");
