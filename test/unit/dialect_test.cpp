@@ -82,7 +82,7 @@ TEST(Dialects, of_sql_server_takes_the_columns_of_a_call_as_one_array) {
   }
   Parameters known = parameters(Dialect::postgres);
   known.erase("require_synchronous");
-  known.erase("accept_known");             // on SQL Server, accept
+  known.erase("accept_known");      // on SQL Server, accept
   known.erase("insert_generated");  // on SQL Server, add
   EXPECT_EQ(found, known);
 }

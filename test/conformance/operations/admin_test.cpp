@@ -359,7 +359,8 @@ TEST_P(AdminOf, prunes_whole_finished_messages_by_number_or_filter) {
   for (int i = 0; i < 3; ++i) outbox().enqueue(a_message("done"));
   outbox().ack(worker_a, outbox().claim(worker_a, 30s, 10));
   std::vector<std::int64_t> numbers;
-  for (const DeliveryEntry& entry : admin().list({}).entries) numbers.push_back(entry.message.number);
+  for (const DeliveryEntry& entry : admin().list({}).entries)
+    numbers.push_back(entry.message.number);
   ASSERT_EQ(numbers.size(), 4u);
   EXPECT_EQ(admin().prune(numbers, {.dry_run = true}), 3u);
   EXPECT_EQ(admin().prune(Filter{}, {.dry_run = true}), 3u);

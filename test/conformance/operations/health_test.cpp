@@ -71,7 +71,8 @@ TEST_P(HealthOf, EVB_19_thresholds_can_be_chosen_and_every_reason_is_named) {
 
 TEST_P(HealthOf, reports_a_stalled_processor) {
   const std::string stalled =
-      "no dispatcher has finished anything for 300 s, and a delivery has been due for longer; check "
+      "no dispatcher has finished anything for 300 s, and a delivery has been due for longer; "
+      "check "
       "whether a dispatcher runs and whether its handlers hang";
   Workers workers{inbox()};
   inbox().accept(an_arrival());

@@ -1,5 +1,6 @@
-// Mistakes in calls of the library. Each line says which words the compiler must show for it. Where lines expect the
-// same words, their values differ in type, so that each of them is an error of its own.
+// Mistakes in calls of the library. Each line says which words the compiler must show for it. Where
+// lines expect the same words, their values differ in type, so that each of them is an error of its
+// own.
 #include <tuple>
 
 #include <twinbox/channel.hpp>

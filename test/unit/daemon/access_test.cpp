@@ -65,8 +65,7 @@ TEST(Access, a_token_that_is_unknown_is_called_so_and_one_that_is_missing_asked_
   const auto detail = [](std::initializer_list<HttpHeaders::Field> headers) {
     return an_access().refuse(a_request(true, headers), RequiredAccess::operate)->body;
   };
-  EXPECT_NE(detail({{"Authorization", "Bearer wrong"}}).find("unknown token"),
-            std::string::npos);
+  EXPECT_NE(detail({{"Authorization", "Bearer wrong"}}).find("unknown token"), std::string::npos);
   for (const std::string& body : {detail({}), detail({{"Authorization", "Bearer "}}),
                                   detail({{"Authorization", "Basic x"}})}) {
     EXPECT_NE(body.find("Bearer … with a token of the role operate"), std::string::npos) << body;

@@ -87,9 +87,10 @@ TEST(CliText, reads_durations_and_names_what_was_wrong) {
     parse_duration("--delay", "soon");
     FAIL();
   } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(),
-                 "--delay: 'soon' is invalid; expected a duration such as 250ms, 30s, 5m, 2h, 7d or "
-                 "1h30m");
+    EXPECT_STREQ(
+        error.what(),
+        "--delay: 'soon' is invalid; expected a duration such as 250ms, 30s, 5m, 2h, 7d or "
+        "1h30m");
   }
 }
 

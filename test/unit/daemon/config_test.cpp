@@ -105,7 +105,8 @@ TEST(Config, names_file_line_key_and_what_was_expected_for_all_mistakes_at_once)
       (Problems{
           "twinbox.toml:2: server.listen: expected a string in quotation marks",
           "twinbox.toml:3: server.io_threds: unknown key; did you mean \"io_threads\"?",
-          "twinbox.toml:6: limit.idle_timeout: expected a duration like \"500ms\", \"30s\", \"5m\", "
+          "twinbox.toml:6: limit.idle_timeout: expected a duration like \"500ms\", \"30s\", "
+          "\"5m\", "
           "\"1h\" or \"7d\", from 10ms to 1d, found \"1 hour\"",
           "twinbox.toml:8: log.level: expected one of \"debug\", \"info\", \"warning\", \"error\", "
           "found \"warn\"; did you mean \"warning\"?",
